@@ -1,0 +1,1 @@
+export function errorsPage(table: Readonly<Record<string, { meaning: string; remedy: string; retryable: boolean }>>): string;

@@ -1,0 +1,108 @@
+import type { Clock } from "../../core/clock.ts";
+import { asError } from "../../core/errors.ts";
+import { createMutex } from "../../core/mutex.ts";
+import type { Statements } from "../../sqlite/connection.ts";
+import type { Log } from "./log.ts";
+
+/** Where each consumer stands. What is noted is written soon, many notes in one transaction, never one each. */
+export interface Offsets {
+  /** Where a consumer goes on in each topic. From its first call on, retention keeps what it has not acknowledged. */
+  start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** Everything of the topic up to this offset is acknowledged. */
+  note(consumer: string, topic: string, offset: number): void;
+  /** This message is no event; recorded no later than the offset that passes it. */
+  noteSkipped(consumer: string, topic: string, offset: number, why: string): void;
+  /** Resolves when everything noted so far is durable. */
+  flush(): Promise<void>;
+  /** Why the last write failed; what it held is kept and written with the next. */
+  readonly failure: Error | null;
+}
+
+interface Mark {
+  readonly consumer: string;
+  readonly topic: string;
+  readonly offset: number;
+}
+
+const flushMs = 20;
+
+export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Offsets {
+  const mutex = createMutex();
+  let acked = new Map<string, Mark>();
+  let skipped: (Mark & { readonly why: string })[] = [];
+  let scheduled = false;
+  let failure: Error | null = null;
+
+  const write = async (): Promise<void> => {
+    if (acked.size === 0 && skipped.length === 0) return;
+    const marks = acked;
+    const passed = skipped;
+    acked = new Map();
+    skipped = [];
+    try {
+      const at = new Date(clock.now()).toISOString();
+      await log.write((statements) => {
+        for (const { consumer, topic, offset, why } of passed) statements.run(skip, consumer, offset, topic, why, at);
+        for (const { consumer, topic, offset } of marks.values()) statements.run(advance, consumer, topic, offset, at);
+      });
+      failure = null;
+    } catch (error) {
+      acked = new Map([...marks, ...acked]);
+      skipped = [...passed, ...skipped];
+      failure = asError(error);
+      throw error;
+    }
+  };
+  const flush = (): Promise<void> => mutex.run(write);
+  const schedule = (): void => {
+    if (scheduled) return;
+    scheduled = true;
+    const later = clock.sleep(flushMs, closing).then(() => {
+      scheduled = false;
+      return flush();
+    });
+    later.catch(() => undefined); // kept as `failure`, and told by whoever receives
+  };
+
+  return {
+    get failure() {
+      return failure;
+    },
+    async start(consumer, topics) {
+      await flush();
+      const known = await log.read((statements) => positions(statements, consumer, topics));
+      if (known.size === topics.length) return known;
+      return log.write((statements) => {
+        const at = new Date(clock.now()).toISOString();
+        for (const topic of topics) statements.run(register, consumer, topic, at);
+        return positions(statements, consumer, topics);
+      });
+    },
+    note(consumer, topic, offset) {
+      acked.set(JSON.stringify([consumer, topic]), { consumer, topic, offset });
+      schedule();
+    },
+    noteSkipped(consumer, topic, offset, why) {
+      skipped.push({ consumer, topic, offset, why });
+      schedule();
+    },
+    flush,
+  };
+}
+
+const register = `INSERT OR IGNORE INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, 0, ?)`;
+
+// Two readers of one consumer may overlap for a moment; the one that is behind must not take the other back.
+const advance = `INSERT INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, ?, ?)
+  ON CONFLICT (consumer, topic) DO UPDATE SET "offset" = max("offset", excluded."offset"), updated_at = excluded.updated_at`;
+
+const skip = `INSERT OR IGNORE INTO waybill_broker_skipped (consumer, "offset", topic, why, skipped_at) VALUES (?, ?, ?, ?, ?)`;
+
+function positions(statements: Statements, consumer: string, topics: readonly string[]): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const topic of topics) {
+    const row = statements.get(`SELECT "offset" FROM waybill_broker_consumers WHERE consumer = ? AND topic = ?`, consumer, topic);
+    if (row !== undefined) found.set(topic, Number(row["offset"]));
+  }
+  return found;
+}

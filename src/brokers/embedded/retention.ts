@@ -1,0 +1,42 @@
+import { bytesOf } from "../../sqlite/connection.ts";
+import type { Log } from "./log.ts";
+
+const batch = 2_000;
+
+/**
+ * Deletes messages that are older than `before` and that every known consumer of their topic has acknowledged; in a topic
+ * that no consumer has received from, those that are older. Records of skipped messages go by age. Says how many messages.
+ */
+export async function purge(log: Log, before: Date): Promise<number> {
+  const limit = before.toISOString();
+  // As bytes: a topic written by somebody else need not be proper text.
+  const topics = await log.read((statements) =>
+    statements.all("SELECT DISTINCT CAST(topic AS BLOB) AS topic FROM waybill_broker_messages"),
+  );
+  let purged = 0;
+  for (const row of topics) {
+    const topic = bytesOf(row["topic"]);
+    for (let from = 0; ;) {
+      // The floor is read under the same lock as the deletion, so that a consumer cannot become known in between.
+      const step = await log.write((statements) => {
+        const end = statements.get(chunk, topic, from, topic, batch)?.["end"];
+        if (end === undefined || end === null) return null;
+        return { end: Number(end), deleted: statements.run(remove, topic, from, Number(end), limit) };
+      });
+      // Offsets ascend with time but for clocks that step back: a whole chunk with nothing old in it ends the search.
+      if (step === null || step.deleted === 0) break;
+      purged += step.deleted;
+      from = step.end;
+    }
+  }
+  await log.write((statements) => statements.run("DELETE FROM waybill_broker_skipped WHERE skipped_at < ?", limit));
+  return purged;
+}
+
+const chunk = `SELECT max("offset") AS "end" FROM (
+  SELECT "offset" FROM waybill_broker_messages
+  WHERE topic = CAST(? AS TEXT) AND "offset" > ? AND "offset" <= coalesce(
+    (SELECT min(c."offset") FROM waybill_broker_consumers c WHERE c.topic = CAST(? AS TEXT)), 9223372036854775807)
+  ORDER BY "offset" LIMIT ?)`;
+
+const remove = `DELETE FROM waybill_broker_messages WHERE topic = CAST(? AS TEXT) AND "offset" > ? AND "offset" <= ? AND stored_at < ?`;

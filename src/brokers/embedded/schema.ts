@@ -1,0 +1,80 @@
+import type { Clock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import type { Connection, Statements } from "../../sqlite/connection.ts";
+
+/**
+ * The broker's tables, one entry per version; a version that has been released is never changed, only followed.
+ *
+ * waybill_broker_messages is the log: `offset` ascends over all topics and is never used twice, `key` is the aggregate id,
+ * `attributes` the CloudEvents attributes and `headers` the user's headers (JSON objects of strings), `data` the payload's
+ * bytes, `stored_at` UTC as 2030-01-31T23:59:59.999Z. SQLite has one writer at a time, so that offsets are in commit order
+ * and a reader never has to look back.
+ *
+ * waybill_broker_consumers has, per consumer and topic, the offset up to which everything is acknowledged. A consumer
+ * becomes known when it first receives, and retention keeps what it has not acknowledged for as long as its row is there:
+ * delete the row of one that will never come back.
+ *
+ * waybill_broker_skipped names messages that are no events (written by somebody else, or damaged), and which consumer
+ * went past them.
+ */
+export const versions: readonly string[] = [
+  `CREATE TABLE waybill_broker_topics (
+  topic TEXT NOT NULL PRIMARY KEY,
+  created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) WITHOUT ROWID;
+CREATE TABLE waybill_broker_messages (
+  "offset" INTEGER PRIMARY KEY AUTOINCREMENT,
+  topic TEXT NOT NULL,
+  "key" TEXT NOT NULL,
+  stored_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  attributes TEXT NOT NULL,
+  headers TEXT NOT NULL DEFAULT '{}',
+  data BLOB NOT NULL
+);
+CREATE INDEX waybill_broker_messages_by_topic ON waybill_broker_messages (topic, "offset");
+CREATE TABLE waybill_broker_consumers (
+  consumer TEXT NOT NULL,
+  topic TEXT NOT NULL,
+  "offset" INTEGER NOT NULL,
+  updated_at TEXT NOT NULL,
+  PRIMARY KEY (consumer, topic)
+) WITHOUT ROWID;
+CREATE INDEX waybill_broker_consumers_by_topic ON waybill_broker_consumers (topic, "offset");
+CREATE TABLE waybill_broker_skipped (
+  consumer TEXT NOT NULL,
+  "offset" INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  why TEXT NOT NULL,
+  skipped_at TEXT NOT NULL,
+  PRIMARY KEY (consumer, "offset")
+) WITHOUT ROWID;`,
+];
+
+const versionTable = `CREATE TABLE IF NOT EXISTS waybill_broker_schema (version INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)`;
+
+/** Creates or upgrades the tables; writes nothing when they are there. */
+export async function migrate(connection: Connection, path: string, clock: Clock): Promise<void> {
+  if ((await connection.read((statements) => versionOf(statements, path))) === versions.length) return;
+  await connection.write((statements) => {
+    statements.exec(versionTable);
+    // Read again: another process may have been quicker.
+    for (let version = versionOf(statements, path); version < versions.length; version++) {
+      statements.exec(versions[version]!);
+      const at = new Date(clock.now()).toISOString();
+      statements.run("INSERT INTO waybill_broker_schema (version, applied_at) VALUES (?, ?)", version + 1, at);
+    }
+  });
+}
+
+function versionOf(statements: Statements, path: string): number {
+  const table = statements.get("SELECT 1 AS found FROM sqlite_master WHERE type = 'table' AND name = 'waybill_broker_schema'");
+  if (table === undefined) return 0;
+  const version = Number(statements.get("SELECT coalesce(max(version), 0) AS version FROM waybill_broker_schema")?.["version"]);
+  if (version > versions.length) {
+    throw new WaybillError(
+      "SCHEMA_NEWER",
+      `${path} has broker tables of version ${version}, and this Waybill knows ${versions.length}: upgrade Waybill in this service`,
+    );
+  }
+  return version;
+}

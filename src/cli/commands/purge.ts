@@ -1,0 +1,37 @@
+import { systemClock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { settings } from "../config.ts";
+import { duration } from "../duration.ts";
+import { count } from "../output.ts";
+import { command, flag } from "../parse.ts";
+import { asFlag, brokerOf, storeFlag, storeOf, who } from "./shared.ts";
+
+const hundredYears = 100 * 365 * 86_400_000;
+
+export const purge = command({
+  name: "purge",
+  summary: "Deletes published and discarded events that are older than this; never any other.",
+  flags: {
+    ...storeFlag,
+    "older-than": flag.value("TIME", "such as 7d or 12h", duration(0, hundredYears)),
+    broker: flag.value("URL", "delete messages of this age from this broker too", settings.broker),
+    "dry-run": flag.switch("only say what would be deleted from the store"),
+    ...asFlag,
+  },
+  examples: ["waybill purge --store sqlite:./app.db --older-than 7d", "waybill purge --store sqlite:./app.db --older-than 7d --dry-run"],
+  async run(terminal, values) {
+    const ageMs = values["older-than"];
+    const dryRun = values["dry-run"];
+    if (ageMs === undefined) throw new WaybillError("USAGE", "waybill purge needs --older-than TIME, such as 7d");
+    const before = new Date(systemClock.now() - ageMs);
+    await using opened = await storeOf(terminal, values);
+    // Only where it was asked for on this command line: a broker in the configuration file is not a wish to delete from it.
+    await using broker = values.broker === undefined ? null : brokerOf(terminal, values, false);
+    const events = await opened.store.operator.purge(before, { who: who(values), dryRun });
+    const messages = broker === null || dryRun ? null : await broker.purge(before);
+    terminal.out.answer({ before, dryRun, events, messages }, () => {
+      const stored = `${dryRun ? "Would delete" : "Deleted"} ${count(events, "event")} from before ${before.toISOString()}.`;
+      return messages === null ? stored : `${stored}\nDeleted ${count(messages, "message")} from the broker.`;
+    });
+  },
+});

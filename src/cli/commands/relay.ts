@@ -1,0 +1,193 @@
+import { readFileSync } from "node:fs";
+import type { Status } from "../../contracts/operator.ts";
+import { strategyNames } from "../../coordination/strategies.ts";
+import { systemClock } from "../../core/clock.ts";
+import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
+import type { PathEvent } from "../../core/path-events.ts";
+import { createRelay, type Relay } from "../../create-relay.ts";
+import type { OpenedBroker, OpenedStore } from "../adapters.ts";
+import { settings } from "../config.ts";
+import { stoppedAtOnce } from "../failure.ts";
+import { httpAddress, listen, type HttpServer } from "../http.ts";
+import { logJson, logText, notable } from "../log.ts";
+import { createMetrics, type Metrics } from "../metrics.ts";
+import { command, flag, type Values } from "../parse.ts";
+import type { Terminal } from "../terminal.ts";
+import { brokerFlag, brokerOf, given, storeFlag, storeOf } from "./shared.ts";
+
+const flags = {
+  ...storeFlag,
+  ...brokerFlag,
+  once: flag.switch("publish what is due, then end; for cron"),
+  mode: flag.value("MODE", "poll (default) or tail", settings.mode),
+  coordination: flag.value("HOW", `how relays share the lanes: ${strategyNames.join(", ")} (default: partitioned)`, settings.coordination),
+  own: flag.value("LANES", "the lanes of a static relay, such as 0-21", settings.own),
+  batch: flag.value("N", "events claimed at once", settings.batch),
+  "poll-interval": flag.value("TIME", "wait between polls while there is little to do, such as 100ms", settings.pollInterval),
+  route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
+  lease: flag.value("TIME", "how long a silent relay keeps its lanes, such as 15s", settings.lease),
+  skip: flag.value("A,B", "aggregate types whose followers go on when an event dies", settings.skip),
+  http: flag.value("HOST:PORT", "serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464", settings.http),
+  "http-token-file": flag.text("PATH", "file with the token for /metrics (or WAYBILL_HTTP_TOKEN); needed beyond loopback"),
+};
+
+export const relay = command({
+  name: "relay",
+  summary: "Publishes events to the broker until SIGTERM or SIGINT; it then finishes what it holds. A second signal stops it at once.",
+  flags,
+  examples: [
+    "waybill relay --store sqlite:./app.db --broker embedded:./broker.db",
+    "waybill relay --store sqlite:./app.db --broker embedded:./broker.db --once",
+    "waybill relay --store sqlite:./app.db --broker embedded:./broker.db --http 127.0.0.1:9464 --json",
+  ],
+  async run(terminal, values) {
+    const { config } = terminal;
+    if (values.once && values.http !== undefined)
+      throw new WaybillError("USAGE", "--http is for a relay that goes on: leave --once or --http out");
+    await using opened = await storeOf(terminal, values);
+    if ((values.mode ?? config.mode) === "tail" && opened.noTail !== null)
+      throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
+    await using broker = brokerOf(terminal, values);
+    await connect(broker, values.once);
+    const metrics = createMetrics();
+    const log = logger(terminal, values.once);
+    const service = createRelay({
+      store: opened.store,
+      sink: broker.sink,
+      observe: (event: PathEvent) => {
+        metrics.observe(event);
+        log.event(event);
+      },
+      ...relaySettings(terminal, values),
+    });
+    if (values.once) await runOnce(terminal, service);
+    else await runOn(terminal, values, { opened, broker, service, metrics, log });
+  },
+});
+
+/** A relay that goes on meets an outage with patience; one run, or a broker that can never work, fails here. */
+async function connect(broker: OpenedBroker, once: boolean): Promise<void> {
+  try {
+    await broker.sink.connect(new AbortController().signal);
+  } catch (error) {
+    if (once || !isWaybillError(error) || !error.retryable) throw error;
+  }
+}
+
+/** Flags win over the file. */
+function relaySettings({ config }: Terminal, values: Values<typeof flags>) {
+  return given({
+    coordination: values.coordination ?? config.coordination,
+    own: values.own ?? config.own,
+    batch: values.batch ?? config.batch,
+    pollIntervalMs: values["poll-interval"] ?? config.pollInterval,
+    route: values.route ?? config.route,
+    leaseMs: values.lease ?? config.lease,
+    publishTimeoutMs: config.publishTimeout,
+    skip: values.skip ?? config.skip,
+    retry: config.retry,
+    source: config.source,
+  });
+}
+
+async function runOnce(terminal: Terminal, service: Relay): Promise<void> {
+  terminal.onSignal((nth) => void (nth === 1 ? service.drain() : service.stop()));
+  const summary = await service.runOnce();
+  terminal.out.answer(
+    summary,
+    () => `published ${summary.published}, failed ${summary.failed}, dead ${summary.dead}, held ${summary.held}`,
+  );
+}
+
+interface Running {
+  readonly opened: OpenedStore;
+  readonly broker: OpenedBroker;
+  readonly service: Relay;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened, broker, service, metrics, log }: Running): Promise<void> {
+  let phase: "starting" | "running" | "draining" | "stopping" = "starting";
+  terminal.onSignal((nth) => {
+    phase = nth === 1 ? "draining" : "stopping";
+    if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
+    void (nth === 1 ? service.drain() : service.stop());
+  });
+  const status = singleFlight(() => opened.store.operator.status());
+  await using server = await serve(terminal, values, {
+    ready: async () => phase === "running" && (await status()) !== null,
+    metrics: async () => metrics.text(await status().catch(() => null)),
+  });
+  await service.start().catch((error: unknown) => {
+    if (phase === "starting" || !isWaybillError(error, "STOPPED")) throw error; // a signal before the start is a clean end
+  });
+  if (phase === "starting") {
+    phase = "running";
+    const pages = server === null ? {} : { http: server.url };
+    log.say("started", `publishing from ${opened.store.name} to ${broker.sink.name}${server === null ? "" : `, ${server.url}`}`, pages);
+  }
+  await service.stopped;
+  if ((phase as string) === "stopping") throw stoppedAtOnce();
+  log.say("drained", "everything is settled and the lanes are given back");
+}
+
+async function serve(
+  { config, env }: Terminal,
+  values: Values<typeof flags>,
+  pages: { ready(): Promise<boolean>; metrics(): Promise<string> },
+): Promise<HttpServer | null> {
+  const address = values.http ?? config.http;
+  const file = values["http-token-file"];
+  if (address === undefined) {
+    if (file !== undefined) throw new WaybillError("USAGE", "--http-token-file needs --http HOST:PORT");
+    return null;
+  }
+  const token = file === undefined ? env["WAYBILL_HTTP_TOKEN"] : tokenFrom(file);
+  return listen({ address: httpAddress(address), token: token === undefined || token === "" ? null : token, ...pages });
+}
+
+function tokenFrom(path: string): string {
+  let token: string;
+  try {
+    token = readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    throw new WaybillError("INVALID_OPTION", `--http-token-file ${path} cannot be read: ${asError(cause).message}`, { cause });
+  }
+  if (token === "") throw new WaybillError("INVALID_OPTION", `--http-token-file ${path} is empty`);
+  return token;
+}
+
+interface Logger {
+  event(event: PathEvent): void;
+  say(what: "started" | "draining" | "drained", text: string, more?: Readonly<Record<string, string>>): void;
+}
+
+/** With --once and --json the summary is the only output, so that it can be parsed. */
+function logger({ out }: Terminal, once: boolean): Logger {
+  const now = (): Date => new Date(systemClock.now());
+  return {
+    event(event) {
+      const line = notable(event);
+      if (line === null) return;
+      if (!out.json) out.line(logText(now(), line));
+      else if (!once) out.line(logJson(now(), line.level, event));
+    },
+    say(what, text, more = {}) {
+      out.line(
+        out.json ? logJson(now(), "info", { type: `relay.${what}`, ...more }) : logText(now(), { level: "info", text: `${what}: ${text}` }),
+      );
+    },
+  };
+}
+
+/** However many ask at once, the store is asked once. */
+function singleFlight(ask: () => Promise<Status>): () => Promise<Status> {
+  let flying: Promise<Status> | null = null;
+  return () => {
+    flying ??= ask().finally(() => {
+      flying = null;
+    });
+    return flying;
+  };
+}

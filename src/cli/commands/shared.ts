@@ -1,0 +1,39 @@
+import { userInfo } from "node:os";
+import { WaybillError } from "../../core/errors.ts";
+import { openBroker, openStore, type OpenedBroker, type OpenedStore } from "../adapters.ts";
+import { settings } from "../config.ts";
+import { flag } from "../parse.ts";
+import type { Terminal } from "../terminal.ts";
+
+export const storeFlag = { store: flag.value("URL", "the outbox, such as sqlite:./app.db", settings.store) };
+export const brokerFlag = { broker: flag.value("URL", "the broker, such as embedded:./broker.db", settings.broker) };
+
+export function storeOf({ config }: Terminal, { store }: { readonly store: string | undefined }, create = false): Promise<OpenedStore> {
+  const url = store ?? config.store;
+  if (url === undefined) throw new WaybillError("USAGE", "the store is missing: give --store URL, or store in the configuration file");
+  return openStore(url, { create });
+}
+
+export function brokerOf({ config }: Terminal, { broker }: { readonly broker: string | undefined }, create = true): OpenedBroker {
+  const url = broker ?? config.broker;
+  if (url === undefined) throw new WaybillError("USAGE", "the broker is missing: give --broker URL, or broker in the configuration file");
+  return openBroker(url, { create });
+}
+
+export const asFlag = { as: flag.text("NAME", "who acts, for the audit (default: the user of this system)") };
+
+export function who(values: { readonly as: string | undefined }): string {
+  if (values.as !== undefined) return values.as;
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.() ?? "unknown"}`; // a container's user may have no name
+  }
+}
+
+type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Without what was not given: an option that is undefined is not the same as none. */
+export function given<T extends object>(values: T): Given<T> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Given<T>;
+}

@@ -1,0 +1,111 @@
+import { existsSync, readFileSync } from "node:fs";
+import { basename, extname, join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { strategyNames } from "../coordination/strategies.ts";
+import { asError, WaybillError } from "../core/errors.ts";
+import type { Envelope } from "../core/event.ts";
+import { LANES } from "../core/lane.ts";
+import { checkOptions, suggestion } from "../core/options.ts";
+import type { RetryOptions } from "../core/retry.ts";
+import { duration } from "./duration.ts";
+import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "./read.ts";
+
+export const modes = ["poll", "tail"] as const;
+const day = 86_400_000;
+
+/** How each setting is written, in a flag or in the file. */
+export const settings = {
+  store: asIs,
+  broker: asIs,
+  topics: names,
+  mode: oneOf(modes),
+  coordination: oneOf(strategyNames),
+  own: laneNumbers(LANES),
+  batch: whole(1, 100_000),
+  // Longer waits would overflow the timers of Node, which then fire at once.
+  pollInterval: duration(1, day),
+  lease: duration(1_000, day),
+  publishTimeout: duration(1, day),
+  route: asIs,
+  source: asIs,
+  skip: names,
+  http: asIs,
+} satisfies Record<string, Read<unknown>>;
+
+type Settings = { readonly [K in keyof typeof settings]?: ReturnType<(typeof settings)[K]> };
+
+export interface Config extends Omit<Settings, "route"> {
+  readonly route?: string | ((envelope: Envelope) => string);
+  readonly retry?: RetryOptions;
+}
+
+const files = ["waybill.config.ts", "waybill.config.mjs", "waybill.config.json"];
+
+/** The file that was named, or the one in the folder; an empty configuration when there is none. */
+export async function loadConfig(folder: string, named: string | undefined): Promise<Config> {
+  const found = named === undefined ? files.filter((name) => existsSync(join(folder, name))) : [named];
+  const [path, second] = found;
+  if (path === undefined) return {};
+  if (second !== undefined)
+    throw new WaybillError("CONFIG_INVALID", `there are ${found.join(" and ")}: keep one, or name one with --config`);
+  return readConfig(await load(resolve(folder, path), path), path);
+}
+
+async function load(path: string, shown: string): Promise<unknown> {
+  if (!existsSync(path)) throw new WaybillError("CONFIG_INVALID", `${shown} does not exist`);
+  try {
+    if (extname(path) === ".json") return JSON.parse(readFileSync(path, "utf8"));
+    return ((await import(pathToFileURL(path).href)) as { default?: unknown }).default;
+  } catch (cause) {
+    const { code } = cause as { code?: unknown };
+    if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
+      throw new WaybillError(
+        "CONFIG_INVALID",
+        `${shown}: Node ${process.versions.node} does not run ${extname(path)} files: use .mjs or .json, or Node 22.18 or later for .ts`,
+        { cause },
+      );
+    }
+    throw new WaybillError("CONFIG_INVALID", `${shown} cannot be read: ${asError(cause).message}`, { cause });
+  }
+}
+
+/** Checks what a file holds; the same words are refused here as on the command line. */
+export function readConfig(content: unknown, path: string): Config {
+  const where = basename(path);
+  if (typeof content !== "object" || content === null || Array.isArray(content)) {
+    throw new WaybillError("CONFIG_INVALID", `${where} must hold one object${extname(path) === ".json" ? "" : " as its default export"}`);
+  }
+  const known = [...Object.keys(settings), "retry"];
+  const config: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(content)) {
+    if (!known.includes(key))
+      throw new WaybillError("CONFIG_INVALID", `${where} has an unknown key ${JSON.stringify(key)}${suggestion(key, known)}`);
+    const refuse: Refuse = (why) => {
+      throw new WaybillError("CONFIG_INVALID", `${where}: ${key} ${why}`);
+    };
+    if (key === "retry") config[key] = retry(value, where, refuse);
+    else if (key === "route" && typeof value === "function") config[key] = value;
+    else config[key] = settings[key as keyof typeof settings](asText(key, value, refuse), refuse);
+  }
+  return config;
+}
+
+/** Numbers and lists may be written as such; they are then read like the text of a flag. A time needs its unit. */
+function asText(key: string, value: unknown, refuse: Refuse): string {
+  if (typeof value === "string") return value;
+  if (key === "batch" && typeof value === "number") return String(value);
+  if (["topics", "skip", "own"].includes(key) && Array.isArray(value))
+    return value.length === 0 ? refuse("must not be empty: leave the key out") : value.join(",");
+  return refuse(`must be ${key === "batch" ? "a number" : "text"}, not ${value === null ? "null" : typeof value}`);
+}
+
+function retry(value: unknown, where: string, refuse: Refuse): RetryOptions {
+  if (typeof value !== "object" || value === null) return refuse("must be an object with delaysMs and jitter");
+  checkOptions(`${where}: retry`, value, ["delaysMs", "jitter"] satisfies (keyof RetryOptions)[]);
+  const { delaysMs, jitter } = value as { delaysMs?: unknown; jitter?: unknown };
+  if (delaysMs !== undefined && !(Array.isArray(delaysMs) && delaysMs.every((ms) => typeof ms === "number" && ms >= 0 && ms <= 30 * day))) {
+    return refuse("needs delaysMs as a list of milliseconds, such as [1000, 5000, 30000, 120000]");
+  }
+  if (jitter !== undefined && !(typeof jitter === "number" && jitter >= 0 && jitter < 1)) return refuse("needs jitter from 0 to below 1");
+  return value;
+}

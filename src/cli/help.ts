@@ -1,0 +1,51 @@
+import { commonFlags, type Command, type Flags } from "./parse.ts";
+
+export function programHelp(commands: readonly Command[]): string {
+  return [
+    "waybill: events from your database to your broker, none lost, none invented, in order.",
+    "",
+    "usage: waybill COMMAND [flags]",
+    "",
+    ...columns(commands.map(({ name, summary }) => [name, firstSentence(summary)])),
+    "",
+    "URLs: sqlite:PATH for --store, embedded:PATH for --broker. They may stand in waybill.config.mjs or .json instead.",
+    "Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 wrong use.",
+    "",
+    "example:",
+    "  waybill migrate --store sqlite:./app.db",
+    "  waybill relay --store sqlite:./app.db --broker embedded:./broker.db",
+  ].join("\n");
+}
+
+export function groupHelp(group: string, commands: readonly Command[]): string {
+  const [example] = commands.flatMap(({ examples }) => examples);
+  return [
+    `usage: waybill ${group} ${commands.map(({ name }) => name.split(" ")[1]).join("|")} [flags]`,
+    "",
+    ...columns(commands.map(({ name, summary }) => [name, firstSentence(summary)])),
+    "",
+    `Each has --help. For example:`,
+    `  ${example ?? ""}`,
+  ].join("\n");
+}
+
+export function commandHelp({ name, summary, words, flags, examples }: Command): string {
+  const all: Flags = { ...flags, ...commonFlags };
+  return [
+    `usage: waybill ${name}${words === undefined ? "" : ` ${words.shown}`} [flags]`,
+    "",
+    summary,
+    "",
+    ...columns(Object.entries(all).map(([key, { shown, help }]) => [`--${key}${shown === "" ? "" : ` ${shown}`}`, help])),
+    "",
+    examples.length > 1 ? "examples:" : "example:",
+    ...examples.map((example) => `  ${example}`),
+  ].join("\n");
+}
+
+const firstSentence = (text: string): string => text.split(/(?<=[.;]) /)[0]!.replace(/;$/, ".");
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env node
+import { failure, stoppedAtOnce } from "./failure.ts";
+import type { Stream } from "./output.ts";
+import { debugging, run, type Host } from "./program.ts";
+
+/** A reader that went away (`| head`) ends nothing: a relay must go on when its log is no longer read. */
+function stream(to: NodeJS.WriteStream): Stream {
+  let open = true;
+  to.on("error", (error: NodeJS.ErrnoException) => {
+    open = false;
+    if (error.code === "EPIPE") return;
+    process.exitCode = 1; // a full disk: what was asked for is not there
+    if (to === process.stdout) host.stderr.write(`waybill: the output could not be written: ${error.message}\n`);
+  });
+  return {
+    write(text) {
+      if (open) to.write(text);
+    },
+    colour: to.isTTY && process.env["NO_COLOR"] === undefined,
+  };
+}
+
+async function stdin(): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Uint8Array);
+  return Buffer.concat(chunks);
+}
+
+const graceMs = 1_000;
+
+function onSignal(listener: (nth: number) => void): void {
+  let nth = 0;
+  for (const name of ["SIGTERM", "SIGINT"] as const) {
+    process.on(name, () => {
+      listener(++nth);
+      // What was aborted may still wait for a lock; whoever insists does not want to wait for it too.
+      if (nth === 2) setTimeout(() => fail(stoppedAtOnce()), graceMs).unref();
+    });
+  }
+}
+
+function fail(error: unknown): never {
+  host.stderr.write(`${failure(error, { json: argv.includes("--json"), debug: debugging(process.env) }).text}\n`);
+  process.exit(1);
+}
+
+const argv = process.argv.slice(2);
+const host: Host = {
+  stdout: stream(process.stdout),
+  stderr: stream(process.stderr),
+  cwd: process.cwd(),
+  env: process.env,
+  stdin,
+  onSignal,
+};
+
+process.on("uncaughtException", fail);
+
+const exitCode = await run(argv, host);
+process.exitCode ??= exitCode;

@@ -1,0 +1,95 @@
+import { readFileSync } from "node:fs";
+import { WaybillError } from "../core/errors.ts";
+import { suggestion } from "../core/options.ts";
+import { dead } from "./commands/dead.ts";
+import { events } from "./commands/events.ts";
+import { migrate } from "./commands/migrate.ts";
+import { purge } from "./commands/purge.ts";
+import { relay } from "./commands/relay.ts";
+import { status } from "./commands/status.ts";
+import { loadConfig } from "./config.ts";
+import { failure } from "./failure.ts";
+import { commandHelp, groupHelp, programHelp } from "./help.ts";
+import { createOutput, type Stream } from "./output.ts";
+import { parse, type Command } from "./parse.ts";
+import type { Terminal } from "./terminal.ts";
+
+const commands: readonly Command[] = [migrate, relay, status, ...events, ...dead, purge];
+
+/** The process around the program. */
+export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal"> {
+  readonly stdout: Stream;
+  readonly stderr: Stream;
+  readonly cwd: string;
+}
+
+/** Runs one command line and says its exit code; never rejects. */
+export async function run(argv: readonly string[], host: Host): Promise<number> {
+  try {
+    const chosen = choose(argv);
+    if ("text" in chosen) {
+      host.stdout.write(`${chosen.text}\n`);
+      return 0;
+    }
+    const { command } = chosen;
+    const { values, words } = parse(command, chosen.rest);
+    if (values.help) {
+      host.stdout.write(`${commandHelp(command)}\n`);
+      return 0;
+    }
+    const config = await loadConfig(host.cwd, values.config);
+    const out = createOutput(host.stdout, values.json);
+    await command.run({ out, config, env: host.env, stdin: host.stdin, onSignal: host.onSignal }, values, words);
+    return 0;
+  } catch (error) {
+    const { exitCode, text } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });
+    host.stderr.write(`${text}\n`);
+    return exitCode;
+  }
+}
+
+export const debugging = (env: Host["env"]): boolean => !["", "0", undefined].includes(env["WAYBILL_DEBUG"]);
+
+type Chosen = { readonly command: Command; readonly rest: readonly string[] } | { readonly text: string };
+
+function choose(argv: readonly string[]): Chosen {
+  const [first, second] = argv;
+  if (first === "--version") return { text: version() };
+  if (first === "--help" || first === "-h") return { text: programHelp(commands) };
+  if (first === "help") return { text: helpFor(argv.slice(1)) };
+  if (first === undefined) throw new WaybillError("USAGE", `waybill needs a command: ${firstWords().join(", ")}`);
+  if (first.startsWith("-")) throw new WaybillError("USAGE", `the command comes before its flags: waybill COMMAND ${first.split("=")[0]!}`);
+  const single = commands.find(({ name }) => name === first);
+  if (single !== undefined) return { command: single, rest: argv.slice(1) };
+  const group = groupOf(first);
+  if (second === "--help" || second === "-h") return { text: groupHelp(first, group) };
+  const found = group.find(({ name }) => name === `${first} ${second ?? ""}`);
+  if (found !== undefined) return { command: found, rest: argv.slice(2) };
+  const actions = group.map(({ name }) => name.split(" ")[1]!);
+  if (second === undefined || second.startsWith("-"))
+    throw new WaybillError("USAGE", `waybill ${first} needs one of ${actions.join(", ")}`);
+  throw new WaybillError("USAGE", `waybill ${first} has no action ${JSON.stringify(second.slice(0, 80))}${suggestion(second, actions)}`);
+}
+
+function helpFor(words: readonly string[]): string {
+  const [first] = words;
+  if (first === undefined) return programHelp(commands);
+  const found = commands.find(({ name }) => name === words.join(" "));
+  return found === undefined ? groupHelp(first, groupOf(first)) : commandHelp(found);
+}
+
+function groupOf(first: string): readonly Command[] {
+  const group = commands.filter(({ name }) => name.startsWith(`${first} `));
+  if (group.length > 0) return group;
+  throw new WaybillError(
+    "USAGE",
+    `waybill has no command ${JSON.stringify(first.slice(0, 80))}${suggestion(first, [...firstWords(), "help"])}`,
+  );
+}
+
+const firstWords = (): string[] => [...new Set(commands.map(({ name }) => name.split(" ")[0]!))];
+
+function version(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}

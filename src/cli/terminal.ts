@@ -1,0 +1,13 @@
+import type { Config } from "./config.ts";
+import type { Output } from "./output.ts";
+
+/** What a command sees of the world around it. */
+export interface Terminal {
+  readonly out: Output;
+  readonly config: Config;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Everything on standard input. */
+  stdin(): Promise<Uint8Array>;
+  /** Tells of each SIGTERM and SIGINT, with its number: the first asks to finish, the second insists. */
+  onSignal(listener: (nth: number) => void): void;
+}

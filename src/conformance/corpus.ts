@@ -1,0 +1,96 @@
+import { systemClock, type Clock } from "../core/clock.ts";
+import type { Envelope } from "../core/event.ts";
+import { uuidv7 } from "../core/ids.ts";
+import { systemRandom } from "../core/random.ts";
+
+const newId = uuidv7(systemClock, systemRandom);
+let seq = 0n;
+
+/** An event with everything in place; `change` says what is particular about it. */
+export function sampleEvent(change: Partial<Envelope> = {}): Envelope {
+  seq += 1n;
+  return {
+    id: newId(),
+    seq,
+    aggregateType: "Order",
+    aggregateId: "order-1",
+    type: "OrderPlaced",
+    eventVersion: 1,
+    data: utf8(`{"n":${seq}}`),
+    contentType: "application/json",
+    headers: {},
+    idempotencyKey: null,
+    createdAt: new Date(1_767_225_600_123),
+    ...change,
+  };
+}
+
+/** Events that a careless adapter changes on the way, each with what it is about. */
+export function difficultEvents(): readonly (readonly [about: string, event: Envelope])[] {
+  return [
+    ["an empty payload", sampleEvent({ data: new Uint8Array(0) })],
+    ["characters of four bytes", sampleEvent({ data: utf8(`{"name":"𝒲aybill 🚚 دفتر"}`), aggregateId: "🚚-𝒲", type: "Lieferung🚚" })],
+    ["NUL within the payload", sampleEvent({ data: utf8("a\0b\0") })],
+    [
+      "bytes that are not UTF-8",
+      sampleEvent({ data: Uint8Array.from({ length: 256 }, (_, i) => i), contentType: "application/octet-stream" }),
+    ],
+    ["a view into a larger buffer", sampleEvent({ data: new Uint8Array([9, 9, 1, 2, 3, 9]).subarray(2, 5) })],
+    ["a number above 2^53 in JSON", sampleEvent({ data: utf8(`{"n":9007199254740993,"x":1.10, "y" : 1e400}`) })],
+    ["a seq above 2^53", sampleEvent({ seq: 9_007_199_254_740_993n })],
+    ["a payload of 200 KiB", sampleEvent({ data: Uint8Array.from({ length: 200 * 1024 }, (_, i) => (i * 31) & 0xff) })],
+    ["a byte order mark", sampleEvent({ data: utf8("\ufeff{}") })],
+    [
+      "headers",
+      sampleEvent({
+        headers: { traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tenant: "Zoë 🚚 %41 \t;,=\"'", empty: "" },
+      }),
+    ],
+    ["names with marks of their own", sampleEvent({ aggregateType: "a.b/c*>%", aggregateId: "x y'\"\\;--", type: "a{b}#c" })],
+    [
+      "every optional field",
+      sampleEvent({ eventVersion: 2_147_483_647, idempotencyKey: "key/1 é", contentType: 'text/plain; charset="utf-8"' }),
+    ],
+    ["the first millisecond", sampleEvent({ createdAt: new Date(0) })],
+  ];
+}
+
+export const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+/** For comparison: bytes as plain arrays, so that a Buffer equals a Uint8Array of the same bytes. */
+export function comparable(event: Envelope): object {
+  return {
+    ...event,
+    data: Buffer.from(event.data).toString("hex"),
+    headers: { ...event.headers },
+    createdAt: event.createdAt.toISOString(),
+  };
+}
+
+/** Rejects when `work` takes too long, so that a hang is a failure with a name. */
+export async function within<T>(ms: number, what: string, work: PromiseLike<T>, clock: Clock = systemClock): Promise<T> {
+  const ended = new AbortController();
+  const late = clock.sleep(ms, ended.signal).then(() => {
+    throw new Error(`${what} took longer than ${ms} ms`);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    late.catch(() => undefined);
+    ended.abort();
+  }
+}
+
+/** Resolves when `work` has not ended after `ms`: what must not happen can only be waited for. */
+export async function quiet(ms: number, what: string, work: Promise<unknown>, clock: Clock = systemClock): Promise<void> {
+  const ended = new AbortController();
+  const happened = work.then(
+    () => true,
+    () => true,
+  );
+  try {
+    if (await Promise.race([happened, clock.sleep(ms, ended.signal).then(() => false)])) throw new Error(what);
+  } finally {
+    ended.abort();
+  }
+}

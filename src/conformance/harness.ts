@@ -1,0 +1,59 @@
+import type { Store } from "../contracts/store.ts";
+
+/** The runner's own function; vitest, node:test and mocha all have this shape. */
+export interface Test {
+  (name: string, body: () => Promise<void>): unknown;
+  skip(name: string, body: () => Promise<void>): unknown;
+}
+
+/** The clock that the store judges time by. */
+export interface SuiteClock {
+  now(): number;
+  advance(ms: number): void | Promise<void>;
+}
+
+export interface OpenTransaction<Tx> {
+  readonly tx: Tx;
+  commit(): Promise<void>;
+  rollback(): Promise<void>;
+}
+
+export interface AuditLine {
+  readonly who: string;
+  readonly action: string;
+  readonly events: number;
+}
+
+/** A fresh and migrated store, and what a user of it would have beside it. */
+export interface StoreHarness<Db, Tx> {
+  readonly store: Store<Db, Tx>;
+  /** Begins transactions, and has none open. */
+  readonly db: Db;
+  readonly clock: SuiteClock;
+  /** Begins a transaction as users of this store do, and leaves it open. */
+  begin(): Promise<OpenTransaction<Tx>>;
+  /** Writes into a table of the user's own. */
+  effect(tx: Tx, name: string): void | Promise<void>;
+  /** The committed effects, each as often as it happened. */
+  effects(): Promise<readonly string[]>;
+  /** Ends the transaction under its user, as servers do on some failures. */
+  lose?(tx: Tx): void | Promise<void>;
+  /** What operators did, oldest first. */
+  audit(): Promise<readonly AuditLine[]>;
+  close(): Promise<void>;
+}
+
+export interface StoreCan {
+  /** The relay works while a user's transaction is open. */
+  readonly claimBesideWriter: boolean;
+  /** Several users' transactions may be open at once. */
+  readonly parallelWriters: boolean;
+  /** A transaction can end under its user: the harness has `lose`. */
+  readonly loseTransaction: boolean;
+}
+
+export interface StoreSuite<Db, Tx> {
+  readonly test: Test;
+  readonly can: StoreCan;
+  create(): Promise<StoreHarness<Db, Tx>>;
+}

@@ -1,0 +1,9 @@
+export type { AuditLine, OpenTransaction, StoreCan, StoreHarness, StoreSuite, SuiteClock, Test } from "./harness.ts";
+export { inboxSuite } from "./inbox.ts";
+export { leaseStoreSuite } from "./lease-store.ts";
+export { operatorSuite } from "./operator.ts";
+export { outboxStoreSuite } from "./outbox-store.ts";
+export { schemaSuite } from "./schema.ts";
+export { serviceSuite, type ServiceSuite } from "./service.ts";
+export { sinkConformance, type SinkHarness, type SinkSuite, type StoredMessage } from "./sink.ts";
+export { sourceConformance, type SourceHarness, type SourceSuite } from "./source.ts";

@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import type { StoreSuite } from "./harness.ts";
+import { cases, heldFor, idsOf, judgeBy, near, parked, retry, returned, ttlMs } from "./scene.ts";
+
+export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
+  const test = cases(suite, "destinations");
+
+  test("what waits for a destination leaves the scan, costs no attempt, and holds nobody else", async (scene) => {
+    const { aggregates } = (await scene.lanes())[0]!;
+    const waiting = await scene.addTo(aggregates[0]!, 2);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), heldFor("order.events", "no such topic"));
+    const late = await scene.addTo(aggregates[0]!, 1);
+    const flowing = await scene.addTo(aggregates[1]!, 2);
+    assert.deepEqual(await relay.drain(), flowing);
+    assert.deepEqual(await scene.states([...waiting, ...late]), ["BLOCKED", "BLOCKED", "BLOCKED"]);
+    const { retryCount, lastError, hold } = await scene.show(waiting[0]!);
+    assert.deepEqual({ retryCount, lastError, hold }, { retryCount: 0, lastError: null, hold: "no such topic" });
+    await scene.clock.advance(24 * 3_600_000);
+    const { id, destinations } = await relay.claim();
+    assert.deepEqual({ id, destinations }, { id: null, destinations: ["order.events"] });
+    const [breaker, ...others] = (await scene.store.operator.status()).breakers;
+    assert.deepEqual(others, []);
+    assert.deepEqual({ ...breaker!, since: null }, { destination: "order.events", why: "no such topic", since: null, aggregates: 1 });
+    near(breaker!.since, scene.clock.now() - 24 * 3_600_000);
+
+    assert.equal(await scene.store.outbox.release(relay.holding, "order.events", 10), 1);
+    assert.equal(await scene.store.outbox.release(relay.holding, "order.events", 10), 0);
+    assert.deepEqual(await relay.drain({ limit: 2 }), [...waiting, ...late]);
+    assert.deepEqual((await relay.claim()).destinations, []);
+    const { holds, breakers } = await scene.store.operator.status();
+    assert.deepEqual([holds.aggregates, breakers], [0, []]);
+  });
+
+  test("trials rotate: the longest waiting goes first, and one that is held again goes last", async (scene) => {
+    const relay = await scene.relay("r1");
+    const ids: string[] = [];
+    for (const name of ["a", "b", "c"]) {
+      ids.push(...(await scene.addTo(name, 1)));
+      await relay.settle(await relay.claim(), heldFor("t"));
+      await scene.clock.advance(2_000);
+    }
+    const [a, b, c] = ids;
+    const tried: string[] = [];
+    for (let round = 0; round < 6; round++) {
+      assert.equal(await scene.store.outbox.release(relay.holding, "t", 1), 1);
+      const window = await relay.claim();
+      tried.push(...idsOf(window));
+      await relay.settle(window, heldFor("t"));
+      await scene.clock.advance(2_000);
+    }
+    assert.deepEqual(tried, [a, b, c, a, b, c]);
+    assert.deepEqual(await scene.states(ids), ["BLOCKED", "BLOCKED", "BLOCKED"]);
+    assert.equal(await scene.store.outbox.release(relay.holding, "t", 2), 2);
+    assert.deepEqual(await relay.drain(), [a, b]);
+    assert.deepEqual((await relay.claim()).destinations, ["t"]);
+    assert.equal(await scene.store.outbox.release(relay.holding, "t", 2), 1);
+    assert.deepEqual(await relay.drain(), [c]);
+  });
+
+  test("each destination is its own", async (scene) => {
+    const relay = await scene.relay("r1");
+    const [a, b] = (await scene.add(scene.row("a"), scene.row("b"))).map(({ id }) => id);
+    await relay.settle(await relay.claim(), judgeBy(new Map([[a!, heldFor("one")]]), heldFor("two")));
+    assert.deepEqual([...(await relay.claim()).destinations].sort(), ["one", "two"]);
+    assert.equal(await scene.store.outbox.release(relay.holding, "three", 10), 0);
+    assert.equal(await scene.store.outbox.release(relay.holding, "two", 10), 1);
+    assert.deepEqual(await relay.drain(), [b]);
+    assert.deepEqual((await relay.claim()).destinations, ["one"]);
+    assert.deepEqual(await scene.states([a!]), ["BLOCKED"]);
+  });
+
+  test("a new owner finds what waits and can release it", async (scene) => {
+    const old = await scene.relay("old");
+    const left = await scene.addTo("order-1", 2);
+    await old.settle(await old.claim(), heldFor("t"));
+    await scene.store.leases.leave("old");
+    const heir = await scene.relay("heir");
+    assert.deepEqual((await heir.claim()).destinations, ["t"]);
+    await scene.clock.advance(ttlMs + 2_000);
+    const third = await scene.relay("third");
+    assert.deepEqual((await third.claim()).destinations, ["t"]);
+    assert.equal(await scene.store.outbox.release(heir.holding, "t", 10), 0, "an owner of yesterday releases nothing");
+    assert.equal(await scene.store.outbox.release(third.holding, "t", 10), 1);
+    assert.deepEqual(await third.drain(), left);
+  });
+
+  test("only lanes of the holding are released, and only their destinations are told", async (scene) => {
+    const [a, b] = await scene.lanes();
+    await scene.addTo(a!.aggregates[0]!, 1);
+    const theirs = await scene.addTo(b!.aggregates[0]!, 1);
+    const one = await scene.relay("r1", [a!.lane]);
+    const two = await scene.relay("r2", [b!.lane]);
+    await one.settle(await one.claim(), heldFor("t"));
+    await two.settle(await two.claim(), heldFor("t"));
+    assert.equal(await scene.store.outbox.release(one.holding, "t", 10), 1);
+    await one.drain();
+    assert.deepEqual((await one.claim()).destinations, []);
+    assert.deepEqual((await two.claim()).destinations, ["t"]);
+    assert.deepEqual(await scene.states(theirs), ["BLOCKED"]);
+  });
+
+  test("a failed event whose destination is gone keeps its count", async (scene) => {
+    const [cause, follower] = await scene.addTo("order-1", 2);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    await relay.settle(await relay.claim(), heldFor("t"));
+    await scene.clock.advance(1_000_000);
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states([cause!, follower!]), ["BLOCKED", "BLOCKED"]);
+    assert.equal(await scene.store.outbox.release(relay.holding, "t", 1), 1);
+    const window = await relay.claim({ limit: 1 });
+    assert.deepEqual(idsOf(window), [cause]);
+    assert.equal(window.claims[0]!.failures, 1);
+    await relay.publish(window);
+    assert.deepEqual(await relay.drain(), [follower]);
+  });
+
+  test("an earlier failure stays the cause when a later event's destination is gone", async (scene) => {
+    const [cause] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    const one = await relay.claim();
+    const [follower] = await scene.addTo("order-1", 1);
+    const two = await relay.claim();
+    await relay.settle(one, retry(5_000));
+    await relay.settle(two, heldFor("t"));
+    await scene.store.outbox.release(relay.holding, "t", 10);
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states([cause!, follower!]), ["FAILED", "BLOCKED"]);
+    await scene.clock.advance(7_000);
+    assert.deepEqual(await relay.drain(), [cause, follower]);
+    await scene.store.outbox.release(relay.holding, "t", 10);
+    assert.deepEqual((await relay.claim()).destinations, []);
+  });
+
+  test("an event that is refused at its trial holds its followers as any failed event does", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 3);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), heldFor("t"));
+    await scene.store.outbox.release(relay.holding, "t", 1);
+    await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, retry(5_000)]]), returned));
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual((await relay.claim()).destinations, []);
+    assert.deepEqual(await scene.states([cause!, ...followers]), ["FAILED", "BLOCKED", "BLOCKED"]);
+    await scene.clock.advance(7_000);
+    assert.deepEqual(await relay.drain(), [cause, ...followers]);
+  });
+
+  test("an aggregate that spans destinations waits for each in turn", async (scene) => {
+    const [first, second, third] = await scene.addTo("order-1", 3);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), judgeBy(new Map([[second!, heldFor("two")]]), heldFor("one")));
+    assert.deepEqual(await relay.drain(), []);
+    await scene.store.outbox.release(relay.holding, "two", 10);
+    assert.deepEqual(await relay.drain(), [], "the first one's destination decides");
+    assert.equal(await scene.store.outbox.release(relay.holding, "one", 10), 1);
+    const window = await relay.claim();
+    assert.deepEqual(idsOf(window)[0], first);
+    await relay.settle(window, judgeBy(new Map([[first!, (claim) => ({ claim, as: "published" })]]), heldFor("two")));
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual((await relay.claim()).destinations, ["two"]);
+    assert.equal(await scene.store.outbox.release(relay.holding, "two", 10), 1);
+    assert.deepEqual(await relay.drain(), [second, third]);
+  });
+
+  test("many aggregates are released in steps, each in its own order", async (scene) => {
+    const rows = Array.from({ length: 120 }, (_, n) => scene.row(`order-${n % 40}`));
+    await scene.add(...rows);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), heldFor("t"));
+    const seen: string[] = [];
+    let released = 0;
+    for (let n = await scene.store.outbox.release(relay.holding, "t", 7); n > 0; n = await scene.store.outbox.release(relay.holding, "t", 7)) {
+      assert.ok(n <= 7);
+      released += n;
+      seen.push(...(await relay.drain({ limit: 5 })));
+    }
+    assert.equal(released, 40);
+    assert.equal(seen.length, rows.length);
+    for (let n = 0; n < 40; n++) {
+      const own = rows.filter(({ aggregateId }) => aggregateId === `order-${n}`).map(({ id }) => id);
+      assert.deepEqual(seen.filter((id) => own.includes(id)), own);
+    }
+  });
+
+  test("a dead event and a destination's event are told apart in one lane", async (scene) => {
+    const { aggregates } = (await scene.lanes())[0]!;
+    const [dead] = await scene.addTo(aggregates[0]!, 1);
+    const [held] = await scene.addTo(aggregates[1]!, 1);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), judgeBy(new Map([[dead!, parked()]]), heldFor("t")));
+    assert.equal(await scene.store.outbox.release(relay.holding, "t", 10), 1);
+    assert.deepEqual(await relay.drain(), [held]);
+    assert.deepEqual(await scene.states([dead!]), ["DEAD"]);
+  });
+}

@@ -1,0 +1,239 @@
+import assert from "node:assert/strict";
+import type { StoreSuite } from "./harness.ts";
+import { cases, idsOf, judgeBy, parked, retry, returned, ttlMs, type Scene } from "./scene.ts";
+
+const by = { who: "ada", dryRun: false };
+
+async function holdsOf<Db, Tx>(scene: Scene<Db, Tx>): Promise<number> {
+  return (await scene.store.operator.status()).holds.aggregates;
+}
+
+export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
+  const test = cases(suite, "holds");
+
+  test("followers of a failed event wait, late ones too, and nobody else does", async (scene) => {
+    const { aggregates } = (await scene.lanes())[0]!;
+    const [cause, ...followers] = await scene.addTo(aggregates[0]!, 4);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, retry(10_000, "no")]]), returned));
+    const neighbour = await scene.addTo(aggregates[1]!, 2);
+    assert.deepEqual(await relay.drain(), neighbour);
+    assert.deepEqual(await scene.states([cause!, ...followers]), ["FAILED", "BLOCKED", "BLOCKED", "BLOCKED"]);
+    const late = await scene.addTo(aggregates[0]!, 2);
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states(late), ["BLOCKED", "BLOCKED"]);
+    assert.equal((await scene.show(late[0]!)).hold, "no");
+    const { holds } = await scene.store.operator.status();
+    assert.deepEqual([holds.aggregates, holds.blocked], [1, 5]);
+    assert.deepEqual({ ...holds.list[0]!, since: null }, { aggregateType: "Order", aggregateId: aggregates[0]!, why: "no", causeId: cause, since: null, releasing: false });
+
+    await scene.clock.advance(12_000);
+    const again = await relay.claim();
+    assert.deepEqual(idsOf(again), [cause], "the failed event goes alone");
+    await relay.publish(again);
+    assert.deepEqual(await relay.drain({ limit: 2 }), [...followers, ...late]);
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("a follower that was claimed before its predecessor failed waits as well", async (scene) => {
+    const [cause] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    const one = await relay.claim();
+    const [follower] = await scene.addTo("order-1", 1);
+    const two = await relay.claim();
+    assert.deepEqual(idsOf(two), [follower]);
+    await relay.settle(one, retry(10_000));
+    const [late] = await scene.addTo("order-1", 1);
+    assert.equal((await relay.claim()).id, null);
+    await relay.settle(two, returned);
+    assert.deepEqual(await relay.drain(), []);
+    await scene.clock.advance(12_000);
+    assert.deepEqual(await relay.drain(), [cause, follower, late]);
+  });
+
+  test("thousands of followers are released in order while more arrive", async (scene) => {
+    const [cause] = await scene.addTo("order-1", 1);
+    const expected = await scene.addTo("order-1", 2_500);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    const first = await relay.claim();
+    assert.deepEqual(idsOf(first), [cause]);
+    await relay.publish(first);
+
+    const seen: string[] = [];
+    for (let round = 0; round < 200; round++) {
+      if (round < 20) expected.push(...(await scene.addTo("order-1", 7)));
+      const window = await relay.claim({ limit: 400 });
+      const blocked = (await scene.store.operator.status()).states.BLOCKED;
+      if (blocked > 0) assert.equal(await holdsOf(scene), 1, "a hold stays while anything is BLOCKED behind it");
+      if (window.id === null && !window.more && round >= 20) break;
+      seen.push(...idsOf(window));
+      if (window.id !== null) await relay.publish(window);
+    }
+    assert.deepEqual(seen, expected);
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("`more` says that a release goes on", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 1_200);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    await relay.publish(await relay.claim({ limit: 2_000 }));
+    assert.equal((await scene.show(cause!)).state, "PUBLISHED");
+    const seen: string[] = [];
+    for (let window = await relay.claim({ limit: 5_000 }); ; window = await relay.claim({ limit: 5_000 })) {
+      seen.push(...idsOf(window));
+      if (window.id !== null) await relay.publish(window);
+      if (!window.more) break;
+    }
+    assert.deepEqual([...seen, ...(await relay.drain())], followers);
+  });
+
+  test("a failure while releasing holds the rest again", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 6);
+    const [one, two, failing, ...rest] = followers;
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    const first = await relay.claim();
+    assert.deepEqual(idsOf(first), [cause]);
+    await relay.publish(first);
+    const seen: string[] = [];
+    while (!seen.includes(failing!)) {
+      const window = await relay.claim();
+      seen.push(...idsOf(window));
+      if (window.id === null) assert.ok(window.more, "the release came to a halt");
+      else await relay.settle(window, judgeBy(new Map([[failing!, retry(10_000)], ...rest.map((id) => [id, returned] as const)])));
+    }
+    assert.deepEqual(await scene.states([one!, two!]), ["PUBLISHED", "PUBLISHED"]);
+    const late = await scene.addTo("order-1", 1);
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states([failing!, ...rest, ...late]), ["FAILED", "BLOCKED", "BLOCKED", "BLOCKED"]);
+    await scene.clock.advance(12_000);
+    assert.deepEqual(await relay.drain(), [failing, ...rest, ...late]);
+  });
+
+  test("a dead event blocks its followers until an operator acts", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 3);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), parked());
+    await scene.clock.advance(10_000_000);
+    const late = await scene.addTo("order-1", 1);
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states([cause!, ...followers, ...late]), ["DEAD", "BLOCKED", "BLOCKED", "BLOCKED"]);
+  });
+
+  test("with skip, followers go on at the death and not before", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 3);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(5_000));
+    assert.deepEqual(await relay.drain(), []);
+    const late = await scene.addTo("order-1", 1);
+    await scene.clock.advance(7_000);
+    const last = await relay.claim();
+    assert.deepEqual(idsOf(last), [cause]);
+    await relay.settle(last, parked(true));
+    assert.deepEqual(await relay.drain(), [...followers, ...late]);
+    assert.equal((await scene.show(cause!)).state, "DEAD");
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("with skip, an event that dies at once holds nobody", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 3);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, parked(true)]]), returned));
+    assert.deepEqual(await relay.drain(), followers);
+    await scene.store.operator.redrive({ ids: [cause!] }, by);
+    assert.deepEqual(await relay.drain(), [cause]);
+  });
+
+  test("redrive: the event first, then its followers in order", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 4);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    await relay.settle(await relay.claim({ limit: 1 }), parked(false, "bad"));
+    await relay.drain();
+    assert.deepEqual(await scene.store.operator.redrive({ ids: [cause!] }, by), { events: 1, followers: 3, ids: [cause] });
+    const { state, retryCount, lastError, nextAttemptAt } = await scene.show(cause!);
+    assert.deepEqual({ state, retryCount, lastError, nextAttemptAt }, { state: "PENDING", retryCount: 0, lastError: "bad", nextAttemptAt: null });
+    const late = await scene.addTo("order-1", 1);
+    const first = await relay.claim();
+    assert.deepEqual(idsOf(first), [cause]);
+    assert.equal(first.claims[0]!.failures, 0);
+    const later = await scene.addTo("order-1", 1);
+    assert.equal((await relay.claim()).id, null);
+    await relay.publish(first);
+    assert.deepEqual(await relay.drain({ limit: 2 }), [...followers, ...late, ...later]);
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("a redriven event that fails again still holds its followers", async (scene) => {
+    const [cause, follower] = await scene.addTo("order-1", 2);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), parked());
+    await relay.drain();
+    await scene.store.operator.redrive({}, by);
+    await relay.settle(await relay.claim(), retry(5_000));
+    assert.deepEqual(await relay.drain(), []);
+    assert.deepEqual(await scene.states([cause!, follower!]), ["FAILED", "BLOCKED"]);
+    await scene.clock.advance(7_000);
+    assert.deepEqual(await relay.drain(), [cause, follower]);
+  });
+
+  test("discard: followers are released in order", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 4);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), parked(false, "bad"));
+    await relay.drain();
+    assert.deepEqual(await scene.store.operator.discard({ ids: [cause!] }, by), { events: 1, followers: 3, ids: [cause] });
+    const late = await scene.addTo("order-1", 1);
+    assert.deepEqual(await relay.drain({ limit: 2 }), [...followers, ...late]);
+    const { state, lastError } = await scene.show(cause!);
+    assert.deepEqual([state, lastError], ["DISCARDED", "bad"]);
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("a letter that was passed over by skip waits for a later hold when it is redriven", async (scene) => {
+    const [skipped, failing] = await scene.addTo("order-1", 2);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), parked(true));
+    await relay.settle(await relay.claim(), retry(5_000));
+    await scene.store.operator.redrive({ ids: [skipped!] }, by);
+    assert.deepEqual(await relay.drain(), []);
+    await scene.clock.advance(7_000);
+    assert.deepEqual(await relay.drain(), [failing, skipped]);
+    assert.equal(await holdsOf(scene), 0);
+  });
+
+  test("a hold outlives its relay", async (scene) => {
+    const [cause, ...followers] = await scene.addTo("order-1", 3);
+    const old = await scene.relay("old");
+    await old.settle(await old.claim({ limit: 1 }), retry(5_000));
+    await old.drain();
+    await scene.clock.advance(ttlMs + 2_000);
+    const heir = await scene.relay("heir");
+    const late = await scene.addTo("order-1", 1);
+    assert.deepEqual(await heir.drain(), [cause, ...followers, ...late]);
+  });
+
+  test("a release outlives its relay", async (scene) => {
+    const [, ...followers] = await scene.addTo("order-1", 1_500);
+    const old = await scene.relay("old");
+    await old.settle(await old.claim({ limit: 1 }), retry(0));
+    await old.publish(await old.claim({ limit: 2_000 }));
+    await scene.clock.advance(ttlMs + 2_000);
+    assert.deepEqual(await (await scene.relay("heir")).drain(), followers);
+  });
+
+  test("a lower seq that becomes due behind a hold is released before the higher ones", async (scene) => {
+    const delayed = scene.row("order-1", { availableAt: new Date(scene.clock.now() + 5_000) });
+    await scene.add(delayed);
+    const [cause, follower] = await scene.addTo("order-1", 2);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim({ limit: 1 }), retry(20_000));
+    assert.deepEqual(await relay.drain(), []);
+    await scene.clock.advance(10_000);
+    assert.deepEqual(await relay.drain(), []);
+    await scene.clock.advance(15_000);
+    assert.deepEqual(await relay.drain(), [cause, delayed.id, follower]);
+  });
+}

@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import type { StoreSuite } from "./harness.ts";
+import { cases, heldFor, idsOf, judgeBy, near, parked, published, retry, returned, ttlMs } from "./scene.ts";
+
+export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
+  const test = cases(suite, "settling");
+
+  test("published", async (scene) => {
+    const [id] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    const window = await relay.claim();
+    await scene.clock.advance(5_000);
+    assert.deepEqual(await relay.publish(window), { settled: 1, lost: [] });
+    const { state, publishedAt, nextAttemptAt, retryCount, lastError, owner, hold } = await scene.show(id!);
+    assert.deepEqual({ state, nextAttemptAt, retryCount, lastError, owner, hold }, { state: "PUBLISHED", nextAttemptAt: null, retryCount: 0, lastError: null, owner: null, hold: null });
+    near(publishedAt, scene.clock.now());
+    assert.deepEqual(await relay.drain(), []);
+  });
+
+  test("retry, with its due time and its count", async (scene) => {
+    const [id] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    for (const failures of [1, 2, 3]) {
+      const window = await relay.claim();
+      assert.deepEqual(idsOf(window), [id]);
+      assert.equal(window.claims[0]!.failures, failures - 1);
+      assert.equal((await relay.settle(window, retry(10_000, `no ${failures}`))).settled, 1);
+      const { state, publishedAt, nextAttemptAt, retryCount, lastError, hold } = await scene.show(id!);
+      assert.deepEqual({ state, publishedAt, retryCount, lastError, hold }, { state: "FAILED", publishedAt: null, retryCount: failures, lastError: `no ${failures}`, hold: `no ${failures}` });
+      near(nextAttemptAt, scene.clock.now() + 10_000);
+      await scene.clock.advance(8_000);
+      assert.equal((await relay.claim()).id, null);
+      await scene.clock.advance(3_000);
+    }
+    assert.deepEqual(await relay.drain(), [id]);
+    const { state, nextAttemptAt, retryCount, publishedAt } = await scene.show(id!);
+    assert.deepEqual({ state, nextAttemptAt, retryCount }, { state: "PUBLISHED", nextAttemptAt: null, retryCount: 3 });
+    near(publishedAt, scene.clock.now());
+  });
+
+  test("parked", async (scene) => {
+    const [id] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    await relay.settle(await relay.claim(), retry(0));
+    assert.equal((await relay.settle(await relay.claim(), parked(false, "too large"))).settled, 1);
+    const { state, publishedAt, retryCount, lastError } = await scene.show(id!);
+    assert.deepEqual({ state, publishedAt, retryCount, lastError }, { state: "DEAD", publishedAt: null, retryCount: 2, lastError: "too large" });
+    await scene.clock.advance(1_000_000);
+    assert.deepEqual(await relay.drain(), []);
+  });
+
+  test("returned changes nothing, and the event comes again at once", async (scene) => {
+    const [id] = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    const before = await scene.show(id!);
+    await relay.settle(await relay.claim(), returned);
+    assert.deepEqual({ ...(await scene.show(id!)), lane: null }, { ...before, lane: null });
+    assert.equal((await scene.store.operator.status()).holds.aggregates, 0);
+    const again = await relay.claim();
+    assert.deepEqual(idsOf(again), [id]);
+    assert.equal(again.claims[0]!.failures, 0);
+    assert.equal(again.suspects, 0);
+  });
+
+  test("each event of a window has its own outcome", async (scene) => {
+    const [a, b, c, d, e] = (await scene.add(...["a", "b", "c", "d", "e"].map((name) => scene.row(name)))).map(({ id }) => id);
+    const relay = await scene.relay("r1");
+    const outcomes = new Map([
+      [b!, retry(10_000)],
+      [c!, parked()],
+      [d!, returned],
+      [e!, heldFor("order.events")],
+    ]);
+    assert.deepEqual((await relay.settle(await relay.claim(), judgeBy(outcomes))).lost, []);
+    assert.deepEqual(await scene.states([a!, b!, c!, d!, e!]), ["PUBLISHED", "FAILED", "DEAD", "PENDING", "BLOCKED"]);
+  });
+
+  test("a repeated settle is harmless", async (scene) => {
+    const ids = await scene.addTo("order-1", 1);
+    const relay = await scene.relay("r1");
+    const window = await relay.claim();
+    await relay.settle(window, retry(0));
+    for (const judge of [retry(0), published, parked(), heldFor("t")]) {
+      assert.deepEqual(await relay.settle(window, judge), { settled: 0, lost: [] });
+    }
+    const { state, retryCount } = await scene.show(ids[0]!);
+    assert.deepEqual([state, retryCount], ["FAILED", 1]);
+    const next = await relay.claim();
+    await relay.settle(window, retry(0));
+    assert.equal((await relay.publish(next)).settled, 1);
+  });
+
+  test("a window that never was, or is another relay's, changes nothing", async (scene) => {
+    const [a, b] = await scene.lanes();
+    const ids = await scene.addTo(a!.aggregates[0]!, 1);
+    const one = await scene.relay("r1", [a!.lane]);
+    await scene.relay("r2", [b!.lane]);
+    const { id, claims } = await one.claim();
+    const outcomes = claims.map(published);
+    assert.deepEqual(await scene.store.outbox.settle("r1", "00000000-0000-7000-8000-ffffffffffff", outcomes), { settled: 0, lost: [] });
+    assert.equal((await scene.store.outbox.settle("r2", id!, outcomes)).settled, 0);
+    assert.deepEqual(await scene.states(ids), ["PUBLISHING"]);
+    assert.equal((await scene.store.outbox.settle("r1", id!, outcomes)).settled, 1);
+  });
+
+  test("after a take-over, the old owner settles the lanes it still has and no other", async (scene) => {
+    const [a, b] = await scene.lanes();
+    const taken = await scene.addTo(a!.aggregates[0]!, 2);
+    const kept = await scene.addTo(b!.aggregates[0]!, 2);
+    const old = await scene.relay("old", [a!.lane, b!.lane]);
+    const window = await old.claim();
+    await scene.clock.advance(ttlMs + 2_000);
+    const heir = await scene.relay("heir", [a!.lane]);
+    assert.deepEqual([...heir.holding.lanes.keys()], [a!.lane]);
+    const before = await scene.show(taken[0]!);
+    assert.deepEqual(await old.settle(window, published), { settled: 2, lost: [a!.lane] });
+    assert.deepEqual(await scene.states([...taken, ...kept]), ["PENDING", "PENDING", "PUBLISHED", "PUBLISHED"]);
+    assert.deepEqual(await scene.show(taken[0]!), before);
+    assert.deepEqual(await heir.drain({ narrow: true }), taken);
+  });
+
+  test("what a new owner has published stays so, whatever the old one says", async (scene) => {
+    const ids = (await scene.add(...["a", "b", "c", "d"].map((name) => scene.row(name)))).map(({ id }) => id);
+    const old = await scene.relay("old");
+    const window = await old.claim();
+    await scene.clock.advance(ttlMs + 2_000);
+    const heir = await scene.relay("heir");
+    const lanes = new Set(window.claims.map(({ lane }) => lane));
+    await heir.drain({ narrow: true });
+    const before = await scene.show(ids[0]!);
+    await scene.clock.advance(3_000);
+    const outcomes = new Map([
+      [ids[0]!, retry(0)],
+      [ids[1]!, parked()],
+      [ids[2]!, heldFor("t")],
+    ]);
+    const { settled, lost } = await old.settle(window, judgeBy(outcomes));
+    assert.equal(settled, 0);
+    assert.ok(lost.every((lane) => lanes.has(lane)));
+    assert.deepEqual(await scene.states(ids), ["PUBLISHED", "PUBLISHED", "PUBLISHED", "PUBLISHED"]);
+    assert.deepEqual(await scene.show(ids[0]!), before);
+    assert.equal((await scene.store.operator.status()).holds.aggregates, 0);
+  });
+
+  test("a lease that has lapsed but was not taken still settles", async (scene) => {
+    const ids = await scene.addTo("order-1", 2);
+    const relay = await scene.relay("r1");
+    const window = await relay.claim();
+    await scene.clock.advance(ttlMs * 2);
+    await scene.relay("r2", []);
+    assert.deepEqual(await relay.publish(window), { settled: 2, lost: [] });
+    assert.deepEqual(await scene.states(ids), ["PUBLISHED", "PUBLISHED"]);
+  });
+
+  test("a lane that was given back cannot be settled any more", async (scene) => {
+    const [a] = await scene.lanes();
+    const ids = await scene.addTo(a!.aggregates[0]!, 1);
+    const relay = await scene.relay("r1", [a!.lane]);
+    const window = await relay.claim();
+    await scene.store.leases.give("r1", [a!.lane]);
+    assert.equal((await relay.publish(window)).settled, 0);
+    assert.deepEqual(await scene.states(ids), ["PENDING"]);
+  });
+}

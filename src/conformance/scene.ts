@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import type { EventRecord } from "../contracts/operator.ts";
+import type { Claim, ClaimRequest, Holding, Outcome, SettleReport, Window } from "../contracts/outbox-store.ts";
+import type { Added, Row, State } from "../core/event.ts";
+import type { StoreCan, StoreHarness, StoreSuite } from "./harness.ts";
+
+export type Case<Db, Tx> = (name: string, body: (scene: Scene<Db, Tx>) => Promise<void>, needs?: keyof StoreCan) => void;
+
+/** Registers cases with the runner, each with a store of its own. What a store cannot do is skipped in sight. */
+export function cases<Db, Tx>(suite: StoreSuite<Db, Tx>, group: string): Case<Db, Tx> {
+  return (name, body, needs) => {
+    const run = async (): Promise<void> => {
+      const harness = await suite.create();
+      try {
+        await body(createScene(harness, suite));
+      } finally {
+        await harness.close();
+      }
+    };
+    if (needs !== undefined && !suite.can[needs]) suite.test.skip(`${group}: ${name} (cannot: ${needs})`, run);
+    else suite.test(`${group}: ${name}`, run);
+  };
+}
+
+export interface Scene<Db, Tx> extends StoreHarness<Db, Tx> {
+  row(aggregateId: string, fields?: Partial<Row>): Row;
+  /** Adds in a transaction of its own, and commits it. */
+  add(...rows: Row[]): Promise<readonly Added[]>;
+  /** That many events of one aggregate; their ids, in order. */
+  addTo(aggregateId: string, count: number): Promise<string[]>;
+  /** A live relay that owns these lanes, or all. */
+  relay(name: string, lanes?: readonly number[]): Promise<Relay>;
+  /** The event as an operator sees it. */
+  show(id: string): Promise<EventRecord>;
+  states(ids: readonly string[]): Promise<State[]>;
+  /** Lanes with aggregates that fall into them, at least two each. */
+  lanes(): Promise<readonly { readonly lane: number; readonly aggregates: readonly string[] }[]>;
+}
+
+export interface Relay {
+  readonly name: string;
+  readonly holding: Holding;
+  /** Unsettled windows are left out, as a relay does it, unless `open` says otherwise. */
+  claim(request?: Partial<ClaimRequest>): Promise<Window>;
+  settle(window: Window, judge: (claim: Claim) => Outcome): Promise<SettleReport>;
+  publish(window: Window): Promise<SettleReport>;
+  /** Claims and publishes until there is nothing more; the ids in the order they were claimed. */
+  drain(request?: Partial<ClaimRequest>): Promise<string[]>;
+}
+
+export const ttlMs = 60_000;
+
+export const idsOf = (window: Window): string[] => window.claims.map(({ envelope }) => envelope.id);
+export const published = (claim: Claim): Outcome => ({ claim, as: "published" });
+export const returned = (claim: Claim): Outcome => ({ claim, as: "returned" });
+export const retry =
+  (afterMs: number, error = "refused") =>
+  (claim: Claim): Outcome => ({ claim, as: "retry", afterMs, error });
+export const parked =
+  (release = false, error = "refused for good") =>
+  (claim: Claim): Outcome => ({ claim, as: "parked", error, release });
+export const heldFor =
+  (topic: string, why = "no answer") =>
+  (claim: Claim): Outcome => ({ claim, as: "returned", destination: { topic, why } });
+/** One judgement for the named events, another for the rest. */
+export const judgeBy =
+  (named: ReadonlyMap<string, (claim: Claim) => Outcome>, rest: (claim: Claim) => Outcome = published) =>
+  (claim: Claim): Outcome => (named.get(claim.envelope.id) ?? rest)(claim);
+
+/** Within two seconds: a server's clock cannot be stopped. */
+export function near(actual: Date | null, expectedMs: number): void {
+  assert.ok(actual !== null && Math.abs(actual.getTime() - expectedMs) <= 2_000, `${actual?.toISOString() ?? "null"} is not near ${new Date(expectedMs).toISOString()}`);
+}
+
+export function code(expected: string): (error: unknown) => boolean {
+  return (error) => {
+    assert.equal((error as { code?: unknown }).code, expected, String(error));
+    return true;
+  };
+}
+
+function createScene<Db, Tx>(harness: StoreHarness<Db, Tx>, suite: StoreSuite<Db, Tx>): Scene<Db, Tx> {
+  const { store, db } = harness;
+  let made = 0;
+  const scene: Scene<Db, Tx> = {
+    ...harness,
+    row: (aggregateId, fields = {}) => ({
+      id: `00000000-0000-7000-8000-${(++made).toString(16).padStart(12, "0")}`,
+      aggregateType: "Order",
+      aggregateId,
+      type: "OrderPlaced",
+      eventVersion: 1,
+      payload: `{"n":${made}}`,
+      contentType: "application/json",
+      headers: {},
+      idempotencyKey: null,
+      availableAt: null,
+      ...fields,
+    }),
+    add: (...rows) => store.transactor.transaction(db, (tx) => store.writer.append(tx, rows)),
+    addTo: async (aggregateId, count) => {
+      const added = await scene.add(...Array.from({ length: count }, () => scene.row(aggregateId)));
+      return added.map(({ id }) => id);
+    },
+    relay: (name, lanes) => createRelay(harness, name, lanes),
+    show: async (id) => {
+      const record = await store.operator.show(id);
+      assert.ok(record !== null, `there is no event ${id}`);
+      return record;
+    },
+    states: async (ids) => {
+      const found: State[] = [];
+      for (const id of ids) found.push((await scene.show(id)).state);
+      return found;
+    },
+    lanes: () => scout(suite),
+  };
+  return scene;
+}
+
+async function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string, wanted?: readonly number[]): Promise<Relay> {
+  const every = (await store.leases.look()).lanes.map(({ lane }) => lane);
+  await store.leases.renew(name, ttlMs);
+  const holding: Holding = { relay: name, lanes: await store.leases.take(name, wanted ?? every) };
+  const open = new Set<string>();
+  const relay: Relay = {
+    name,
+    holding,
+    claim: async (request = {}) => {
+      const window = await store.outbox.claim(holding, { limit: 1_000, open: [...open], narrow: false, ...request });
+      assert.equal(window.id === null, window.claims.length === 0, "a window has an id exactly when it has claims");
+      if (window.id !== null) open.add(window.id);
+      return window;
+    },
+    settle: async (window, judge) => {
+      assert.ok(window.id !== null, "there is no window to settle");
+      const report = await store.outbox.settle(name, window.id, window.claims.map(judge));
+      open.delete(window.id);
+      return report;
+    },
+    publish: (window) => relay.settle(window, published),
+    drain: async (request = {}) => {
+      const ids: string[] = [];
+      for (let round = 0; round < 10_000; round++) {
+        const window = await relay.claim(request);
+        if (window.id === null && !window.more) return ids;
+        ids.push(...idsOf(window));
+        if (window.id !== null) await relay.publish(window);
+      }
+      return assert.fail("claims did not come to an end");
+    },
+  };
+  return relay;
+}
+
+const scouted = new WeakMap<object, ReturnType<Scene<unknown, unknown>["lanes"]>>();
+
+/** Which aggregates share a lane is the store's own affair, so it is asked, once. */
+function scout<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lanes"]> {
+  let found = scouted.get(suite);
+  if (found === undefined) scouted.set(suite, (found = ask(suite)));
+  return found;
+}
+
+async function ask<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lanes"]> {
+  const harness = await suite.create();
+  try {
+    const scene = createScene(harness, suite);
+    await scene.add(...Array.from({ length: 400 }, (_, n) => scene.row(`order-${n}`)));
+    const aggregates = new Map<number, string[]>();
+    for (const { lane, envelope } of (await (await scene.relay("scout")).claim()).claims) {
+      aggregates.set(lane, [...(aggregates.get(lane) ?? []), envelope.aggregateId]);
+    }
+    const shared = [...aggregates].filter(([, ids]) => ids.length > 1).sort(([a], [b]) => a - b);
+    assert.ok(shared.length >= 16, `400 aggregates fall into ${shared.length} lanes only`);
+    return shared.map(([lane, ids]) => ({ lane, aggregates: ids }));
+  } finally {
+    await harness.close();
+  }
+}

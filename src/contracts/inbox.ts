@@ -1,0 +1,26 @@
+export interface InboxKey {
+  readonly consumer: string;
+  readonly id: string;
+}
+
+export interface Seat {
+  readonly consumer: string;
+  readonly topic: string;
+  /** Who sits: one subscriber process. */
+  readonly owner: string;
+}
+
+export interface Inbox<Tx> {
+  /**
+   * The mark and the work commit together, or neither does; "seen" when they had done so before.
+   * Two at once for one key: the second waits for the first, and works only if the first failed.
+   */
+  once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;
+  /** Counts a failed attempt durably, and says how many there are now. */
+  failed(key: InboxKey, error: string): Promise<number>;
+  /** Deletes marks older than this; says how many. */
+  forget(before: Date): Promise<number>;
+  /** Takes or renews the one seat of a consumer on a topic; false while another owner's seat has not run out. */
+  sit(seat: Seat, ttlMs: number): Promise<boolean>;
+  leave(seat: Seat): Promise<void>;
+}

@@ -1,0 +1,118 @@
+import type { State } from "../core/event.ts";
+
+/** What an operator may look at and do; apart from the data path. */
+export interface Operator {
+  status(): Promise<Status>;
+  /** Newest first, a page at a time. */
+  list(filter: EventFilter): Promise<readonly EventRecord[]>;
+  show(id: string): Promise<EventRecord | null>;
+  /** DEAD events go again, attempts starting anew, each before its blocked followers. */
+  redrive(filter: DeadFilter, by: Action): Promise<ActionReport>;
+  /** DEAD events are given up and kept as DISCARDED; their followers are released in order. */
+  discard(filter: DeadFilter, by: Action): Promise<ActionReport>;
+  /** Deletes published and discarded events older than this, in small batches; never any other. */
+  purge(before: Date, by: Action): Promise<number>;
+}
+
+export interface EventFilter {
+  readonly state?: State;
+  readonly aggregateType?: string;
+  readonly aggregateId?: string;
+  readonly type?: string;
+  /** Only events with a lower seq: the last one of the page before. */
+  readonly beforeSeq?: bigint;
+  readonly limit: number;
+}
+
+/** Ids, or every dead event that matches; an empty filter means all of them. */
+export interface DeadFilter {
+  readonly ids?: readonly string[];
+  readonly aggregateType?: string;
+  readonly aggregateId?: string;
+  readonly type?: string;
+  readonly error?: string;
+}
+
+export interface Action {
+  /** Who does it, for the audit. */
+  readonly who: string;
+  /** Only says what would be done. */
+  readonly dryRun: boolean;
+}
+
+export interface ActionReport {
+  readonly events: number;
+  /** Events BLOCKED behind them. */
+  readonly followers: number;
+  readonly ids: readonly string[];
+}
+
+export interface EventRecord {
+  readonly seq: bigint;
+  readonly id: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly type: string;
+  readonly eventVersion: number;
+  readonly payload: string | Uint8Array;
+  readonly contentType: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly idempotencyKey: string | null;
+  readonly lane: number | null;
+  readonly createdAt: Date;
+  readonly availableAt: Date | null;
+  readonly state: State;
+  readonly retryCount: number;
+  readonly nextAttemptAt: Date | null;
+  readonly lastError: string | null;
+  readonly publishedAt: Date | null;
+  /** The relay that is publishing it. */
+  readonly owner: string | null;
+  /** Why it waits. */
+  readonly hold: string | null;
+}
+
+export interface Status {
+  readonly states: Readonly<Record<State, number>>;
+  /** Age of the oldest event that is not published, dead or discarded; null when there is none. */
+  readonly oldestUnpublishedMs: number | null;
+  readonly relays: readonly RelayStatus[];
+  readonly lanes: { readonly total: number; readonly owned: number; readonly free: number };
+  readonly holds: { readonly aggregates: number; readonly blocked: number; readonly list: readonly HoldStatus[] };
+  /** Destinations that events wait for. */
+  readonly breakers: readonly BreakerStatus[];
+  /** Claimed and not settled, over all relays. */
+  readonly window: { readonly events: number; readonly suspects: number };
+  readonly dead: readonly DeadGroup[];
+  readonly schemaVersion: number;
+}
+
+export interface RelayStatus {
+  readonly relay: string;
+  readonly live: boolean;
+  readonly expiresAt: Date;
+  readonly lanes: readonly number[];
+  readonly window: number;
+}
+
+export interface HoldStatus {
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly why: string;
+  readonly causeId: string | null;
+  readonly since: Date;
+  readonly releasing: boolean;
+}
+
+export interface BreakerStatus {
+  readonly destination: string;
+  readonly why: string;
+  readonly since: Date;
+  readonly aggregates: number;
+}
+
+export interface DeadGroup {
+  readonly error: string;
+  readonly events: number;
+  readonly oldest: Date;
+}

@@ -1,0 +1,29 @@
+import type { Envelope } from "../core/event.ts";
+
+export interface Delivery {
+  readonly topic: string;
+  readonly envelope: Envelope;
+  /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
+  ack(): Promise<void>;
+}
+
+export interface Subscription {
+  readonly consumer: string;
+  readonly topics: readonly string[];
+  /** How many deliveries may be unacknowledged at once. */
+  readonly prefetch: number;
+}
+
+export interface Source extends AsyncDisposable {
+  readonly name: string;
+  readonly can: {
+    /** True where the broker itself gives each aggregate to one consumer at a time; otherwise a seat in the inbox does. */
+    readonly assign: boolean;
+  };
+  connect(signal: AbortSignal): Promise<void>;
+  /**
+   * Pulled: nothing is fetched beyond `prefetch`. One aggregate's deliveries come in the order they were stored.
+   * Ends when the signal aborts; what was not acknowledged is delivered again, to whoever asks next.
+   */
+  receive(subscription: Subscription, signal: AbortSignal): AsyncIterable<Delivery>;
+}

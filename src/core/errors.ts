@@ -1,0 +1,221 @@
+import { types } from "node:util";
+
+/**
+ * Every error a user can meet. `docs/errors.md` is generated from this table and a test keeps them equal.
+ * `retryable` means: the same call may succeed later without anything being changed by hand.
+ */
+export const errorTable = {
+  NO_TRANSACTION: {
+    meaning: "The handle given to the outbox or inbox has no open transaction: it never began, or has ended.",
+    remedy: "Begin a transaction on this handle, add the event inside it, and await everything before it commits.",
+    retryable: false,
+  },
+  ALREADY_IN_TRANSACTION: {
+    meaning: "outbox.transaction was given a handle that is inside a transaction already.",
+    remedy: "Use outbox.add with that transaction, or give outbox.transaction a handle of its own.",
+    retryable: false,
+  },
+  TRANSACTION_LOST: {
+    meaning: "The transaction ended before the work inside it was finished; nothing that followed was kept.",
+    remedy: "Do not commit or roll back inside the callback, and await every statement in it.",
+    retryable: true,
+  },
+  COMMIT_UNKNOWN: {
+    meaning: "The connection was lost while COMMIT was under way: the transaction may or may not have been kept.",
+    remedy: "Read back what the transaction wrote before you decide to run it again.",
+    retryable: false,
+  },
+  UNKNOWN_EVENT_TYPE: {
+    meaning: "The event type is not in the catalogue this outbox was created with.",
+    remedy: "Add the type to the catalogue, or correct its spelling.",
+    retryable: false,
+  },
+  INVALID_PAYLOAD: {
+    meaning: "The payload does not match the schema that the catalogue gives for its event type.",
+    remedy: "Correct the payload; the message names the first path that is wrong.",
+    retryable: false,
+  },
+  ASYNC_SCHEMA: {
+    meaning: "The schema validates asynchronously, but this store writes within a synchronous transaction.",
+    remedy: "Use a synchronous schema, or add the event through outbox.transaction.",
+    retryable: false,
+  },
+  PAYLOAD_NOT_SERIALISABLE: {
+    meaning: "The payload cannot be written as JSON: it holds a cycle, a BigInt, or is undefined or a function.",
+    remedy: "Give a plain value, or give bytes (Uint8Array) with a content type of your own.",
+    retryable: false,
+  },
+  PAYLOAD_TOO_LARGE: {
+    meaning: "The encoded payload is larger than the limit (256 KiB unless configured).",
+    remedy: "Store the large part elsewhere and put a reference into the event, or raise maxPayloadBytes below every broker's limit.",
+    retryable: false,
+  },
+  INVALID_DRAFT: {
+    meaning: "A field of the event is missing, empty, too long, or of the wrong kind.",
+    remedy: "Correct the field that the message names.",
+    retryable: false,
+  },
+  INVALID_HEADER: {
+    meaning: "A header name or value would be misread by a broker: a control character, a wrong name, or too long.",
+    remedy: "Use token characters for names and text without CR, LF or NUL for values.",
+    retryable: false,
+  },
+  RESERVED_HEADER: {
+    meaning: "The header name belongs to the message format or to a broker (ce-, ce_, nats-, x-, waybill-, content-type).",
+    remedy: "Choose a name without a reserved prefix.",
+    retryable: false,
+  },
+  INVALID_OPTION: {
+    meaning: "An option is unknown, or its value cannot be used.",
+    remedy: "Correct the option that the message names.",
+    retryable: false,
+  },
+  BAD_URL: {
+    meaning: "The URL cannot be understood, or its scheme is not one that Waybill has an adapter for.",
+    remedy: "Use a URL such as sqlite:./app.db or embedded:./broker.db.",
+    retryable: false,
+  },
+  USAGE: {
+    meaning: "The command line is wrong.",
+    remedy: "See `waybill help`.",
+    retryable: false,
+  },
+  CONFIG_INVALID: {
+    meaning: "The configuration file cannot be read, or does not hold what it should.",
+    remedy: "Correct the file that the message names.",
+    retryable: false,
+  },
+  NOT_MIGRATED: {
+    meaning: "The database has no Waybill tables, or they are older than this version needs.",
+    remedy: "Run `waybill migrate --store URL`.",
+    retryable: false,
+  },
+  SCHEMA_NEWER: {
+    meaning: "The tables were made by a newer version of Waybill than this one.",
+    remedy: "Upgrade Waybill in this service; nothing was written.",
+    retryable: false,
+  },
+  STORE_READ_ONLY: {
+    meaning: "The database file, or its folder, cannot be written.",
+    remedy: "Give this user write access to the file and to its folder.",
+    retryable: false,
+  },
+  STORE_CORRUPT: {
+    meaning: "The file is not a database, or is damaged.",
+    remedy: "Check the path; restore the file from a backup if it was a database.",
+    retryable: false,
+  },
+  STORE_UNAVAILABLE: {
+    meaning: "The database cannot be reached, or did not answer in time.",
+    remedy: "Check that the path or server exists and is not locked by another program.",
+    retryable: true,
+  },
+  UNSUPPORTED: {
+    meaning: "This adapter, or this version of its client, cannot do what was asked.",
+    remedy: "The message names what can.",
+    retryable: false,
+  },
+  DRIVER_MISSING: {
+    meaning: "The client package for this adapter is not installed.",
+    remedy: "Install the package that the message names.",
+    retryable: false,
+  },
+  DRIVER_UNFIT: {
+    meaning: "The client lacks something that the promises need.",
+    remedy: "Use the version or the client that the message names.",
+    retryable: false,
+  },
+  MESSAGE_TOO_LARGE: {
+    meaning: "The broker does not take a message of this size.",
+    remedy: "Raise the broker's limit and redrive the event, or discard it.",
+    retryable: false,
+  },
+  ROUTE_FAILED: {
+    meaning: "The route gave no usable topic for the event.",
+    remedy: "Correct the route, then redrive the event.",
+    retryable: false,
+  },
+  CRASHED_RELAY: {
+    meaning: "The relay process died three times in a row while it was publishing this event alone.",
+    remedy: "Find out why this event ends the process, then redrive or discard it.",
+    retryable: false,
+  },
+  DESTINATION_UNAVAILABLE: {
+    meaning: "The broker, or this topic of it, cannot be reached, does not exist, or refuses this client.",
+    remedy: "Mend the destination; events wait for it and no attempt is spent.",
+    retryable: true,
+  },
+  PUBLISH_UNKNOWN: {
+    meaning: "The broker did not answer in time: the event may or may not have been stored.",
+    remedy: "Nothing: it is published again when the destination answers, and subscribers see it once.",
+    retryable: true,
+  },
+  LEASE_LOST: {
+    meaning: "Another relay owns the lane now; what this one had in hand for it changes nothing.",
+    remedy: "Nothing: the relay drops the lane and goes on with the others.",
+    retryable: true,
+  },
+  NOT_FOUND: {
+    meaning: "There is no event with this id.",
+    remedy: "Check the id with `waybill events list` or `waybill dead list`.",
+    retryable: false,
+  },
+  WRONG_STATE: {
+    meaning: "The event is not in a state that allows this action.",
+    remedy: "Only DEAD events can be redriven or discarded; `waybill events show` tells the state.",
+    retryable: false,
+  },
+  HANDLER_TIMEOUT: {
+    meaning: "The handler did not finish within its time limit; its transaction was rolled back.",
+    remedy: "Make the handler faster, or raise handlerTimeoutMs.",
+    retryable: true,
+  },
+  STOPPED: {
+    meaning: "The service was stopped while this was under way.",
+    remedy: "Start it again; what was not settled is taken up anew.",
+    retryable: true,
+  },
+} as const satisfies Record<string, { meaning: string; remedy: string; retryable: boolean }>;
+
+export type ErrorCode = keyof typeof errorTable;
+
+const brand = Symbol.for("waybill.error");
+
+/** One class for all of them: the code tells them apart, and survives two copies of this package in one process. */
+export class WaybillError extends Error {
+  readonly code: ErrorCode;
+  readonly retryable: boolean;
+  readonly remedy: string;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "WaybillError";
+    this.code = code;
+    this.retryable = errorTable[code].retryable;
+    this.remedy = errorTable[code].remedy;
+    Object.defineProperty(this, brand, { value: true });
+  }
+}
+
+export function isWaybillError(value: unknown, code?: ErrorCode): value is WaybillError {
+  if (typeof value !== "object" || value === null || !(brand in value)) return false;
+  return code === undefined || (value as unknown as WaybillError).code === code;
+}
+
+export function asError(cause: unknown): Error {
+  return cause instanceof Error ? cause : new Error(typeof cause === "string" ? cause : show(cause));
+}
+
+/** Any value at all, in a few words for a message; never throws. */
+export function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 64 ? `${value.slice(0, 64)}…` : value);
+  if (typeof value === "bigint") return `${value}n`;
+  if (Array.isArray(value))
+    return `[${value
+      .slice(0, 8)
+      .map((item) => (Array.isArray(item) ? "[…]" : show(item)))
+      .join(", ")}${value.length > 8 ? ", …" : ""}]`;
+  if (types.isDate(value)) return Number.isNaN(value.getTime()) ? "an invalid Date" : value.toISOString();
+  if (typeof value === "function") return "a function";
+  return typeof value === "object" && value !== null ? "an object" : String(value);
+}

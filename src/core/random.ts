@@ -1,0 +1,26 @@
+import { randomFillSync } from "node:crypto";
+
+/** Randomness is a port: a seed decides every jitter and every id in a simulation. */
+export interface Random {
+  /** Uniform in [0, 1). */
+  next(): number;
+  bytes(length: number): Uint8Array;
+}
+
+export const systemRandom: Random = {
+  next: () => Math.random(),
+  bytes: (length) => randomFillSync(new Uint8Array(length)),
+};
+
+/** A seeded stream (mulberry32) for tests and simulations; never for secrets. */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  return { next, bytes: (length) => Uint8Array.from({ length }, () => Math.floor(next() * 256)) };
+}

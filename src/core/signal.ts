@@ -1,0 +1,27 @@
+import { setMaxListeners } from "node:events";
+
+/** A signal of one's own that also aborts when `outer` does. `release` it when the work is over. */
+export interface Follower {
+  readonly signal: AbortSignal;
+  abort(): void;
+  release(): void;
+}
+
+/** For a signal that much work listens to at once: Node warns of a leak at the eleventh listener otherwise. */
+export function shared(controller: AbortController): AbortController {
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
+
+/** Instead of AbortSignal.any, which on Node 20 keeps every signal it ever made for as long as `outer` lives. */
+export function follow(outer: AbortSignal): Follower {
+  const own = shared(new AbortController());
+  const abort = (): void => own.abort(outer.reason);
+  if (outer.aborted) abort();
+  else outer.addEventListener("abort", abort, { once: true });
+  return {
+    signal: own.signal,
+    abort: () => own.abort(),
+    release: () => outer.removeEventListener("abort", abort),
+  };
+}

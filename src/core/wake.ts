@@ -1,0 +1,41 @@
+import type { Clock } from "./clock.ts";
+import { follow } from "./signal.ts";
+
+/** A hint between an outbox and a relay of one process: there may be something to claim. Polling is the truth. */
+export interface Wake {
+  notify(): void;
+  /** Resolves on the next hint, after `ms`, or when the signal aborts. True when it was a hint. */
+  wait(clock: Clock, ms: number, signal: AbortSignal): Promise<boolean>;
+}
+
+export function createWake(): Wake {
+  let pending = false;
+  const waiting = new Set<() => void>();
+  return {
+    notify() {
+      // A hint given while nobody waits is kept, or a relay that is just finishing its poll would miss it.
+      if (waiting.size === 0) pending = true;
+      for (const wakeUp of waiting) wakeUp();
+    },
+    async wait(clock, ms, signal) {
+      if (pending) {
+        pending = false;
+        return true;
+      }
+      const ended = follow(signal);
+      let hinted = false;
+      const hint = (): void => {
+        hinted = true;
+        ended.abort();
+      };
+      waiting.add(hint);
+      try {
+        await clock.sleep(ms, ended.signal);
+      } finally {
+        waiting.delete(hint);
+        ended.release();
+      }
+      return hinted;
+    },
+  };
+}

@@ -1,0 +1,131 @@
+import type { Sink } from "./contracts/sink.ts";
+import type { LeaseStore } from "./contracts/lease-store.ts";
+import type { OutboxStore } from "./contracts/outbox-store.ts";
+import type { Schema } from "./contracts/store.ts";
+import { createLeases } from "./coordination/leases.ts";
+import { strategyOf, type StrategyName } from "./coordination/strategies.ts";
+import { type Clock, systemClock } from "./core/clock.ts";
+import { WaybillError } from "./core/errors.ts";
+import { type Failpoints, noFailpoints } from "./core/failpoints.ts";
+import { uuidv7 } from "./core/ids.ts";
+import { checkOptions, positive, whole } from "./core/options.ts";
+import { type Observe, safely } from "./core/path-events.ts";
+import { type Random, systemRandom } from "./core/random.ts";
+import { type RetryOptions, retrySchedule } from "./core/retry.ts";
+import { createWake, type Wake } from "./core/wake.ts";
+import { createRelayService, type Relay } from "./relay/relay.ts";
+import { DEFAULT_ROUTE, type Route, routeOf } from "./relay/route.ts";
+
+export type { OnceReport, Relay } from "./relay/relay.ts";
+
+export interface RelayOptions {
+  readonly store: { readonly outbox: OutboxStore; readonly leases: LeaseStore; readonly schema?: Schema; readonly wake?: Wake };
+  readonly sink: Sink;
+  /** A template or a function of the event. @default "{aggregate_type|lower}.events" */
+  readonly route?: string | Route;
+  /** CloudEvents `source` of every message. @default "/waybill" */
+  readonly source?: string;
+  /** Events per window. @default 500 */
+  readonly batch?: number;
+  /** Windows claimed and not settled at once; times `batch`, that is how many duplicates one fault may cause. @default 3 */
+  readonly batchesInFlight?: number;
+  /** Wait after a poll that found nothing. @default 100 */
+  readonly pollIntervalMs?: number;
+  /** How long the others wait before they take a dead relay's lanes. @default 10000 */
+  readonly leaseMs?: number;
+  /** A publish without an answer by then is unknown; must be shorter than the lease. @default half of leaseMs */
+  readonly publishTimeoutMs?: number;
+  readonly retry?: RetryOptions;
+  /** Aggregate types whose followers go on when an event dies; all others stay blocked until an operator acts. */
+  readonly skip?: readonly string[];
+  /** @default "partitioned" */
+  readonly coordination?: StrategyName;
+  /** The lanes of coordination "static". */
+  readonly own?: readonly number[];
+  /** Waits between probes of a broken destination: the first, doubled up to the last. @default 1000 and 30000 */
+  readonly probeMs?: { readonly first: number; readonly last: number };
+  /** Hears what happens on the path; every death among it. */
+  readonly observe?: Observe;
+  /** Names this relay in status; must be its own. @default made up */
+  readonly relayId?: string;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  readonly failpoints?: Failpoints;
+}
+
+const optionNames = [
+  "store",
+  "sink",
+  "route",
+  "source",
+  "batch",
+  "batchesInFlight",
+  "pollIntervalMs",
+  "leaseMs",
+  "publishTimeoutMs",
+  "retry",
+  "skip",
+  "coordination",
+  "own",
+  "probeMs",
+  "observe",
+  "relayId",
+  "clock",
+  "random",
+  "failpoints",
+] as const satisfies readonly (keyof RelayOptions)[];
+
+/** Takes events from the store's outbox to the sink. Any number of relays may run on one store. */
+export function createRelay(options: RelayOptions): Relay {
+  checkOptions("createRelay", options, optionNames);
+  const { store, sink } = options;
+  const clock = options.clock ?? systemClock;
+  const random = options.random ?? systemRandom;
+  const observe = safely(options.observe);
+  const failpoints = options.failpoints ?? noFailpoints;
+  const leaseMs = positive("leaseMs", options.leaseMs ?? 10_000);
+  const publishTimeoutMs = positive("publishTimeoutMs", options.publishTimeoutMs ?? leaseMs / 2);
+  if (publishTimeoutMs >= leaseMs * 0.8) {
+    throw new WaybillError("INVALID_OPTION", `publishTimeoutMs ${publishTimeoutMs} must be less than 0.8 of leaseMs ${leaseMs}: a publish must end before the lease does`);
+  }
+  const skipped = new Set(options.skip ?? []);
+  const relay = createRelayService({
+    outbox: store.outbox,
+    wake: store.wake ?? createWake(),
+    sink,
+    coordinator: createLeases({
+      leases: store.leases,
+      relay: options.relayId ?? uuidv7(clock, random)(),
+      strategy: strategyOf(options.coordination ?? "partitioned", options.own),
+      leaseMs,
+      clock,
+      failpoints,
+      observe,
+    }),
+    route: routeOf(options.route ?? DEFAULT_ROUTE),
+    source: options.source ?? "/waybill",
+    policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
+    batch: whole("batch", options.batch ?? 500),
+    batchesInFlight: whole("batchesInFlight", options.batchesInFlight ?? 3),
+    pollIntervalMs: positive("pollIntervalMs", options.pollIntervalMs ?? 100),
+    publishTimeoutMs,
+    leaseMs,
+    probeMs: options.probeMs ?? { first: 1_000, last: 30_000 },
+    clock,
+    random,
+    failpoints,
+    observe,
+  });
+  const ready = async (): Promise<void> => store.schema?.check();
+  return {
+    ...relay,
+    start: async () => {
+      await ready();
+      await relay.start();
+    },
+    runOnce: async () => {
+      await ready();
+      return relay.runOnce();
+    },
+  };
+}

@@ -1,0 +1,157 @@
+import type { Coordinator } from "../contracts/coordinator.ts";
+import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Sink } from "../contracts/sink.ts";
+import type { Clock } from "../core/clock.ts";
+import { asError, isWaybillError } from "../core/errors.ts";
+import type { Failpoints } from "../core/failpoints.ts";
+import type { Observe } from "../core/path-events.ts";
+import type { Random } from "../core/random.ts";
+import { createService, type Run, type Service } from "../core/service.ts";
+import { createWake, type Wake } from "../core/wake.ts";
+import { createBreaker } from "./breaker.ts";
+import { watchDestinations } from "./destinations.ts";
+import { ahead, type FedWindow } from "./feed.ts";
+import type { Policy } from "./judge.ts";
+import { createPollFeed } from "./poll-feed.ts";
+import { createPublisher } from "./publisher.ts";
+import type { Route } from "./route.ts";
+import { createSteps } from "./steps.ts";
+import { createStops } from "./stops.ts";
+
+export interface RelayParts {
+  readonly outbox: OutboxStore;
+  readonly wake: Wake;
+  readonly sink: Sink;
+  readonly coordinator: Coordinator;
+  readonly route: Route;
+  readonly source: string;
+  readonly policy: Policy;
+  readonly batch: number;
+  readonly batchesInFlight: number;
+  readonly pollIntervalMs: number;
+  readonly publishTimeoutMs: number;
+  readonly leaseMs: number;
+  readonly probeMs: { readonly first: number; readonly last: number };
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly failpoints: Failpoints;
+  readonly observe: Observe;
+}
+
+/** What one `runOnce` did. */
+export interface OnceReport {
+  readonly published: number;
+  readonly failed: number;
+  readonly dead: number;
+  /** Given back because their destination is broken. */
+  readonly held: number;
+}
+
+export interface Relay extends Service {
+  /** Publishes all that is due now, hands its lanes back and ends: for cron. */
+  runOnce(): Promise<OnceReport>;
+}
+
+export function createRelayService(parts: RelayParts): Relay {
+  const counts = { published: 0, failed: 0, dead: 0, held: 0 };
+  let once = false;
+  const service = createService((run) => relay(parts, run, once, (outcome, topicHeld) => count(counts, outcome, topicHeld)));
+  return {
+    ...service,
+    async runOnce() {
+      once = true;
+      await service.start();
+      await service.stopped;
+      return counts;
+    },
+  };
+}
+
+async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outcome: Outcome, held: boolean) => void): Promise<void> {
+  const { coordinator, clock, observe, sink } = parts;
+  const { relay: name } = coordinator.holding;
+  const steps = createSteps(clock);
+  const stops = createStops();
+  const changed = createWake();
+  const breaker = createBreaker({ clock, random: parts.random, observe, firstProbeMs: parts.probeMs.first, lastProbeMs: parts.probeMs.last, changed });
+  const trouble = (step: "claim" | "publish" | "settle" | "probe", error: Error): void =>
+    observe({ type: "relay.trouble", relay: name, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+
+  const feed = createPollFeed({
+    ...parts,
+    steps,
+    stops,
+    storeTimeoutMs: parts.leaseMs,
+    onClaimed: (window, narrow) => observe({ type: "relay.claimed", relay: name, count: window.claims.length, narrow }),
+    onHeld: (topics) => topics.forEach((topic) => breaker.adopt(topic)),
+    onTrouble: trouble,
+  });
+  const publisher = createPublisher({ ...parts, breaker, steps, stops });
+
+  const settle = async (window: FedWindow, outcomes: readonly Outcome[]): Promise<void> => {
+    await feed.settle(window, outcomes, run.stopping);
+    stops.settled(window.id);
+    for (const outcome of outcomes) {
+      counted(outcome, outcome.as === "returned" && outcome.destination !== undefined);
+      report(observe, outcome);
+    }
+  };
+
+  const done = new AbortController();
+  const noMore = AbortSignal.any([run.draining, done.signal]);
+  const leaving = new AbortController();
+  const lanes = coordinator.run({ progress: () => steps.progress(), lanesInUse: () => feed.lanesInUse() }, { leaving: leaving.signal, stopping: run.stopping }, run.ready);
+  lanes.catch(() => done.abort()); // the failure itself is met below
+  const probes = watchDestinations({ ...parts, breaker, changed, probeTimeoutMs: parts.publishTimeoutMs, onTrouble: (error) => trouble("probe", error) }, noMore);
+  const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done, noMore) : Promise.resolve();
+
+  try {
+    await sink.connect(noMore).catch((error: unknown) => trouble("publish", asError(error))); // a broker that is away is an outage, met by the breaker
+    const settling = new Set<Promise<void>>();
+    for await (const window of ahead(feed.windows(noMore))) {
+      const started = clock.monotonic();
+      const outcomes = noMore.aborted ? giveBack(window) : await publisher.publish(window, run.stopping);
+      const published = outcomes.filter(({ as }) => as === "published").length;
+      if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
+      const settled = settle(window, outcomes).finally(() => settling.delete(settled));
+      settling.add(settled);
+    }
+    await Promise.all(settling);
+  } finally {
+    done.abort();
+    leaving.abort();
+    await Promise.all([probes, idle]);
+    await lanes;
+  }
+}
+
+/** Nothing of it was sent: nothing is spent and nothing can be doubled. */
+function giveBack(window: FedWindow): readonly Outcome[] {
+  return window.claims.map((claim) => ({ claim, as: "returned" }));
+}
+
+async function endWhenIdle(parts: RelayParts, idle: () => boolean, done: AbortController, signal: AbortSignal): Promise<void> {
+  const { clock, coordinator, leaseMs } = parts;
+  const patience = clock.monotonic() + leaseMs * 1.5; // a dead relay's lanes come free within its lease
+  while (!signal.aborted) {
+    const started = coordinator.settledIn() || clock.monotonic() > patience;
+    if (started && (idle() || coordinator.holding.lanes.size === 0)) return done.abort();
+    await clock.sleep(5, signal);
+  }
+}
+
+function report(observe: Observe, outcome: Outcome): void {
+  const { id, aggregateType, aggregateId, type } = outcome.claim.envelope;
+  if (outcome.as === "retry") {
+    observe({ type: "relay.failed", id, aggregateType, aggregateId, eventType: type, failures: outcome.claim.failures + 1, retryInMs: outcome.afterMs, error: outcome.error });
+  } else if (outcome.as === "parked") {
+    observe({ type: "relay.died", id, aggregateType, aggregateId, eventType: type, error: outcome.error, followers: outcome.release ? "released" : "blocked" });
+  }
+}
+
+function count(counts: { published: number; failed: number; dead: number; held: number }, outcome: Outcome, held: boolean): void {
+  if (outcome.as === "published") counts.published++;
+  else if (outcome.as === "retry") counts.failed++;
+  else if (outcome.as === "parked") counts.dead++;
+  else if (held) counts.held++;
+}

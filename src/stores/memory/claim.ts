@@ -1,0 +1,158 @@
+import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
+import type { Envelope } from "../../core/event.ts";
+import { block, releaseChunks } from "./holds.ts";
+import { closeWindow, type LaneState, type OpenWindow, type StoredEvent, type Suspect, type Tables } from "./tables.ts";
+
+export function claim(tables: Tables, holding: Holding, request: ClaimRequest, now: number): Window {
+  const { relay } = holding;
+  for (const window of [...tables.windows.values()]) {
+    if (window.relay === relay && !request.open.includes(window.id)) closeWindow(tables, window);
+  }
+  const lanes = ownedLanes(tables, holding);
+  for (const { lane } of lanes) releaseChunks(tables, lane);
+
+  const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
+  const { taken, more } = take(tables, lanes, suspects, request, now);
+  const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
+  return {
+    id,
+    claims: taken.map((event) => toClaim(tables, event)),
+    suspects: suspects.length === 0 ? 0 : lanes.flatMap((lane) => scan(tables, lane, kind(suspects, true), now).all()).length,
+    destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
+    more: more || lanes.some(({ releasing }) => releasing.size > 0),
+  };
+}
+
+export function ownedLanes(tables: Tables, { relay, lanes }: Holding): LaneState[] {
+  return tables.lanes.filter(({ lane, owner, epoch }) => owner === relay && lanes.get(lane) === epoch);
+}
+
+/**
+ * Lanes take turns, the one with the oldest event first, an equal share each; what some leave over goes to those
+ * that have more.
+ */
+function take(tables: Tables, lanes: readonly LaneState[], suspects: readonly Suspect[], request: ClaimRequest, now: number): { taken: StoredEvent[]; more: boolean } {
+  const scans = lanes.map((lane) => scan(tables, lane, kind(suspects, request.narrow), now)).sort(byHead);
+  let limit = request.limit;
+  if (request.narrow) limit = Math.min(limit, narrowLimit(suspects, scans.flatMap((each) => each.all())));
+  const taken: StoredEvent[] = [];
+  let hungry = scans.filter((each) => each.peek() !== null);
+  while (hungry.length > 0 && taken.length < limit) {
+    const share = Math.max(1, Math.floor((limit - taken.length) / hungry.length));
+    for (const each of hungry) {
+      for (let n = 0; n < share && taken.length < limit && each.peek() !== null; n++) taken.push(each.next()!);
+    }
+    hungry = hungry.filter((each) => each.peek() !== null);
+  }
+  for (const each of scans) each.end();
+  return { taken: taken.sort((a, b) => (a.seq < b.seq ? -1 : 1)), more: hungry.length > 0 };
+}
+
+/** A suspect's predecessors go with it, or it would overtake them; its followers wait until it is settled. */
+function kind(suspects: readonly Suspect[], narrow: boolean): (event: StoredEvent) => boolean {
+  const lastSuspect = new Map<string, bigint>();
+  for (const { event } of suspects) {
+    if (event.seq > (lastSuspect.get(event.aggregate) ?? 0n)) lastSuspect.set(event.aggregate, event.seq);
+  }
+  return ({ aggregate, seq }) => {
+    const last = lastSuspect.get(aggregate);
+    return narrow ? last !== undefined && seq <= last : last === undefined;
+  };
+}
+
+function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[]): number {
+  const events = new Set(claimable);
+  let smallest = Infinity;
+  for (const { event, width } of suspects) if (events.has(event)) smallest = Math.min(smallest, width);
+  return smallest === Infinity ? 1 : Math.max(1, Math.floor(smallest / 10));
+}
+
+interface Scan {
+  peek(): StoredEvent | null;
+  next(): StoredEvent | null;
+  /** What is claimable from here on, without taking it. */
+  all(): readonly StoredEvent[];
+  end(): void;
+}
+
+/** Goes through a lane's queue in seq order, no further than asked, and cleans it on the way. */
+function scan(tables: Tables, lane: LaneState, allowed: (event: StoredEvent) => boolean, now: number): Scan {
+  if (!lane.sorted) lane.queue.sort((a, b) => (a.seq < b.seq ? -1 : 1));
+  lane.sorted = true;
+  const { queue } = lane;
+  const kept: StoredEvent[] = [];
+  const ahead: StoredEvent[] = [];
+  let at = 0;
+  const read = (): boolean => {
+    const event = queue[at++];
+    if (event === undefined) return false;
+    const verdict = judge(tables, event, now);
+    if (verdict === "block") block(tables, event);
+    if (verdict === "block" || verdict === "gone") event.queued = false;
+    else kept.push(event);
+    if (verdict === "claimable" && allowed(event)) ahead.push(event);
+    return true;
+  };
+  const peek = (): StoredEvent | null => {
+    while (ahead.length === 0 && read());
+    return ahead[0] ?? null;
+  };
+  return {
+    peek,
+    next: () => peek() && ahead.shift()!,
+    all() {
+      while (read());
+      return [...ahead];
+    },
+    end() {
+      if (kept.length < at) lane.queue = kept.concat(queue.slice(at));
+    },
+  };
+}
+
+const byHead = (a: Scan, b: Scan): number => {
+  const [x, y] = [a.peek(), b.peek()];
+  if (x === null || y === null) return x === y ? 0 : x === null ? 1 : -1;
+  return x.seq < y.seq ? -1 : 1;
+};
+
+function judge(tables: Tables, event: StoredEvent, now: number): "claimable" | "wait" | "block" | "gone" {
+  if (event.status !== "PENDING" && event.status !== "FAILED") return "gone";
+  if (event.window !== null) return "wait";
+  const due = event.status === "FAILED" ? event.nextAttemptAt : (event.row.availableAt?.getTime() ?? null);
+  if (due !== null && due > now) return "wait";
+  const held = tables.holds.get(event.aggregate);
+  if (held === undefined) return "claimable";
+  const free = held.freeTo === null ? held.destination === null && held.causeSeq === event.seq : event.seq <= held.freeTo;
+  if (free) return "claimable";
+  return event.status === "PENDING" ? "block" : "wait";
+}
+
+function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]): OpenWindow {
+  const lanes = new Map<number, StoredEvent[]>();
+  const window: OpenWindow = { id: String(++tables.lastWindow), relay, width: taken.length, lanes };
+  for (const event of taken) {
+    event.window = window;
+    const part = lanes.get(event.lane);
+    if (part === undefined) lanes.set(event.lane, [event]);
+    else part.push(event);
+  }
+  tables.windows.set(window.id, window);
+  return window;
+}
+
+function toClaim(tables: Tables, event: StoredEvent): Claim {
+  return {
+    envelope: toEnvelope(event),
+    lane: event.lane,
+    epoch: tables.lanes[event.lane]!.epoch,
+    failures: event.retryCount,
+    deaths: tables.suspects.get(event.seq)?.deaths ?? 0,
+  };
+}
+
+function toEnvelope({ seq, row, createdAt }: StoredEvent): Envelope {
+  const { id, aggregateType, aggregateId, type, eventVersion, payload, contentType, headers, idempotencyKey } = row;
+  const data = typeof payload === "string" ? Uint8Array.from(Buffer.from(payload, "utf8")) : Uint8Array.from(payload);
+  return { id, seq, aggregateType, aggregateId, type, eventVersion, data, contentType, headers: { ...headers }, idempotencyKey, createdAt: new Date(createdAt) };
+}

@@ -1,0 +1,76 @@
+import { enqueue, type Hold, type StoredEvent, type Tables } from "./tables.ts";
+
+const chunkSize = 1_000;
+
+/** Holds an event's aggregate with it as the cause; a hold that is there gets this cause and stops releasing. */
+export function hold(tables: Tables, event: StoredEvent, why: string, destination: string | null, now: number): void {
+  const lane = tables.lanes[event.lane]!;
+  let held = tables.holds.get(event.aggregate);
+  if (held === undefined) {
+    const { aggregateType, aggregateId } = event.row;
+    held = { aggregate: event.aggregate, aggregateType, aggregateId, lane: event.lane, causeSeq: event.seq, destination, why, since: now, freeTo: null, blocked: [] };
+    tables.holds.set(event.aggregate, held);
+  }
+  stopWaiting(tables, held);
+  lane.releasing.delete(held);
+  Object.assign(held, { causeSeq: event.seq, destination, why, since: now, freeTo: null });
+  if (destination === null) return;
+  let record = lane.destinations.get(destination);
+  if (record === undefined) lane.destinations.set(destination, (record = { why, since: now, waiting: new Set() }));
+  record.waiting.add(held);
+}
+
+/** The event waits for a destination, unless an earlier cause holds its aggregate already. */
+export function holdFor(tables: Tables, event: StoredEvent, destination: string, why: string, now: number): void {
+  const held = tables.holds.get(event.aggregate);
+  const byAnother = held !== undefined && held.freeTo === null && held.causeSeq !== event.seq;
+  if (!byAnother) hold(tables, event, why, destination, now);
+  block(tables, event);
+}
+
+export function block(tables: Tables, event: StoredEvent): void {
+  const { blocked } = tables.holds.get(event.aggregate)!;
+  if (event.status === "BLOCKED") return;
+  event.status = "BLOCKED";
+  let at = blocked.length;
+  while (at > 0 && blocked[at - 1]!.seq > event.seq) at--;
+  blocked.splice(at, 0, event);
+}
+
+/** A BLOCKED event that is settled all the same leaves its hold. */
+export function unblock(tables: Tables, event: StoredEvent): void {
+  const held = tables.holds.get(event.aggregate);
+  if (event.status === "BLOCKED" && held !== undefined) held.blocked = held.blocked.filter((other) => other !== event);
+}
+
+export function startReleasing(tables: Tables, held: Hold): void {
+  if (held.freeTo !== null) return;
+  stopWaiting(tables, held);
+  held.freeTo = 0n;
+  tables.lanes[held.lane]!.releasing.add(held);
+}
+
+/** Lets the next chunk of each releasing hold go, in seq order; a hold ends only when nothing is BLOCKED behind it. */
+export function releaseChunks(tables: Tables, lane: number): void {
+  const { releasing } = tables.lanes[lane]!;
+  for (const held of [...releasing]) {
+    const chunk = held.blocked.splice(0, chunkSize);
+    for (const event of chunk) {
+      event.status = "PENDING";
+      enqueue(tables, event);
+    }
+    const last = chunk.at(-1);
+    if (last !== undefined && last.seq > held.freeTo!) held.freeTo = last.seq;
+    if (held.blocked.length > 0) continue;
+    releasing.delete(held);
+    tables.holds.delete(held.aggregate);
+  }
+}
+
+function stopWaiting(tables: Tables, held: Hold): void {
+  if (held.destination === null) return;
+  const { destinations } = tables.lanes[held.lane]!;
+  const record = destinations.get(held.destination);
+  record?.waiting.delete(held);
+  if (record?.waiting.size === 0) destinations.delete(held.destination);
+}

@@ -1,0 +1,51 @@
+import type { Inbox, InboxKey, Seat } from "../../contracts/inbox.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { Database, MemoryTx } from "./database.ts";
+
+interface Mark {
+  readonly handledAt: number;
+  readonly handlerVersion: number;
+}
+
+export function createInbox(database: Database, clock: Clock): Inbox<MemoryTx> {
+  const marks = new Map<string, Mark>();
+  const failures = new Map<string, { count: number; lastError: string }>();
+  const seats = new Map<string, { owner: string; expiresAt: number }>();
+
+  return {
+    once: (key, handlerVersion, work) =>
+      database.db.transaction(async (tx) => {
+        const name = nameOf(key);
+        if (marks.has(name)) return "seen";
+        await work(tx);
+        database.changesOf(tx).marks.push(() => {
+          marks.set(name, { handledAt: clock.now(), handlerVersion });
+          failures.delete(name);
+        });
+        return "done";
+      }),
+    failed: async (key, error) => {
+      const count = (failures.get(nameOf(key))?.count ?? 0) + 1;
+      failures.set(nameOf(key), { count, lastError: error });
+      return count;
+    },
+    forget: async (before) => {
+      const old = [...marks].filter(([, mark]) => mark.handledAt < before.getTime());
+      for (const [name] of old) marks.delete(name);
+      return old.length;
+    },
+    sit: async (seat, ttlMs) => {
+      const now = clock.now();
+      const taken = seats.get(placeOf(seat));
+      if (taken !== undefined && taken.owner !== seat.owner && taken.expiresAt > now) return false;
+      seats.set(placeOf(seat), { owner: seat.owner, expiresAt: now + ttlMs });
+      return true;
+    },
+    leave: async (seat) => {
+      if (seats.get(placeOf(seat))?.owner === seat.owner) seats.delete(placeOf(seat));
+    },
+  };
+}
+
+const nameOf = ({ consumer, id }: InboxKey): string => `${consumer}\0${id}`;
+const placeOf = ({ consumer, topic }: Seat): string => `${consumer}\0${topic}`;

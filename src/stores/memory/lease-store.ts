@@ -1,0 +1,58 @@
+import type { LeaseStore } from "../../contracts/lease-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import { closeLane, isFinal, isLive, type OpenWindow, type Tables } from "./tables.ts";
+
+export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
+  const give = (relay: string, lanes: Iterable<number>): void => {
+    for (const lane of lanes) {
+      const state = tables.lanes[lane];
+      if (state === undefined || state.owner !== relay) continue;
+      state.owner = null;
+      for (const window of windowsIn(tables, lane)) closeLane(tables, window, lane);
+    }
+  };
+
+  return {
+    look: async () => {
+      const now = clock.now();
+      return {
+        lanes: tables.lanes.map(({ lane, owner, epoch }) => ({ lane, owner, epoch })),
+        live: [...tables.relays.keys()].filter((relay) => isLive(tables, relay, now)),
+      };
+    },
+    renew: async (relay, ttlMs) => {
+      tables.relays.set(relay, clock.now() + ttlMs);
+    },
+    take: async (relay, lanes) => {
+      const now = clock.now();
+      const won = new Map<number, bigint>();
+      for (const lane of new Set(lanes)) {
+        const state = tables.lanes[lane];
+        if (state === undefined || (state.owner !== null && isLive(tables, state.owner, now))) continue;
+        state.owner = relay;
+        state.epoch += 1n;
+        for (const window of windowsIn(tables, lane)) suspect(tables, window, lane);
+        won.set(lane, state.epoch);
+      }
+      return won;
+    },
+    give: async (relay, lanes) => give(relay, lanes),
+    leave: async (relay) => {
+      give(relay, tables.lanes.keys());
+      tables.relays.delete(relay);
+    },
+  };
+}
+
+const windowsIn = (tables: Tables, lane: number): OpenWindow[] => [...tables.windows.values()].filter((window) => window.lanes.has(lane));
+
+/** A relay died with this window open: what it had not settled is tried again in smaller windows. */
+function suspect(tables: Tables, window: OpenWindow, lane: number): void {
+  const { width } = window;
+  for (const event of window.lanes.get(lane) ?? []) {
+    if (isFinal(event)) continue;
+    const before = tables.suspects.get(event.seq)?.deaths ?? 0;
+    tables.suspects.set(event.seq, { event, width, deaths: width === 1 ? before + 1 : 0 });
+  }
+  closeLane(tables, window, lane);
+}

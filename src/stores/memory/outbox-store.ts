@@ -1,0 +1,67 @@
+import type { Outcome, OutboxStore, SettleReport } from "../../contracts/outbox-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import { claim, ownedLanes } from "./claim.ts";
+import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
+import { closeWindow, isFinal, type Hold, type StoredEvent, type Tables } from "./tables.ts";
+
+export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
+  return {
+    claim: async (holding, request) => claim(tables, holding, request, clock.now()),
+    settle: async (relay, window, outcomes) => settle(tables, relay, window, outcomes, clock.now()),
+    release: async (holding, destination, limit) => {
+      const waiting: Hold[] = [];
+      for (const { destinations } of ownedLanes(tables, holding)) {
+        waiting.push(...[...(destinations.get(destination)?.waiting ?? [])].slice(0, limit));
+      }
+      const released = waiting.sort((a, b) => a.since - b.since).slice(0, limit);
+      for (const held of released) startReleasing(tables, held);
+      return released.length;
+    },
+  };
+}
+
+function settle(tables: Tables, relay: string, id: string, outcomes: readonly Outcome[], now: number): SettleReport {
+  const window = tables.windows.get(id);
+  const open = window?.relay === relay ? window : undefined;
+  const lost = new Set<number>();
+  let settled = 0;
+  for (const outcome of [...outcomes].sort(bySeq)) {
+    const { lane, epoch, envelope } = outcome.claim;
+    const { owner, epoch: current } = tables.lanes[lane]!;
+    if (owner !== relay) lost.add(lane);
+    if (owner !== relay || epoch !== current) continue;
+    const event = tables.events.get(envelope.seq);
+    if (open === undefined || event?.window !== open || isFinal(event)) continue;
+    apply(tables, event, outcome, now);
+    settled++;
+  }
+  if (open !== undefined) closeWindow(tables, open);
+  return { settled, lost: [...lost].sort((a, b) => a - b) };
+}
+
+function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number): void {
+  if (outcome.as !== "returned") {
+    unblock(tables, event);
+    tables.suspects.delete(event.seq);
+  }
+  const held = tables.holds.get(event.aggregate);
+  switch (outcome.as) {
+    case "published":
+      Object.assign(event, { status: "PUBLISHED", publishedAt: now, nextAttemptAt: null });
+      if (held?.causeSeq === event.seq) startReleasing(tables, held);
+      return;
+    case "retry":
+      Object.assign(event, { status: "FAILED", retryCount: event.retryCount + 1, nextAttemptAt: now + outcome.afterMs, lastError: outcome.error });
+      hold(tables, event, outcome.error, null, now);
+      return;
+    case "parked":
+      Object.assign(event, { status: "DEAD", retryCount: event.retryCount + 1, nextAttemptAt: null, lastError: outcome.error });
+      if (!outcome.release) hold(tables, event, outcome.error, null, now);
+      else if (held?.causeSeq === event.seq) startReleasing(tables, held);
+      return;
+    case "returned":
+      if (outcome.destination !== undefined) holdFor(tables, event, outcome.destination.topic, outcome.destination.why, now);
+  }
+}
+
+const bySeq = (a: Outcome, b: Outcome): number => (a.claim.envelope.seq < b.claim.envelope.seq ? -1 : 1);

@@ -1,0 +1,93 @@
+import type { BreakerStatus, DeadGroup, HoldStatus, RelayStatus, Status } from "../../contracts/operator.ts";
+import { states, type State } from "../../core/event.ts";
+import { LANES } from "../../core/lane.ts";
+import { SCHEMA_VERSION } from "./schema.ts";
+import { isLive, type StoredEvent, type Tables } from "./tables.ts";
+
+/** Holds beyond these are counted, not listed. */
+const maxListed = 100;
+
+/** PENDING and FAILED events that a live relay has in hand show as PUBLISHING. */
+export function stateOf(tables: Tables, event: StoredEvent, now: number): State {
+  const claimable = event.status === "PENDING" || event.status === "FAILED";
+  return claimable && event.window !== null && isLive(tables, event.window.relay, now) ? "PUBLISHING" : event.status;
+}
+
+export function statusOf(tables: Tables, now: number): Status {
+  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  let oldest = Infinity;
+  for (const event of tables.events.values()) {
+    counts[stateOf(tables, event, now)]++;
+    // A delayed event is late only from the moment it is due.
+    const since = Math.max(event.createdAt, event.row.availableAt?.getTime() ?? 0);
+    if (event.status === "PENDING" || event.status === "FAILED" || event.status === "BLOCKED") oldest = Math.min(oldest, since);
+  }
+  const owned = tables.lanes.filter(({ owner }) => owner !== null && isLive(tables, owner, now)).length;
+  return {
+    states: counts,
+    oldestUnpublishedMs: oldest === Infinity ? null : Math.max(0, now - oldest),
+    relays: [...tables.relays].map(([relay, expiresAt]) => relayStatus(tables, relay, expiresAt, now)),
+    lanes: { total: LANES, owned, free: LANES - owned },
+    holds: { aggregates: tables.holds.size, blocked: counts.BLOCKED, list: holdList(tables) },
+    breakers: breakers(tables),
+    window: { events: inWindows(tables), suspects: tables.suspects.size },
+    dead: deadGroups(tables),
+    schemaVersion: SCHEMA_VERSION,
+  };
+}
+
+function inWindows(tables: Tables, relay?: string): number {
+  let events = 0;
+  for (const window of tables.windows.values()) {
+    if (relay !== undefined && window.relay !== relay) continue;
+    for (const part of window.lanes.values()) events += part.length;
+  }
+  return events;
+}
+
+function relayStatus(tables: Tables, relay: string, expiresAt: number, now: number): RelayStatus {
+  return {
+    relay,
+    live: expiresAt > now,
+    expiresAt: new Date(expiresAt),
+    lanes: tables.lanes.filter(({ owner }) => owner === relay).map(({ lane }) => lane),
+    window: inWindows(tables, relay),
+  };
+}
+
+function holdList(tables: Tables): HoldStatus[] {
+  const oldest = [...tables.holds.values()].sort((a, b) => a.since - b.since).slice(0, maxListed);
+  return oldest.map(({ aggregateType, aggregateId, why, causeSeq, since, freeTo }) => ({
+    aggregateType,
+    aggregateId,
+    why,
+    causeId: tables.events.get(causeSeq)?.row.id ?? null,
+    since: new Date(since),
+    releasing: freeTo !== null,
+  }));
+}
+
+function breakers(tables: Tables): BreakerStatus[] {
+  const found = new Map<string, { why: string; since: number; aggregates: number }>();
+  for (const { destinations } of tables.lanes) {
+    for (const [destination, { why, since, waiting }] of destinations) {
+      const sum = found.get(destination);
+      found.set(destination, {
+        why: sum !== undefined && sum.since <= since ? sum.why : why,
+        since: Math.min(since, sum?.since ?? Infinity),
+        aggregates: waiting.size + (sum?.aggregates ?? 0),
+      });
+    }
+  }
+  return [...found].map(([destination, { why, since, aggregates }]) => ({ destination, why, since: new Date(since), aggregates }));
+}
+
+function deadGroups(tables: Tables): DeadGroup[] {
+  const groups = new Map<string, { events: number; oldest: number }>();
+  for (const { status, lastError, createdAt } of tables.events.values()) {
+    if (status !== "DEAD") continue;
+    const group = groups.get(lastError ?? "");
+    groups.set(lastError ?? "", { events: (group?.events ?? 0) + 1, oldest: Math.min(createdAt, group?.oldest ?? Infinity) });
+  }
+  return [...groups].map(([error, { events, oldest }]) => ({ error, events, oldest: new Date(oldest) })).sort((a, b) => b.events - a.events);
+}

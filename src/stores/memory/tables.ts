@@ -1,0 +1,144 @@
+import type { Row, State } from "../../core/event.ts";
+import { LANES } from "../../core/lane.ts";
+
+/** What is written; PUBLISHING is derived from windows. */
+export type Status = Exclude<State, "PUBLISHING">;
+
+export interface StoredEvent {
+  readonly seq: bigint;
+  readonly row: Row;
+  readonly aggregate: string;
+  readonly lane: number;
+  readonly createdAt: number;
+  status: Status;
+  retryCount: number;
+  nextAttemptAt: number | null;
+  lastError: string | null;
+  publishedAt: number | null;
+  /** The unsettled window that has claimed it. */
+  window: OpenWindow | null;
+  /** Is it in its lane's queue? The queue drops what is not pending any more only when a scan meets it. */
+  queued: boolean;
+}
+
+export interface LaneState {
+  readonly lane: number;
+  owner: string | null;
+  epoch: bigint;
+  /** PENDING and FAILED events by seq, among stale ones. */
+  queue: StoredEvent[];
+  sorted: boolean;
+  readonly releasing: Set<Hold>;
+  readonly destinations: Map<string, Destination>;
+}
+
+export interface Hold {
+  readonly aggregate: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly lane: number;
+  causeSeq: bigint;
+  destination: string | null;
+  why: string;
+  since: number;
+  /** Null while held; otherwise events up to this seq may go. */
+  freeTo: bigint | null;
+  /** By seq. Every BLOCKED event of the aggregate is here, and no event is BLOCKED without a hold. */
+  blocked: StoredEvent[];
+}
+
+export interface Destination {
+  readonly why: string;
+  readonly since: number;
+  /** Longest waiting first: a hold that is made anew goes to the end. */
+  readonly waiting: Set<Hold>;
+}
+
+export interface OpenWindow {
+  readonly id: string;
+  readonly relay: string;
+  readonly width: number;
+  readonly lanes: Map<number, readonly StoredEvent[]>;
+}
+
+export interface Suspect {
+  readonly event: StoredEvent;
+  readonly width: number;
+  readonly deaths: number;
+}
+
+export interface AuditRecord {
+  readonly at: Date;
+  readonly who: string;
+  readonly action: "redrive" | "discard" | "purge";
+  readonly events: number;
+  readonly ids: readonly string[];
+}
+
+export interface Tables {
+  lastSeq: bigint;
+  lastWindow: number;
+  readonly events: Map<bigint, StoredEvent>;
+  readonly byId: Map<string, StoredEvent>;
+  readonly keys: Map<string, { readonly id: string; readonly usedAt: number }>;
+  readonly lanes: readonly LaneState[];
+  /** By aggregate. */
+  readonly holds: Map<string, Hold>;
+  readonly windows: Map<string, OpenWindow>;
+  /** By seq. */
+  readonly suspects: Map<bigint, Suspect>;
+  /** When each relay's lease runs out. */
+  readonly relays: Map<string, number>;
+  readonly audit: AuditRecord[];
+}
+
+export function createTables(): Tables {
+  return {
+    lastSeq: 0n,
+    lastWindow: 0,
+    events: new Map(),
+    byId: new Map(),
+    keys: new Map(),
+    lanes: Array.from({ length: LANES }, (_, lane) => ({
+      lane,
+      owner: null,
+      epoch: 0n,
+      queue: [],
+      sorted: true,
+      releasing: new Set(),
+      destinations: new Map(),
+    })),
+    holds: new Map(),
+    windows: new Map(),
+    suspects: new Map(),
+    relays: new Map(),
+    audit: [],
+  };
+}
+
+export const isFinal = (event: StoredEvent): boolean => event.status === "PUBLISHED" || event.status === "DEAD" || event.status === "DISCARDED";
+
+export const isLive = (tables: Tables, relay: string, now: number): boolean => (tables.relays.get(relay) ?? -Infinity) > now;
+
+/** Makes an event claimable again, in its place by seq. */
+export function enqueue(tables: Tables, event: StoredEvent): void {
+  if (event.queued) return;
+  const lane = tables.lanes[event.lane]!;
+  const last = lane.queue.at(-1);
+  if (last !== undefined && last.seq > event.seq) lane.sorted = false;
+  lane.queue.push(event);
+  event.queued = true;
+}
+
+/** Forgets one lane's part of a window. */
+export function closeLane(tables: Tables, window: OpenWindow, lane: number): void {
+  for (const event of window.lanes.get(lane) ?? []) {
+    if (event.window === window) event.window = null;
+  }
+  window.lanes.delete(lane);
+  if (window.lanes.size === 0) tables.windows.delete(window.id);
+}
+
+export function closeWindow(tables: Tables, window: OpenWindow): void {
+  for (const lane of [...window.lanes.keys()]) closeLane(tables, window, lane);
+}

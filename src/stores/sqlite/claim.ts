@@ -1,0 +1,139 @@
+import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
+import { envelopeColumns } from "./rows.ts";
+
+export interface Scan {
+  readonly statements: Statements;
+  readonly relay: string;
+  readonly lanes: readonly number[];
+  readonly now: string;
+  readonly limit: number;
+}
+
+export interface Found {
+  readonly row: SqliteRow;
+  readonly lane: number;
+  readonly failures: number;
+  readonly deaths: number;
+}
+
+/** How many rows of held aggregates one claim takes out of its way. */
+const blockedPerClaim = 5_000;
+
+const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+               LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
+const notOpen = "o.seq NOT IN (SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?1)";
+const notSuspect = "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
+
+/**
+ * Failed events whose turn has come, delayed ones that have become available, then each lane's pending rows in seq
+ * order: every lane an equal share first, and what lanes leave over goes to those that are behind.
+ */
+export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]; cut: boolean } {
+  const { statements, relay, now } = scan;
+  const lanes = JSON.stringify(scan.lanes);
+  const catcher = catchRows(statements);
+  const dueLimit = Math.ceil(scan.limit / 2);
+  const due = [
+    statements.all(
+      `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+       AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
+      relay,
+      now,
+      lanes,
+      dueLimit,
+    ),
+    statements.all(
+      `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'PENDING' AND o.available_at IS NOT NULL AND o.available_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+       AND ${notOpen} AND ${notSuspect} ORDER BY o.available_at LIMIT ?4`,
+      relay,
+      now,
+      lanes,
+      dueLimit,
+    ),
+  ];
+  for (const rows of due) for (const row of rows.slice(0, scan.limit - catcher.found.length)) catcher.take(row);
+  const dueCut = due.some((rows) => rows.length === dueLimit);
+
+  let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: 0 }));
+  while (behind.length > 0 && catcher.found.length < scan.limit && catcher.blocked() < blockedPerClaim) {
+    const share = Math.ceil((scan.limit - catcher.found.length) / behind.length);
+    const full: typeof behind = [];
+    for (const { lane, after } of behind) {
+      const want = Math.min(share, scan.limit - catcher.found.length);
+      if (want === 0) {
+        full.push({ lane, after });
+        continue;
+      }
+      const rows = statements.all(
+        `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND o.status = 'PENDING' AND o.available_at IS NULL AND o.seq > ?3
+         AND ${notOpen} AND ${notSuspect} ORDER BY o.seq LIMIT ?4`,
+        relay,
+        lane,
+        after,
+        want,
+      );
+      for (const row of rows) catcher.take(row);
+      if (rows.length === want) full.push({ lane, after: Number(rows.at(-1)!["seq"]) });
+    }
+    behind = full;
+  }
+  catcher.block();
+  return { found: catcher.found.sort(bySeq), cut: behind.length > 0 || dueCut };
+}
+
+/**
+ * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
+ * aggregate, since order goes before caution.
+ */
+const narrowRows = `FROM outbox o ${joins}
+  WHERE o.lane IN (SELECT x.lane FROM waybill_suspects x WHERE x.lane IN (SELECT value FROM json_each(?3)))
+    AND o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)
+    AND ${notOpen}
+    AND (o.status = 'PENDING' AND (o.available_at IS NULL OR o.available_at <= ?2) OR o.status = 'FAILED' AND o.next_attempt_at <= ?2)`;
+
+export function countNarrow({ statements, relay, lanes, now }: Omit<Scan, "limit">): number {
+  if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return 0;
+  return Number(statements.get(`SELECT count(*) AS n ${narrowRows}`, relay, now, JSON.stringify(lanes))?.["n"]);
+}
+
+/** A tenth of the window they died in at a time, down to one. */
+export function claimNarrow({ statements, relay, lanes, now }: Scan): { found: readonly Found[]; cut: boolean } {
+  const catcher = catchRows(statements);
+  for (const row of statements.all(`SELECT ${columns} ${narrowRows} ORDER BY o.seq`, relay, now, JSON.stringify(lanes))) catcher.take(row);
+  catcher.block();
+  const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
+  const found = catcher.found.slice(0, Math.max(1, Math.floor(Math.min(width, catcher.found.length * 10) / 10)));
+  return { found, cut: found.length < catcher.found.length };
+}
+
+/** Sorts rows into those that may go and those whose aggregate is held; the held ones leave the pending scan. */
+function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRow): void; blocked(): number; block(): void } {
+  const found: Found[] = [];
+  const held: number[] = [];
+  return {
+    found,
+    take(row) {
+      const seq = Number(row["seq"]);
+      if (mayGo(row, seq)) found.push({ row, lane: Number(row["lane"]), failures: Number(row["retry_count"]), deaths: Number(row["deaths"] ?? 0) });
+      else held.push(seq);
+    },
+    blocked: () => held.length,
+    block() {
+      if (held.length > 0) statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", JSON.stringify(held));
+    },
+  };
+}
+
+function mayGo(row: SqliteRow, seq: number): boolean {
+  if (row["cause_seq"] === null) return true;
+  if (row["free_to"] !== null) return seq <= Number(row["free_to"]);
+  return row["destination"] === null && seq === Number(row["cause_seq"]);
+}
+
+function rotate(lanes: readonly number[], turn: number): number[] {
+  const start = lanes.length === 0 ? 0 : turn % lanes.length;
+  return [...lanes.slice(start), ...lanes.slice(0, start)];
+}
+
+const bySeq = (a: Found, b: Found): number => Number(a.row["seq"]) - Number(b.row["seq"]);

@@ -1,0 +1,93 @@
+import type { Statements } from "../../sqlite/connection.ts";
+import { iso } from "./rows.ts";
+
+/** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
+const rowsPerRelease = 1_000;
+const holdsPerRelease = 200;
+
+export interface Held {
+  readonly seq: number;
+  readonly lane: number;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+}
+
+/** The event failed: its aggregate waits for it. */
+export function holdBehind(statements: Statements, event: Held, why: string, nowMs: number): void {
+  statements.run(
+    `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since) VALUES (?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET cause_seq = excluded.cause_seq, destination = NULL, why = excluded.why, since = excluded.since, free_to = NULL`,
+    event.aggregateType,
+    event.aggregateId,
+    event.lane,
+    event.seq,
+    why,
+    iso(nowMs),
+  );
+}
+
+/** The event's destination is broken: its aggregate waits for that, unless it waits for an earlier event already. */
+export function holdForDestination(statements: Statements, event: Held, topic: string, why: string, nowMs: number): void {
+  const held = statements.get("SELECT cause_seq, free_to FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?", event.aggregateType, event.aggregateId);
+  if (held !== undefined && held["free_to"] === null && Number(held["cause_seq"]) !== event.seq) return;
+  holdBehind(statements, event, why, nowMs);
+  statements.run("UPDATE waybill_holds SET destination = ? WHERE aggregate_type = ? AND aggregate_id = ?", topic, event.aggregateType, event.aggregateId);
+  statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ?", event.seq);
+  statements.run(
+    "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
+    topic,
+    event.lane,
+    why,
+    iso(nowMs),
+  );
+}
+
+/** What held these aggregates is settled: their followers go on, in order, as claims come by. */
+export function startReleasing(statements: Statements, causes: readonly number[]): void {
+  if (causes.length === 0) return;
+  statements.run("UPDATE waybill_holds SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq IN (SELECT value FROM json_each(?))", JSON.stringify(causes));
+}
+
+/** One step for the releasing holds of these lanes; true while some remain. */
+export function releaseStep(statements: Statements, lanes: string): boolean {
+  const holds = statements.all(
+    `SELECT aggregate_type, aggregate_id FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?)) LIMIT ${holdsPerRelease}`,
+    lanes,
+  );
+  let remain = holds.length === holdsPerRelease;
+  for (const { aggregate_type: type, aggregate_id: id } of holds as readonly { aggregate_type: string; aggregate_id: string }[]) {
+    const blocked = statements.all(
+      `SELECT seq FROM outbox WHERE status = 'BLOCKED' AND aggregate_type = ? AND aggregate_id = ? ORDER BY seq LIMIT ${rowsPerRelease}`,
+      type,
+      id,
+    );
+    const last = blocked.at(-1);
+    if (last === undefined) {
+      statements.run("DELETE FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?", type, id);
+      continue;
+    }
+    statements.run("UPDATE outbox SET status = 'PENDING' WHERE seq IN (SELECT value FROM json_each(?))", JSON.stringify(blocked.map((row) => row["seq"])));
+    statements.run("UPDATE waybill_holds SET free_to = ? WHERE aggregate_type = ? AND aggregate_id = ?", last["seq"]!, type, id);
+    remain = true;
+  }
+  return remain;
+}
+
+/** Lets the longest waiting aggregates of a destination go on. */
+export function releaseDestination(statements: Statements, lanes: string, destination: string, limit: number): number {
+  const released = statements.run(
+    `UPDATE waybill_holds SET destination = NULL, free_to = 0 WHERE (aggregate_type, aggregate_id) IN (
+       SELECT aggregate_type, aggregate_id FROM waybill_holds
+       WHERE destination = ? AND lane IN (SELECT value FROM json_each(?)) ORDER BY since, cause_seq LIMIT ?)`,
+    destination,
+    lanes,
+    limit,
+  );
+  statements.run(
+    `DELETE FROM waybill_destinations WHERE destination = ?1 AND lane IN (SELECT value FROM json_each(?2))
+     AND NOT EXISTS (SELECT 1 FROM waybill_holds h WHERE h.destination = ?1 AND h.lane = waybill_destinations.lane)`,
+    destination,
+    lanes,
+  );
+  return released;
+}

@@ -1,0 +1,69 @@
+import type { LeaseStore } from "../../contracts/lease-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { iso } from "./rows.ts";
+
+export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
+  return {
+    look: () =>
+      connection.read((statements) => ({
+        lanes: statements.all("SELECT lane, owner, epoch FROM waybill_lanes ORDER BY lane").map((row) => ({
+          lane: Number(row["lane"]),
+          owner: row["owner"] === null ? null : String(row["owner"]),
+          epoch: BigInt(row["epoch"] as number),
+        })),
+        live: statements.all("SELECT relay FROM waybill_relays WHERE expires_at > ? ORDER BY relay", iso(clock.now())).map((row) => String(row["relay"])),
+      })),
+    renew: (relay, ttlMs) =>
+      connection.write((statements) => {
+        const nowMs = clock.now();
+        statements.run(
+          "INSERT INTO waybill_relays (relay, started_at, expires_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at",
+          relay,
+          iso(nowMs),
+          iso(nowMs + ttlMs),
+        );
+        statements.run("DELETE FROM waybill_relays WHERE expires_at <= ? AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)", iso(nowMs));
+      }),
+    take: (relay, lanes) =>
+      connection.write((statements) => {
+        const taken = statements.all(
+          `UPDATE waybill_lanes SET owner = ?1, epoch = epoch + 1
+           WHERE lane IN (SELECT value FROM json_each(?2))
+             AND (owner IS NULL OR owner <> ?1 AND NOT EXISTS (SELECT 1 FROM waybill_relays r WHERE r.relay = owner AND r.expires_at > ?3))
+           RETURNING lane, epoch`,
+          relay,
+          JSON.stringify(lanes),
+          iso(clock.now()),
+        );
+        const won = new Map(taken.map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]));
+        suspect(statements, JSON.stringify([...won.keys()]));
+        return won;
+      }),
+    give: (relay, lanes) => connection.write((statements) => giveBack(statements, relay, lanes)),
+    leave: (relay) =>
+      connection.write((statements) => {
+        giveBack(statements, relay, statements.all("SELECT lane FROM waybill_lanes WHERE owner = ?", relay).map((row) => Number(row["lane"])));
+        statements.run("DELETE FROM waybill_relays WHERE relay = ?", relay);
+      }),
+  };
+}
+
+/** What a relay had in hand when it lost its lanes may be what ended it. Only a death alone in a window counts against an event. */
+function suspect(statements: Statements, lanes: string): void {
+  statements.run(
+    `INSERT INTO waybill_suspects (seq, lane, aggregate_type, aggregate_id, width, deaths)
+     SELECT o.seq, w.lane, o.aggregate_type, o.aggregate_id, w.width, w.width = 1
+     FROM waybill_windows w JOIN json_each(w.seqs) j JOIN outbox o ON o.seq = j.value
+     WHERE w.lane IN (SELECT value FROM json_each(?)) AND o.status IN ('PENDING', 'FAILED')
+     ON CONFLICT DO UPDATE SET width = excluded.width, deaths = CASE WHEN excluded.width = 1 THEN deaths + 1 ELSE 0 END`,
+    lanes,
+  );
+  statements.run("DELETE FROM waybill_windows WHERE lane IN (SELECT value FROM json_each(?))", lanes);
+}
+
+function giveBack(statements: Statements, relay: string, lanes: readonly number[]): void {
+  const list = JSON.stringify(lanes);
+  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND lane IN (SELECT value FROM json_each(?))", relay, list);
+  statements.run("UPDATE waybill_lanes SET owner = NULL WHERE owner = ? AND lane IN (SELECT value FROM json_each(?))", relay, list);
+}

@@ -1,0 +1,126 @@
+import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
+import type { Clock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import type { State } from "../../core/event.ts";
+import { bytesOf, type Connection, type SqliteRow, type Statements } from "../../sqlite/connection.ts";
+import { startReleasing } from "./holds.ts";
+import { dateOf, dateOrNull, headersOf, iso } from "./rows.ts";
+import { readStatus } from "./status.ts";
+
+const purgeBatch = 10_000;
+
+export function createOperator(connection: Connection, clock: Clock): Operator {
+  return {
+    status: () => connection.read((statements) => readStatus(statements, clock.now())),
+    list: (filter) => connection.read((statements) => list(statements, filter)),
+    show: (id) =>
+      connection.read((statements) => {
+        const row = statements.get("SELECT * FROM outbox_events WHERE id = ?", id);
+        return row === undefined ? null : recordOf(row);
+      }),
+    redrive: (filter, by) => connection.write((statements) => act(statements, "redrive", filter, by, clock.now())),
+    discard: (filter, by) => connection.write((statements) => act(statements, "discard", filter, by, clock.now())),
+    async purge(before, by) {
+      const limit = before.toISOString();
+      const purgeable = "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
+      if (by.dryRun) return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, limit)?.["n"]));
+      for (let total = 0; ; ) {
+        const purged = await connection.write((statements) => statements.run(`DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`, limit));
+        total += purged;
+        if (purged < purgeBatch) {
+          await connection.write((statements) => audit(statements, "purge", by, total, { before: limit }, clock.now()));
+          return total;
+        }
+      }
+    },
+  };
+}
+
+function list(statements: Statements, filter: EventFilter): readonly EventRecord[] {
+  return statements
+    .all(
+      `SELECT * FROM outbox_events
+       WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR aggregate_type = ?2) AND (?3 IS NULL OR aggregate_id = ?3)
+         AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR seq < ?5)
+       ORDER BY seq DESC LIMIT ?6`,
+      filter.state ?? null,
+      filter.aggregateType ?? null,
+      filter.aggregateId ?? null,
+      filter.type ?? null,
+      filter.beforeSeq === undefined ? null : Number(filter.beforeSeq),
+      filter.limit,
+    )
+    .map(recordOf);
+}
+
+/** Both run under the write lock, so that no claim, settle or insert of a follower falls between look and deed. */
+function act(statements: Statements, action: "redrive" | "discard", filter: DeadFilter, by: Action, nowMs: number): ActionReport {
+  refuseOthers(statements, filter);
+  const rows = statements.all(
+    `SELECT seq, id, aggregate_type, aggregate_id FROM outbox
+     WHERE status = 'DEAD' AND (?1 IS NULL OR id IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR aggregate_type = ?2)
+       AND (?3 IS NULL OR aggregate_id = ?3) AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR last_error = ?5)
+     ORDER BY seq`,
+    filter.ids === undefined ? null : JSON.stringify(filter.ids),
+    filter.aggregateType ?? null,
+    filter.aggregateId ?? null,
+    filter.type ?? null,
+    filter.error ?? null,
+  );
+  const seqs = rows.map((row) => Number(row["seq"]));
+  const list = JSON.stringify(seqs);
+  const followers = statements.get(
+    `SELECT count(*) AS n FROM outbox o JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     WHERE o.status = 'BLOCKED' AND h.cause_seq IN (SELECT value FROM json_each(?))`,
+    list,
+  );
+  const report = { events: rows.length, followers: Number(followers?.["n"]), ids: rows.map((row) => String(row["id"])) };
+  if (by.dryRun || rows.length === 0) return report;
+  if (action === "redrive") {
+    statements.run("UPDATE outbox SET status = 'PENDING', retry_count = 0, next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", list);
+  } else {
+    statements.run("UPDATE outbox SET status = 'DISCARDED' WHERE seq IN (SELECT value FROM json_each(?))", list);
+    startReleasing(statements, seqs);
+  }
+  audit(statements, action, by, rows.length, { ...filter, ids: report.ids.slice(0, 100) }, nowMs);
+  return report;
+}
+
+/** Named ids must exist and be dead: silence would look like success. */
+function refuseOthers(statements: Statements, filter: DeadFilter): void {
+  for (const id of filter.ids ?? []) {
+    const row = statements.get("SELECT status FROM outbox WHERE id = ?", id);
+    if (row === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
+    if (row["status"] !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${String(row["status"])}, not DEAD`);
+  }
+}
+
+function audit(statements: Statements, action: string, by: Action, events: number, detail: object, nowMs: number): void {
+  statements.run("INSERT INTO waybill_audit (at, who, action, events, detail) VALUES (?, ?, ?, ?, ?)", iso(nowMs), by.who, action, events, JSON.stringify(detail));
+}
+
+function recordOf(row: SqliteRow): EventRecord {
+  const text = (name: string): string | null => (row[name] === null ? null : String(row[name]));
+  return {
+    seq: BigInt(row["seq"] as number),
+    id: String(row["id"]),
+    aggregateType: String(row["aggregate_type"]),
+    aggregateId: String(row["aggregate_id"]),
+    type: String(row["event_type"]),
+    eventVersion: Number(row["event_version"]),
+    payload: text("payload") ?? bytesOf(row["payload_bytes"]),
+    contentType: String(row["content_type"]),
+    headers: headersOf(row["headers"]),
+    idempotencyKey: text("idempotency_key"),
+    lane: row["lane"] === null ? null : Number(row["lane"]),
+    createdAt: dateOf(row["created_at"]),
+    availableAt: dateOrNull(row["available_at"]),
+    state: String(row["state"]) as State,
+    retryCount: Number(row["retry_count"]),
+    nextAttemptAt: dateOrNull(row["next_attempt_at"]),
+    lastError: text("last_error"),
+    publishedAt: dateOrNull(row["published_at"]),
+    owner: text("owner"),
+    hold: text("hold"),
+  };
+}

@@ -1,0 +1,116 @@
+import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { NewId } from "../../core/ids.ts";
+import { laneOf } from "../../core/lane.ts";
+import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
+import { releaseDestination, releaseStep } from "./holds.ts";
+import { envelopeOf, iso } from "./rows.ts";
+import { settleWindow } from "./settle.ts";
+
+const lanesPerFill = 10_000;
+const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
+
+export function createOutboxStore(connection: Connection, clock: Clock, newId: NewId): OutboxStore {
+  let turn = 0;
+
+  return {
+    async claim(holding, request) {
+      if (holding.lanes.size === 0) return nothing;
+      const seen = await connection.read((statements) => look(statements, holding, request, clock.now()));
+      if (!seen.work) return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
+      return connection.write((statements) => claim(statements, holding, request, clock.now(), turn++, newId));
+    },
+    settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
+    release: (holding, destination, limit) =>
+      connection.write((statements) => releaseDestination(statements, JSON.stringify(ownedLanes(statements, holding)), destination, limit)),
+  };
+}
+
+/** Whether a claim would find anything, without a write lock: an idle relay disturbs nobody. */
+function look(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number): { work: boolean; suspects: number; destinations: readonly string[] } {
+  const lanes = JSON.stringify([...holding.lanes.keys()]);
+  const now = iso(nowMs);
+  const row = statements.get(
+    `SELECT
+       EXISTS (SELECT 1 FROM outbox WHERE lane IS NULL)
+       OR EXISTS (SELECT 1 FROM outbox WHERE status = 'PENDING' AND available_at IS NULL AND lane IN (SELECT value FROM json_each(?1))
+                  AND seq NOT IN (${openSeqs}))
+       OR EXISTS (SELECT 1 FROM outbox WHERE status = 'PENDING' AND available_at IS NOT NULL AND available_at <= ?2 AND lane IN (SELECT value FROM json_each(?1))
+                  AND seq NOT IN (${openSeqs}))
+       OR EXISTS (SELECT 1 FROM outbox WHERE status = 'FAILED' AND next_attempt_at <= ?2 AND lane IN (SELECT value FROM json_each(?1))
+                  AND seq NOT IN (${openSeqs}))
+       OR EXISTS (SELECT 1 FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?1)))
+       OR EXISTS (SELECT 1 FROM waybill_windows WHERE relay = ?3 AND window NOT IN (SELECT value FROM json_each(?4)))
+       AS work`,
+    lanes,
+    now,
+    holding.relay,
+    JSON.stringify(request.open),
+  );
+  return { work: Number(row?.["work"]) === 1, suspects: countNarrow({ statements, relay: holding.relay, lanes: [...holding.lanes.keys()], now }), destinations: destinationsOf(statements, lanes) };
+}
+
+const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?3";
+
+function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Window {
+  const owned = ownedLanes(statements, holding);
+  const lanes = JSON.stringify(owned);
+  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND window NOT IN (SELECT value FROM json_each(?))", holding.relay, JSON.stringify(request.open));
+  const unfilled = fillLanes(statements);
+  const releasing = releaseStep(statements, lanes);
+  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit };
+  const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
+  const id = found.length === 0 ? null : newId();
+  if (id !== null) recordWindow(statements, id, holding, found, nowMs);
+  return {
+    id,
+    claims: found.map(({ row, lane, failures, deaths }) => ({ envelope: envelopeOf(row), lane, epoch: holding.lanes.get(lane)!, failures, deaths })),
+    suspects: countNarrow(scan),
+    destinations: destinationsOf(statements, lanes),
+    more: cut || unfilled || releasing,
+  };
+}
+
+/** The lanes of the holding that are still this relay's, under the epoch it knows. */
+function ownedLanes(statements: Statements, holding: Holding): number[] {
+  return statements
+    .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", holding.relay)
+    .filter((row) => holding.lanes.get(Number(row["lane"])) === BigInt(row["epoch"] as number))
+    .map((row) => Number(row["lane"]));
+}
+
+/**
+ * SQLite has no hash function, so rows come without a lane. They get it in seq order, under the write lock and before
+ * anything is claimed: a row without one is always younger than every row with one.
+ */
+function fillLanes(statements: Statements): boolean {
+  const rows = statements.all(`SELECT seq, aggregate_type, aggregate_id FROM outbox WHERE lane IS NULL ORDER BY seq LIMIT ${lanesPerFill}`);
+  for (const row of rows) {
+    statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(String(row["aggregate_type"]), String(row["aggregate_id"])), row["seq"]!);
+  }
+  return rows.length === lanesPerFill;
+}
+
+function recordWindow(statements: Statements, id: string, holding: Holding, found: readonly Found[], nowMs: number): void {
+  const byLane = new Map<number, number[]>();
+  for (const { row, lane } of found) byLane.set(lane, [...(byLane.get(lane) ?? []), Number(row["seq"])]);
+  for (const [lane, seqs] of byLane) {
+    statements.run(
+      "INSERT INTO waybill_windows (window, lane, relay, epoch, width, seqs, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+      id,
+      lane,
+      holding.relay,
+      Number(holding.lanes.get(lane)),
+      found.length,
+      JSON.stringify(seqs),
+      iso(nowMs),
+    );
+  }
+}
+
+function destinationsOf(statements: Statements, lanes: string): readonly string[] {
+  return statements
+    .all("SELECT DISTINCT destination FROM waybill_destinations WHERE lane IN (SELECT value FROM json_each(?)) ORDER BY destination", lanes)
+    .map((row) => String(row["destination"]));
+}

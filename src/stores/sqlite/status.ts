@@ -1,0 +1,66 @@
+import type { Status } from "../../contracts/operator.ts";
+import { states, type State } from "../../core/event.ts";
+import { LANES } from "../../core/lane.ts";
+import type { Statements } from "../../sqlite/connection.ts";
+import { dateOf, iso } from "./rows.ts";
+import { versionOf } from "./schema.ts";
+
+const holdsShown = 100;
+
+/** One look at everything an operator may ask, all from the tables. */
+export function readStatus(statements: Statements, nowMs: number): Status {
+  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  for (const row of statements.all("SELECT state, count(*) AS n FROM outbox_events GROUP BY state")) counts[String(row["state"]) as State] = Number(row["n"]);
+  const oldest = statements.get("SELECT min(max(created_at, coalesce(available_at, created_at))) AS at FROM outbox WHERE status IN ('PENDING', 'FAILED', 'BLOCKED')")?.["at"];
+  const lanes = statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane");
+  const relays = statements.all(
+    `SELECT r.relay, r.expires_at, r.expires_at > ? AS live,
+            (SELECT coalesce(sum(json_array_length(w.seqs)), 0) FROM waybill_windows w WHERE w.relay = r.relay) AS window
+     FROM waybill_relays r ORDER BY r.relay`,
+    iso(nowMs),
+  );
+  return {
+    states: counts,
+    oldestUnpublishedMs: oldest === null || oldest === undefined ? null : Math.max(0, nowMs - dateOf(oldest).getTime()),
+    relays: relays.map((row) => ({
+      relay: String(row["relay"]),
+      live: Number(row["live"]) === 1,
+      expiresAt: dateOf(row["expires_at"]),
+      lanes: lanes.filter(({ owner }) => owner === row["relay"]).map(({ lane }) => Number(lane)),
+      window: Number(row["window"]),
+    })),
+    lanes: { total: LANES, owned: lanes.length, free: LANES - lanes.length },
+    holds: {
+      aggregates: Number(statements.get("SELECT count(*) AS n FROM waybill_holds")?.["n"]),
+      blocked: counts.BLOCKED,
+      list: statements
+        .all(
+          `SELECT h.aggregate_type, h.aggregate_id, h.why, h.since, h.free_to, o.id FROM waybill_holds h
+           LEFT JOIN outbox o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${holdsShown}`,
+        )
+        .map((row) => ({
+          aggregateType: String(row["aggregate_type"]),
+          aggregateId: String(row["aggregate_id"]),
+          why: String(row["why"]),
+          causeId: row["id"] === null ? null : String(row["id"]),
+          since: dateOf(row["since"]),
+          releasing: row["free_to"] !== null,
+        })),
+    },
+    breakers: statements
+      .all(
+        `SELECT d.destination, min(d.why) AS why, min(d.since) AS since,
+                (SELECT count(*) FROM waybill_holds h WHERE h.destination = d.destination) AS aggregates
+         FROM waybill_destinations d GROUP BY d.destination ORDER BY d.destination`,
+      )
+      .map((row) => ({ destination: String(row["destination"]), why: String(row["why"]), since: dateOf(row["since"]), aggregates: Number(row["aggregates"]) })),
+    window: {
+      events: Number(statements.get("SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows")?.["n"]),
+      suspects: Number(statements.get("SELECT count(*) AS n FROM waybill_suspects s JOIN outbox o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')")?.["n"]),
+    },
+    dead: statements
+      .all("SELECT coalesce(last_error, '') AS error, count(*) AS n, min(created_at) AS oldest FROM outbox WHERE status = 'DEAD' GROUP BY last_error ORDER BY n DESC, error")
+      .map((row) => ({ error: String(row["error"]), events: Number(row["n"]), oldest: dateOf(row["oldest"]) })),
+    schemaVersion: versionOf(statements),
+  };
+}

@@ -1,0 +1,89 @@
+import { systemClock, type Clock } from "../core/clock.ts";
+import { WaybillError } from "../core/errors.ts";
+import { checkOptions } from "../core/options.ts";
+import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
+import type { Sink } from "../contracts/sink.ts";
+import { oneLine } from "./reason.ts";
+
+/** A template with `{topic}` and `{consumer}` in it, or a function of both. */
+export type DeadTopic = string | ((topic: string, consumer: string) => string);
+
+export interface DeadLetterTopicOptions {
+  readonly sink: Sink;
+  /** @default "{topic}.dead" */
+  readonly topic?: DeadTopic;
+  /** CloudEvents `source` of the letters. @default "/waybill" */
+  readonly source?: string;
+  readonly clock?: Clock;
+}
+
+/** Letters on a topic of their own: the event as it came, and in headers why, after how many attempts, and from where. */
+export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
+  checkOptions("deadLetterTopic", options, ["sink", "topic", "source", "clock"]);
+  const { sink, source = "/waybill", clock = systemClock } = options;
+  const topicFor = deadTopicNames(options.topic);
+  let connected: Promise<void> | null = null;
+  const connect = (signal: AbortSignal): Promise<void> => {
+    connected ??= sink.connect(signal).catch((error: unknown) => {
+      connected = null;
+      throw error;
+    });
+    return connected;
+  };
+  return {
+    async park(letter, signal) {
+      const topic = topicFor(letter.topic, letter.consumer);
+      await connect(signal);
+      const [result] = await sink.publish([{ topic, source, envelope: { ...letter.envelope, headers: headersOf(letter, clock) } }], signal);
+      switch (result?.status) {
+        case "stored":
+          return;
+        case "refused":
+        case "unknown":
+          throw result.error;
+        case "skipped":
+        case undefined:
+          throw new WaybillError("DESTINATION_UNAVAILABLE", `${sink.name} gave no answer for the letter on ${topic}`);
+      }
+    },
+  };
+}
+
+/** Which topic a topic's letters go to; never the topic itself, where they would come back for ever. */
+export function deadTopicNames(given: DeadTopic = "{topic}.dead"): (topic: string, consumer: string) => string {
+  if (typeof given === "string") checkTemplate(given);
+  return (topic, consumer) => {
+    const name =
+      typeof given === "function"
+        ? given(topic, consumer)
+        : given.replaceAll("{topic}", () => topic).replaceAll("{consumer}", () => consumer);
+    if (typeof name !== "string" || name === "" || name === topic) {
+      throw new WaybillError(
+        "INVALID_OPTION",
+        `the dead-letter topic of ${topic} must be the name of another topic, not ${JSON.stringify(name)}`,
+      );
+    }
+    return name;
+  };
+}
+
+function checkTemplate(template: string): void {
+  const unknown = template.match(/\{(?!topic\}|consumer\})[^}]*\}?/);
+  if (unknown !== null) {
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `the dead-letter topic ${JSON.stringify(template)} holds ${unknown[0]}: there are {topic} and {consumer}`,
+    );
+  }
+}
+
+function headersOf(letter: Letter, clock: Clock): Record<string, string> {
+  return {
+    ...letter.envelope.headers,
+    "waybill-dead-reason": oneLine(letter.error),
+    "waybill-dead-attempts": String(letter.attempts),
+    "waybill-dead-topic": letter.topic,
+    "waybill-dead-consumer": letter.consumer,
+    "waybill-dead-at": new Date(clock.now()).toISOString(),
+  };
+}

@@ -1,0 +1,83 @@
+import { WaybillError } from "../core/errors.ts";
+import type { Envelope } from "../core/event.ts";
+import { describeIssue, type OutputOf, type Schema } from "../core/standard-schema.ts";
+
+/** What a handler is given. */
+export interface SubscriberEvent<Type extends string = string, Payload = unknown> {
+  /** The key to pass on where an effect leaves this database. */
+  readonly id: string;
+  readonly seq: bigint;
+  readonly topic: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly type: Type;
+  readonly eventVersion: number;
+  /** The decoded JSON, checked by the catalogue's schema if there is one; the bytes for any other content type. */
+  readonly payload: Payload;
+  /** The bytes as they came. */
+  readonly data: Uint8Array;
+  readonly contentType: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly idempotencyKey: string | null;
+  readonly createdAt: Date;
+}
+
+/**
+ * What it does with `tx` commits together with the inbox's mark, or not at all. It may run again after a failure.
+ * The signal aborts at the time limit and on `stop`; `tx` must not be used after that.
+ */
+export type Handler<Event extends SubscriberEvent, Tx> = (event: Event, tx: Tx, signal: AbortSignal) => void | Promise<void>;
+
+/**
+ * Schemas by event type, as an outbox's catalogue holds them. What travels is JSON: a schema has to accept what JSON
+ * makes of the payloads it allows (an ISO date as text, not a Date).
+ */
+export type Schemas = Readonly<Record<string, Schema | { readonly schema: Schema }>>;
+
+type SchemaOf<Entry> = Entry extends Schema ? Entry : Entry extends { readonly schema: infer S } ? S : never;
+
+/** One handler for each event type; "*" is for all types that have none of their own. */
+export type Handlers<Events extends Schemas, Tx> = {
+  readonly [Type in keyof Events & string]?: Handler<EventOf<Events, Type>, Tx>;
+} & { readonly "*"?: Handler<SubscriberEvent, Tx> };
+
+type EventOf<Events extends Schemas, Type extends keyof Events & string> = SubscriberEvent<
+  string extends keyof Events ? string : Type,
+  OutputOf<SchemaOf<Events[Type]>>
+>;
+
+export function schemaIn(events: Schemas | undefined, type: string): Schema | null {
+  if (events === undefined || !Object.hasOwn(events, type)) return null;
+  const entry = events[type];
+  if (entry === undefined) return null;
+  return "~standard" in entry ? entry : entry.schema;
+}
+
+/** Rejects with INVALID_PAYLOAD when the data is not what its content type or its schema says. */
+export async function decode(topic: string, envelope: Envelope, schema: Schema | null): Promise<SubscriberEvent> {
+  const raw = isJson(envelope.contentType) ? parse(envelope) : envelope.data;
+  const payload = schema === null ? raw : await validate(schema, raw, envelope);
+  const { id, seq, aggregateType, aggregateId, type, eventVersion, data, contentType, headers, idempotencyKey, createdAt } = envelope;
+  return { id, seq, topic, aggregateType, aggregateId, type, eventVersion, payload, data, contentType, headers, idempotencyKey, createdAt };
+}
+
+function isJson(contentType: string): boolean {
+  return /^\s*[^\s/;]+\/([^\s;]+\+)?json\s*(;|$)/i.test(contentType);
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+function parse({ data, type }: Envelope): unknown {
+  try {
+    return JSON.parse(utf8.decode(data));
+  } catch (cause) {
+    // The parser's own message quotes the payload, which must not end up in logs and headers.
+    throw new WaybillError("INVALID_PAYLOAD", `the data of ${type} is not the JSON that its content type says`, { cause });
+  }
+}
+
+async function validate(schema: Schema, payload: unknown, { type }: Envelope): Promise<unknown> {
+  const result = await schema["~standard"].validate(payload);
+  if (result.issues === undefined) return result.value;
+  throw new WaybillError("INVALID_PAYLOAD", `the payload of ${type} does not match its schema: ${describeIssue(result.issues)}`);
+}

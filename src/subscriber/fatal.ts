@@ -1,0 +1,14 @@
+import { isWaybillError } from "../core/errors.ts";
+
+const brand = Symbol.for("waybill.fatal");
+
+/** Thrown by a handler, it means that trying again cannot help: the event is parked at once. */
+export function fatal(reason: string | Error): Error {
+  const error = typeof reason === "string" ? new Error(reason) : new Error(reason.message, { cause: reason });
+  Object.defineProperty(error, brand, { value: true });
+  return error;
+}
+
+export function isFatal(error: Error): boolean {
+  return brand in error || isWaybillError(error, "INVALID_PAYLOAD");
+}

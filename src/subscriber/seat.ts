@@ -1,0 +1,127 @@
+import type { Clock } from "../core/clock.ts";
+import { asError, isWaybillError } from "../core/errors.ts";
+import type { Observe } from "../core/path-events.ts";
+import { follow, type Follower } from "../core/signal.ts";
+import type { Inbox, Seat as Place } from "../contracts/inbox.ts";
+import { reasonOf } from "./reason.ts";
+import { within } from "./until.ts";
+
+export interface SeatOptions {
+  readonly inbox: Pick<Inbox<never>, "sit" | "leave">;
+  readonly place: Place;
+  readonly seatMs: number;
+  readonly draining: AbortSignal;
+  readonly stopping: AbortSignal;
+  /** False while something is overdue: the seat is left to lapse then, so that another process can take over. */
+  readonly progressing: () => boolean;
+  readonly clock: Clock;
+  readonly observe: Observe;
+}
+
+/** The right to be the one subscriber process of a consumer on a topic. */
+export interface Seat {
+  /** Asks for it once; rejects when asking again would be no use either. */
+  ask(): Promise<boolean>;
+  /**
+   * Runs `work` whenever the seat is held, until draining, and leaves it then. `lost` aborts, and `trusted` is false,
+   * before another owner can sit.
+   */
+  keep(work: (lost: AbortSignal, trusted: () => boolean) => Promise<void>): Promise<void>;
+}
+
+const pollMs = 500;
+const leaveMs = 5_000;
+
+export function createSeat({ inbox, place, seatMs, draining, stopping, progressing, clock, observe }: SeatOptions): Seat {
+  const renewMs = seatMs / 3;
+  // The seat runs out `seatMs` after the database gave it; it is trusted for less, and from before the question.
+  const trustMs = seatMs * 0.8;
+  let trustedUntil = -Infinity;
+  let refused = true;
+
+  const trouble = (error: unknown): void =>
+    observe({
+      type: "subscriber.trouble",
+      consumer: place.consumer,
+      step: "seat",
+      topic: place.topic,
+      id: null,
+      error: reasonOf(asError(error)),
+    });
+
+  const ask = async (): Promise<boolean> => {
+    const from = clock.monotonic();
+    refused = false;
+    const held = await inbox.sit(place, seatMs);
+    refused = !held;
+    trustedUntil = held ? Math.max(trustedUntil, from + trustMs) : -Infinity;
+    return held;
+  };
+  const askWithin = async (ms: number): Promise<boolean | null> => {
+    try {
+      return await within(clock, ms, stopping, ask());
+    } catch (error) {
+      trouble(error);
+      return null;
+    }
+  };
+
+  const renew = async (lost: Follower, trusted: () => boolean, done: AbortSignal): Promise<void> => {
+    let waitMs = renewMs;
+    for (;;) {
+      await clock.sleep(Math.max(1, Math.min(waitMs, trustedUntil - clock.monotonic())), done);
+      if (done.aborted || !trusted()) return;
+      const held = progressing() ? await askWithin(trustedUntil - clock.monotonic()) : null;
+      if (held === false) return lost.abort();
+      waitMs = held === true ? renewMs : renewMs / 5;
+    }
+  };
+
+  const hold = async (work: (lost: AbortSignal, trusted: () => boolean) => Promise<void>): Promise<void> => {
+    const lost = follow(stopping);
+    const done = new AbortController();
+    const trusted = (): boolean => {
+      if (clock.monotonic() >= trustedUntil) lost.abort();
+      return !lost.signal.aborted;
+    };
+    observe({ type: "subscriber.seat", consumer: place.consumer, topic: place.topic, held: true });
+    const renewing = renew(lost, trusted, done.signal);
+    try {
+      await work(lost.signal, trusted);
+    } finally {
+      done.abort();
+      await renewing;
+      lost.release();
+      observe({ type: "subscriber.seat", consumer: place.consumer, topic: place.topic, held: false });
+    }
+  };
+
+  const leave = async (): Promise<void> => {
+    if (refused || stopping.aborted) return;
+    try {
+      await within(clock, leaveMs, stopping, inbox.leave(place));
+    } catch (error) {
+      trouble(error); // it runs out by itself
+    }
+  };
+
+  return {
+    async ask() {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!isWaybillError(error) || !error.retryable) throw error;
+        trouble(error);
+        return false;
+      }
+    },
+    async keep(work) {
+      for (;;) {
+        if (clock.monotonic() < trustedUntil && !draining.aborted) await hold(work);
+        if (draining.aborted) return leave();
+        const held = progressing() ? await askWithin(seatMs) : null;
+        if (held !== true) await clock.sleep(Math.min(pollMs, renewMs), draining);
+      }
+    },
+  };
+}

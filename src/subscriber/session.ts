@@ -1,0 +1,92 @@
+import type { Clock } from "../core/clock.ts";
+import { asError } from "../core/errors.ts";
+import type { Observe } from "../core/path-events.ts";
+import type { Random } from "../core/random.ts";
+import { follow } from "../core/signal.ts";
+import type { Delivery, Source, Subscription } from "../contracts/source.ts";
+import { backOff } from "./back-off.ts";
+import { reasonOf } from "./reason.ts";
+import { until, within } from "./until.ts";
+
+/** One receiving from the source. What it delivered and was not acknowledged is delivered again by the next one. */
+export interface Session {
+  /** Aborts when its deliveries are not ours any more: the seat or the link is lost, or the subscriber was stopped. */
+  readonly ended: AbortSignal;
+  /** Aborts then, and when draining begins: nothing new is begun, and nothing is waited for. */
+  readonly over: AbortSignal;
+  /** Asked before anything is begun. Once false, false for ever. */
+  ours(): boolean;
+}
+
+export interface Receive {
+  readonly source: Source;
+  readonly subscription: Subscription;
+  readonly draining: AbortSignal;
+  readonly stopping: AbortSignal;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly observe: Observe;
+  /** True once the delivery is done with and acknowledged; false when it was left for another session. */
+  readonly take: (delivery: Delivery, session: Session) => Promise<boolean>;
+}
+
+const closeMs = 5_000;
+
+/** Receives until draining begins or `lost` aborts, whatever happens to the link. `trusted` is asked before every step. */
+export async function receive(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<void> {
+  const { clock, random, draining } = options;
+  let failures = 0;
+  while (!lost.aborted && !draining.aborted) {
+    const received = await receiveOnce(options, lost, trusted);
+    failures = received ? 1 : failures + 1;
+    await until(lost, clock.sleep(backOff(failures, random), draining));
+  }
+}
+
+/** Says whether anything came before it ended. */
+async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<boolean> {
+  const { source, subscription, draining, stopping, clock } = options;
+  const ending = follow(lost);
+  const over = follow(draining);
+  if (ending.signal.aborted) over.abort();
+  else ending.signal.addEventListener("abort", () => over.abort(), { once: true });
+  const session: Session = { ended: ending.signal, over: over.signal, ours: () => !over.signal.aborted && trusted() };
+
+  const take = async (delivery: Delivery): Promise<void> => {
+    try {
+      // A delivery left behind must not be overtaken by its followers: they come again with it, in a new session.
+      if (!(await options.take(delivery, session)) && !draining.aborted) ending.abort();
+    } catch (error) {
+      trouble(options, error);
+      ending.abort();
+    }
+  };
+
+  let received = false;
+  let deliveries: AsyncIterator<Delivery> | null = null;
+  const running = new Set<Promise<void>>();
+  try {
+    deliveries = source.receive(subscription, ending.signal)[Symbol.asyncIterator]();
+    while (session.ours()) {
+      const next = await until(over.signal, deliveries.next());
+      if (next === null) break;
+      if (next.done === true) throw new Error(`${source.name} stopped delivering`);
+      received = true;
+      const task = take(next.value).finally(() => running.delete(task));
+      running.add(task);
+    }
+    await until(ending.signal, Promise.all(running));
+  } catch (error) {
+    if (!over.signal.aborted) trouble(options, error);
+  } finally {
+    ending.abort();
+    ending.release();
+    over.release();
+    await within(clock, closeMs, stopping, Promise.resolve(deliveries?.return?.())).catch(() => undefined);
+  }
+  return received;
+}
+
+function trouble({ subscription: { consumer, topics }, observe }: Receive, error: unknown): void {
+  observe({ type: "subscriber.trouble", consumer, step: "receive", topic: topics.join(","), id: null, error: reasonOf(asError(error)) });
+}

@@ -1,0 +1,88 @@
+import { aggregateKey } from "../core/event.ts";
+import type { Run } from "../core/service.ts";
+import type { Delivery, Source } from "../contracts/source.ts";
+import { deliver, type Path } from "./deliver.ts";
+import { createProgress, type Step } from "./progress.ts";
+import { createSeat } from "./seat.ts";
+import { receive, type Receive, type Session } from "./session.ts";
+import { createTurns } from "./turns.ts";
+import { until, within } from "./until.ts";
+
+export interface Subscribe<Tx> {
+  readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting">;
+  readonly source: Source;
+  readonly topics: readonly string[];
+  readonly prefetch: number;
+  readonly seatMs: number;
+  readonly owner: string;
+}
+
+/** How long `stop` waits for transactions to be rolled back. */
+const rollbackMs = 1_000;
+
+/** A subscriber's whole life, from connecting to the last ack. */
+export async function subscribe<Tx>({ parts, source, topics, prefetch, seatMs, owner }: Subscribe<Tx>, run: Run): Promise<void> {
+  const { draining, stopping } = run;
+  const { consumer, inbox, clock, random, observe } = parts;
+  const progress = createProgress(clock);
+  const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map() };
+  const turns = createTurns(parts.concurrency);
+  const take = async (delivery: Delivery, session: Session): Promise<boolean> => {
+    let acked = false;
+    await turns.take(`${delivery.topic}\0${aggregateKey(delivery.envelope)}`, async (turn) => {
+      acked = await deliver(path, { delivery, session, turn });
+    });
+    return acked;
+  };
+  const receiving = (from: readonly string[]): Receive => ({
+    ...{ source, subscription: { consumer, topics: from, prefetch }, draining, stopping, clock, random, observe, take },
+  });
+
+  if ((await until(draining, connected(source, draining))) === null) return;
+  const ended = new AbortController();
+  void watch(path, seatMs / 3, ended.signal);
+  try {
+    if (source.can.assign) {
+      run.ready();
+      await receive(receiving(topics), stopping, () => true);
+    } else {
+      const progressing = (): boolean => progress.overdue().length === 0;
+      const seats = topics.map((topic) => ({
+        topic,
+        seat: createSeat({ inbox, place: { consumer, topic, owner }, seatMs, draining, stopping, progressing, clock, observe }),
+      }));
+      await until(draining, Promise.all(seats.map(({ seat }) => seat.ask())));
+      run.ready();
+      await Promise.all(seats.map(({ topic, seat }) => seat.keep((lost, trusted) => receive(receiving([topic]), lost, trusted))));
+    }
+    await until(stopping, turns.idle());
+    if (stopping.aborted) await within(clock, rollbackMs, new AbortController().signal, turns.idle());
+  } finally {
+    ended.abort();
+  }
+}
+
+async function connected(source: Source, signal: AbortSignal): Promise<true> {
+  await source.connect(signal);
+  return true;
+}
+
+/** Says what is overdue: nobody would hear of it otherwise, since it neither ends nor fails. */
+async function watch<Tx>({ consumer, progress, clock, observe }: Path<Tx>, everyMs: number, ended: AbortSignal): Promise<void> {
+  const told = new WeakSet<Step>();
+  while (!ended.aborted) {
+    for (const step of progress.overdue()) {
+      if (told.has(step)) continue;
+      told.add(step);
+      observe({
+        type: "subscriber.trouble",
+        consumer,
+        step: step.name,
+        topic: step.topic,
+        id: step.id,
+        error: "it has not ended in its time; its topic is left to others",
+      });
+    }
+    await clock.sleep(everyMs, ended);
+  }
+}

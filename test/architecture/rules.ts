@@ -1,0 +1,98 @@
+import { posix } from "node:path";
+import { parse, type Import, type SourceFile } from "./imports.ts";
+
+const maxLines = 350;
+const runtime = ["outbox", "relay", "subscriber", "coordination", "housekeeping"];
+const memory = ["stores/memory", "brokers/memory"];
+
+/**
+ * What each room may import besides itself. A room that is not here is refused, so that a new one gets its rule first.
+ * "root" are the files directly in src/, where parts that must not know each other are put together.
+ */
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  contracts: ["core"],
+  ...Object.fromEntries(runtime.map((room) => [room, ["core", "contracts"]])),
+  observe: ["core", "contracts"],
+  sqlite: ["core", "contracts"],
+  stores: ["core", "contracts"],
+  brokers: ["core", "contracts"],
+  "stores/sqlite": ["core", "contracts", "sqlite"],
+  "brokers/embedded": ["core", "contracts", "sqlite"],
+  conformance: ["core", "contracts"],
+  admin: ["core", "contracts", ...runtime],
+  root: ["core", "contracts", ...runtime, "observe"],
+  testing: ["core", "contracts", ...runtime, "root", ...memory],
+  cli: ["core", "contracts", ...runtime, "observe", "sqlite", "admin", "root", "stores", "brokers"],
+};
+
+/** Every broken rule, one line each; nothing when all is well. Keys are paths from the repository, such as src/core/lane.ts. */
+export function violations(sources: ReadonlyMap<string, string>): readonly string[] {
+  const files = new Map([...sources].map(([path, text]) => [path, parse(path, text)]));
+  return [...[...files.values()].flatMap((file) => [...ownRules(file), ...importRules(file, files)]), ...cycles(files)];
+}
+
+function ownRules(file: SourceFile): readonly string[] {
+  const found: string[] = [];
+  const room = roomOf(file.path);
+  const lines = file.text.split("\n").length - (file.text.endsWith("\n") ? 1 : 0);
+  const mark = /\b(TODO|FIXME|XXX|HACK)\b|eslint-disable|@ts-(ignore|expect-error|nocheck)/.exec(file.text);
+  if (rule(room) === undefined) found.push(`${file.path}: the room ${room} has no rule`);
+  if (lines > maxLines) found.push(`${file.path}: ${lines} lines, more than ${maxLines}`);
+  if (mark !== null) found.push(`${file.path}: holds ${mark[0]}`);
+  if (file.exportsAll) found.push(`${file.path}: export *`);
+  if (room === "contracts" && !file.typesOnly) found.push(`${file.path}: a contract holds more than types`);
+  if (runtime.includes(room) && posix.basename(file.path) === "index.ts") found.push(`${file.path}: an index in a runtime folder`);
+  return found;
+}
+
+function importRules(file: SourceFile, files: ReadonlyMap<string, SourceFile>): readonly string[] {
+  return file.imports.flatMap((found) => {
+    const why = forbidden(file.path, found, files);
+    return why === null ? [] : [`${file.path}: ${found.specifier === null ? "a computed import" : `imports ${found.specifier}`}, ${why}`];
+  });
+}
+
+function forbidden(path: string, { specifier, target }: Import, files: ReadonlyMap<string, SourceFile>): string | null {
+  const from = roomOf(path);
+  const isDriver = posix.basename(path) === "driver.ts" && /^(stores|brokers|sqlite)\b/.test(from);
+  if (specifier === null) return isDriver || from === "cli" ? null : "which only a driver.ts and cli may have";
+  if (target === null) {
+    if (!specifier.startsWith("node:")) return isDriver ? null : "a package, which only a driver.ts may do";
+    return from === "contracts" ? "but contracts import core only" : null;
+  }
+  if (!files.has(target)) return "which is not a file of src";
+  const to = roomOf(target);
+  if (to === from) return null;
+  // The one root file that names adapters: memory has a store and a broker, and one door for both.
+  if (path === "src/memory.ts" && memory.includes(to)) return null;
+  const allowed = rule(from) ?? [];
+  return allowed.includes(to) || allowed.includes(to.split("/")[0]!) ? null : `but ${from} may not import ${to}`;
+}
+
+/** src/core/lane.ts is in core, src/stores/sqlite/claim.ts in stores/sqlite, src/index.ts in root. */
+function roomOf(path: string): string {
+  const [, first = "", second = "", ...rest] = path.split("/");
+  if (second === "") return "root";
+  return (first === "stores" || first === "brokers") && rest.length > 0 ? `${first}/${second}` : first;
+}
+
+function rule(room: string): readonly string[] | undefined {
+  return mayImport[room] ?? (room.includes("/") ? mayImport[room.split("/")[0]!] : undefined);
+}
+
+function cycles(files: ReadonlyMap<string, SourceFile>): readonly string[] {
+  const found: string[] = [];
+  const done = new Set<string>();
+  const walk = (path: string, trail: readonly string[]): void => {
+    if (trail.includes(path)) {
+      found.push(`a cycle: ${[...trail.slice(trail.indexOf(path)), path].join(" → ")}`);
+      return;
+    }
+    if (done.has(path)) return;
+    for (const { target } of files.get(path)?.imports ?? []) if (target !== null) walk(target, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of files.keys()) walk(path, []);
+  return found;
+}

@@ -1,0 +1,236 @@
+import { describe, expect, test } from "vitest";
+import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
+import { systemClock } from "../../src/core/clock.ts";
+import { many, never, publish, take, topic, topics, using } from "./embedded.ts";
+import { driver, execute, freshPath, sql, watched } from "./files.ts";
+
+describe("receiving from embedded", () => {
+  test("neither publishing nor acknowledging takes a transaction per event, and reading takes none", async () => {
+    const path = freshPath();
+    let transactions = 0;
+    const open = watched({ before: (text) => void (text === "BEGIN IMMEDIATE" && transactions++) });
+    await using({ path, open }, async (broker) => {
+      await broker.connect(never);
+      transactions = 0;
+      for (let batch = 0; batch < 5; batch++) await publish(broker, many(200));
+      expect(transactions).toBe(5);
+
+      await take(broker, 1_000);
+      expect(transactions).toBe(6); // the consumer became known
+      transactions = 0;
+      await take(broker, 1_000);
+      expect(transactions).toBe(0);
+
+      const began = performance.now();
+      let received = 0;
+      for await (const delivery of broker.receive({ consumer: "reader", topics: [topic], prefetch: 10 }, never)) {
+        await delivery.ack();
+        if (++received === 1_000) break;
+      }
+      expect(transactions).toBeLessThanOrEqual(2 + (performance.now() - began) / 20);
+    });
+    expect(sql(path, "SELECT consumer, topic, offset FROM waybill_broker_consumers")).toEqual([
+      { consumer: "reader", topic, offset: 1_000 },
+    ]);
+  });
+
+  test("acks given slowly are written together", async () => {
+    let transactions = 0;
+    const open = watched({ before: (text) => void (text === "BEGIN IMMEDIATE" && transactions++) });
+    await using({ path: freshPath(), open }, async (broker) => {
+      await publish(broker, many(200));
+      const deliveries = await take(broker, 200);
+      transactions = 0;
+      let received = 0;
+      const began = performance.now();
+      for await (const delivery of broker.receive({ consumer: "reader", topics: [topic], prefetch: 10 }, never)) {
+        await delivery.ack();
+        await systemClock.sleep(1);
+        if (++received === deliveries.length) break;
+      }
+      expect(transactions).toBeLessThanOrEqual(2 + (performance.now() - began) / 20);
+    });
+  });
+
+  test("the acks of an iteration are durable when it ends, however it ends", async () => {
+    const path = freshPath();
+    const offset = (): unknown => sql(path, "SELECT offset FROM waybill_broker_consumers")[0]?.["offset"];
+    await using({ path }, async (broker) => {
+      await publish(broker, many(9));
+      const subscription = { consumer: "reader", topics: [topic], prefetch: 5 };
+      for await (const delivery of broker.receive(subscription, never)) {
+        await delivery.ack();
+        break;
+      }
+      expect(offset()).toBe(1);
+      const failing = async (): Promise<void> => {
+        for await (const delivery of broker.receive(subscription, never)) {
+          await delivery.ack();
+          throw new Error("the loop's own");
+        }
+      };
+      await expect(failing()).rejects.toThrow("the loop's own");
+      expect(offset()).toBe(2);
+      const ending = new AbortController();
+      for await (const delivery of broker.receive(subscription, ending.signal)) {
+        await delivery.ack();
+        ending.abort();
+      }
+      expect(offset()).toBe(3);
+    });
+  });
+
+  test("a reader that is behind does not take its consumer back", async () => {
+    const path = freshPath();
+    await using({ path }, async (slow) => {
+      await publish(slow, many(5));
+      const behind = await take(slow, 5);
+      await using({ path }, async (quick) => {
+        for (const delivery of await take(quick, 5)) await delivery.ack();
+      });
+      await behind[0]!.ack();
+    });
+    expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 5 }]);
+  });
+
+  test("a reader goes on while another process is writing", async () => {
+    const path = freshPath();
+    await using({ path, lockTimeoutMs: 300 }, async (broker) => {
+      await publish(broker, many(3));
+      await take(broker, 1);
+      const writer = driver(path);
+      writer.exec("BEGIN IMMEDIATE");
+      writer.exec("INSERT INTO waybill_broker_topics (topic) VALUES ('other')");
+      expect(await take(broker, 3)).toHaveLength(3);
+      writer.exec("ROLLBACK");
+      writer.close();
+    });
+  });
+
+  test("a publish that waits for another process's lock keeps no reader waiting", async () => {
+    const path = freshPath();
+    await using({ path, lockTimeoutMs: 10_000 }, async (broker) => {
+      await publish(broker, many(3));
+      await take(broker, 1);
+      const writer = driver(path);
+      writer.exec("BEGIN IMMEDIATE");
+      const publishing = publish(broker, many(1));
+      expect(await take(broker, 3)).toHaveLength(3);
+      await quiet(50, "the publish did not wait", publishing);
+      writer.exec("ROLLBACK");
+      writer.close();
+      expect(await publishing).toEqual([{ status: "stored" }]);
+    });
+  });
+
+  test("closing makes acks durable even if nobody ends the iteration", async () => {
+    const path = freshPath();
+    await using({ path }, async (broker) => {
+      await publish(broker, many(3));
+      const deliveries = broker.receive({ consumer: "reader", topics: [topic], prefetch: 5 }, never)[Symbol.asyncIterator]();
+      const first = await deliveries.next();
+      if (first.done !== true) await first.value.ack();
+    });
+    expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 1 }]);
+  });
+
+  test("a publish of the same process wakes its readers", async () => {
+    await using({ path: freshPath(), pollIntervalMs: 60_000 }, async (broker) => {
+      const taking = take(broker, 1);
+      await quiet(100, "something came out of an empty topic", taking);
+      const event = sampleEvent();
+      await publish(broker, [event]);
+      expect((await taking)[0]!.envelope.id).toBe(event.id);
+    });
+  });
+
+  test("over several topics, deliveries come in the order they were stored", async () => {
+    await using({ path: freshPath() }, async (broker) => {
+      const events = many(40);
+      await broker.publish(
+        events.map((envelope, i) => ({ topic: topics[i % 3 === 0 ? 0 : 1], source: "/test", envelope })),
+        never,
+      );
+      const deliveries = await take(broker, 40, { topics: [...topics, topics[0]], prefetch: 40 });
+      expect(deliveries.map(({ envelope }) => envelope.id)).toEqual(events.map(({ id }) => id));
+    });
+  });
+
+  test("a message that is not an event is passed in sight, and stops nothing", async () => {
+    const path = freshPath();
+    await using({ path }, async (broker) => {
+      const [first, last] = many(2);
+      await publish(broker, [first!]);
+      const values = [
+        `'{"hello":"world"}', '{}', 'text'`,
+        `'not json', '{}', x'00'`,
+        `'[]', '{}', x'00'`,
+        `'{"id":"1","type":2}', '{}', x'00'`,
+        `'{"id":"1","type":"t"}', 'null', x'00'`,
+        `CAST(x'7bff7d' AS TEXT), '{}', x'00'`,
+        `x'00', '{}', 5`,
+      ];
+      for (const row of values)
+        execute(path, `INSERT INTO waybill_broker_messages (topic, key, attributes, headers, data) VALUES ('${topic}', 'k', ${row})`);
+      // As little as makes an event.
+      execute(
+        path,
+        `INSERT INTO waybill_broker_messages (topic, key, attributes, data) VALUES ('${topic}', 'k', '{"id":"x","type":"t"}', 'text')`,
+      );
+      await publish(broker, [last!]);
+
+      const deliveries = await take(broker, 3, { prefetch: 2_000 });
+      expect(deliveries.map(({ envelope }) => envelope.id)).toEqual([first!.id, "x", last!.id]);
+      expect(Buffer.from(deliveries[1]!.envelope.data).toString()).toBe("text");
+      for (const delivery of deliveries) await delivery.ack();
+    });
+    expect(sql(path, "SELECT consumer, topic, offset FROM waybill_broker_skipped ORDER BY offset")).toEqual(
+      [2, 3, 4, 5, 6, 7, 8].map((offset) => ({ consumer: "reader", topic, offset })),
+    );
+    expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 10 }]);
+  });
+
+  test("more messages that are no events than `prefetch` are passed too", async () => {
+    const path = freshPath();
+    await using({ path }, async (broker) => {
+      await broker.connect(never);
+      execute(
+        path,
+        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
+         INSERT INTO waybill_broker_messages (topic, key, attributes, data) SELECT '${topic}', 'k', '{}', '' FROM n`,
+      );
+      const [event] = many(1);
+      await publish(broker, [event!]);
+      expect((await take(broker, 1, { prefetch: 3 }))[0]!.envelope.id).toBe(event!.id);
+    });
+  });
+
+  test("acks that cannot be written end the iteration with the reason, and nothing is lost", async () => {
+    const path = freshPath();
+    let failing = false;
+    const open = watched({
+      before(text) {
+        if (failing && text === "BEGIN IMMEDIATE") throw Object.assign(new Error("disk is full"), { code: "SQLITE_FULL" });
+      },
+    });
+    await using({ path, open }, async (broker) => {
+      const events = many(500);
+      await publish(broker, events);
+      let handled = 0;
+      const receiving = async (): Promise<void> => {
+        for await (const delivery of broker.receive({ consumer: "reader", topics: [topic], prefetch: 2 }, never)) {
+          failing = true;
+          handled += 1;
+          await delivery.ack();
+          await systemClock.sleep(1);
+        }
+      };
+      await expect(within(5_000, "the end", receiving())).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+      expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 0 }]);
+      // The acks were kept, and count as soon as they can be written.
+      failing = false;
+      expect((await take(broker, 1, { prefetch: 2 }))[0]!.envelope.id).toBe(events[handled]!.id);
+      expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: handled }]);
+    });
+  });
+});

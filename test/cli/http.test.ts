@@ -1,0 +1,198 @@
+import { request } from "node:http";
+import { networkInterfaces } from "node:os";
+import { afterEach, describe, expect, test } from "vitest";
+import { httpAddress, listen, type HttpOptions, type HttpServer } from "../../src/cli/http.ts";
+import { createMetrics } from "../../src/cli/metrics.ts";
+import type { Status } from "../../src/contracts/operator.ts";
+
+const token = "a-token-of-some-length";
+const open: HttpServer[] = [];
+afterEach(async () => {
+  for (const server of open.splice(0)) await server[Symbol.asyncDispose]();
+});
+
+async function serve(options: Partial<HttpOptions> = {}): Promise<string> {
+  const server = await listen({
+    address: { host: "127.0.0.1", port: 0 },
+    token: null,
+    ready: () => Promise.resolve(true),
+    metrics: () => Promise.resolve("waybill_x 1\n"),
+    ...options,
+  });
+  open.push(server);
+  return server.url;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+function ask(url: string, { method = "GET", headers = {} }: { method?: string; headers?: Record<string, string> } = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request(url, { method, headers, agent: false }, (response) => {
+      let body = "";
+      response.setEncoding("utf8");
+      response.on("data", (text: string) => (body += text));
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, body, headers: response.headers }));
+    });
+    outgoing.on("error", reject);
+    outgoing.end();
+  });
+}
+
+describe("the address", () => {
+  test.each([
+    ["127.0.0.1:9464", { host: "127.0.0.1", port: 9464 }],
+    ["[::1]:9464", { host: "::1", port: 9464 }],
+    ["localhost:0", { host: "localhost", port: 0 }],
+    ["9464", { host: "127.0.0.1", port: 9464 }],
+    [":9464", { host: "127.0.0.1", port: 9464 }],
+  ])("%s is read", (text, address) => {
+    expect(httpAddress(text)).toEqual(address);
+  });
+
+  test.each(["", "localhost", "localhost:", "localhost:70000", "http://localhost:1", "a b:1", "::1:80", "user@h:1"])(
+    "%j is refused",
+    (text) => {
+      expect(() => httpAddress(text)).toThrow(/--http must be HOST:PORT/);
+    },
+  );
+
+  test.each(["0.0.0.0", "::", "192.0.2.1", "example.test"])("%s needs a token", async (host) => {
+    await expect(serve({ address: { host, port: 0 } })).rejects.toMatchObject({ code: "INVALID_OPTION", message: /needs a token/ });
+  });
+
+  test("a token must be long enough", async () => {
+    await expect(serve({ token: "short" })).rejects.toMatchObject({ code: "INVALID_OPTION" });
+  });
+
+  test("that is taken is refused in words", async () => {
+    const { port } = new URL(await serve());
+    await expect(serve({ address: { host: "127.0.0.1", port: Number(port) } })).rejects.toMatchObject({
+      code: "INVALID_OPTION",
+      message: /cannot be used/,
+    });
+  });
+});
+
+describe("the pages", () => {
+  test("tell health, readiness and metrics", async () => {
+    const url = await serve();
+    expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200, body: "ok\n" });
+    expect(await ask(`${url}/readyz`)).toMatchObject({ status: 200 });
+    const metrics = await ask(`${url}/metrics?x=1`);
+    expect(metrics).toMatchObject({ status: 200, body: "waybill_x 1\n" });
+    expect(metrics.headers).toMatchObject({
+      "content-type": "text/plain; version=0.0.4; charset=utf-8",
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+    });
+    expect(await ask(`${url}/api/events`)).toMatchObject({ status: 404 });
+  });
+
+  test("say 503 while the relay is not ready or its store does not answer", async () => {
+    expect(await ask(`${await serve({ ready: () => Promise.resolve(false) })}/readyz`)).toMatchObject({ status: 503 });
+    expect(await ask(`${await serve({ ready: () => Promise.reject(new Error("locked")) })}/readyz`)).toMatchObject({ status: 503 });
+  });
+
+  test("never tell an inner error", async () => {
+    const answer = await ask(`${await serve({ metrics: () => Promise.reject(new Error("postgres://ann:s3cret@db")) })}/metrics`);
+    expect(answer.status).toBe(500);
+    expect(answer.body).not.toContain("s3cret");
+  });
+
+  test.each(["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])("refuse %s", async (method) => {
+    const url = await serve();
+    for (const page of ["/healthz", "/metrics", "/other"])
+      expect(await ask(url + page, { method })).toMatchObject({ status: 405, headers: { allow: "GET" } });
+  });
+
+  test("are not served under a stranger's host name", async () => {
+    const url = await serve();
+    for (const host of ["evil.test", "evil.test:9464", "localhost.evil.test", "127.0.0.1.evil.test", "127.evil.test", "192.0.2.1"]) {
+      for (const page of ["/healthz", "/readyz", "/metrics"])
+        expect(await ask(url + page, { headers: { host } })).toMatchObject({ status: 421 });
+    }
+    for (const host of ["localhost", "LOCALHOST:1", "127.0.0.1:1", "[::1]:1"])
+      expect(await ask(`${url}/healthz`, { headers: { host } })).toMatchObject({ status: 200 });
+  });
+
+  test("with a token show metrics to nobody without it", async () => {
+    const url = await serve({ token });
+    for (const authorization of ["", "Bearer", `Bearer ${token}x`, `Basic ${token}`, `Bearer ${token.slice(1)}`, token]) {
+      expect(await ask(`${url}/metrics`, { headers: { authorization } })).toMatchObject({
+        status: 401,
+        headers: { "www-authenticate": "Bearer" },
+      });
+    }
+    expect(await ask(`${url}/metrics`, { headers: { authorization: `Bearer ${token}`, host: "relay.internal" } })).toMatchObject({
+      status: 200,
+    });
+    expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 });
+  });
+});
+
+test("by default nothing but loopback answers", async () => {
+  const { port } = new URL(await serve());
+  const outside = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ internal, family }) => !internal && family === "IPv4");
+  for (const { address } of outside) await expect(ask(`http://${address}:${port}/healthz`)).rejects.toThrow(/ECONNREFUSED/);
+});
+
+describe("metrics", () => {
+  const status: Status = {
+    states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 7 },
+    oldestUnpublishedMs: 1_500,
+    relays: [{ relay: "r", live: true, expiresAt: new Date(0), lanes: [0], window: 2 }],
+    lanes: { total: 64, owned: 60, free: 4 },
+    holds: { aggregates: 8, blocked: 5, list: [] },
+    breakers: [{ destination: 'odd"\\\ntopic', why: "w", since: new Date(0), aggregates: 9 }],
+    window: { events: 2, suspects: 1 },
+    dead: [],
+    schemaVersion: 1,
+  };
+
+  test("hold the tables' state and this relay's counters", () => {
+    const metrics = createMetrics();
+    metrics.observe({ type: "relay.published", relay: "r", count: 10, ms: 1 });
+    metrics.observe({ type: "relay.published", relay: "r", count: 5, ms: 1 });
+    metrics.observe({
+      type: "relay.died",
+      id: "1",
+      aggregateType: "a",
+      aggregateId: "b",
+      eventType: "c",
+      error: "e",
+      followers: "blocked",
+    });
+    metrics.observe({ type: "relay.trouble", relay: "r", step: "claim", error: "e", code: null });
+    const lines = metrics.text(status).split("\n");
+    expect(lines).toContain('waybill_events{state="DEAD"} 6');
+    expect(lines).toContain("waybill_oldest_unpublished_seconds 1.5");
+    expect(lines).toContain('waybill_waiting_aggregates{topic="odd\\"\\\\\\ntopic"} 9');
+    expect(lines).toContain("waybill_published_total 15");
+    expect(lines).toContain("waybill_deaths_total 1");
+    expect(lines).toContain('waybill_trouble_total{step="claim"} 1');
+    expect(lines).toContain("waybill_failed_total 0");
+    expect(lines).toContain("waybill_store_up 1");
+  });
+
+  test("are in the text format, each name once", () => {
+    const text = createMetrics().text(status);
+    expect(text.endsWith("\n")).toBe(true);
+    for (const line of text.trimEnd().split("\n"))
+      expect(line).toMatch(/^(# (HELP|TYPE) waybill_\w+ .+|waybill_\w+(\{\w+="(?:[^"\\]|\\.)*"\})? [\d.]+)$/);
+    const types = text.split("\n").filter((line) => line.startsWith("# TYPE"));
+    expect(new Set(types).size).toBe(types.length);
+  });
+
+  test("show the counters when the store does not answer", () => {
+    const text = createMetrics().text(null);
+    expect(text).toContain("waybill_store_up 0");
+    expect(text).toContain("waybill_published_total 0");
+    expect(text).not.toContain("waybill_events{");
+  });
+});

@@ -1,0 +1,253 @@
+import { createMutex, type Mutex } from "../../src/core/mutex.ts";
+import type { Clock } from "../../src/core/clock.ts";
+import type { Envelope } from "../../src/core/event.ts";
+import type { PathEvent } from "../../src/core/path-events.ts";
+import { createWake } from "../../src/core/wake.ts";
+import type { Inbox, Seat } from "../../src/contracts/inbox.ts";
+import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
+import type { Delivery, Source } from "../../src/contracts/source.ts";
+
+/** Polls until the condition holds; time of an injected clock does not pass meanwhile. */
+export async function eventually(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 15_000;
+  for (let looks = 0; !condition(); looks++) {
+    if (performance.now() > deadline) throw new Error(`did not come true: ${condition.toString()}`);
+    await new Promise((resolve) => (looks < 50 ? setImmediate(resolve) : setTimeout(resolve, 5)));
+  }
+}
+
+/** Lets everything that needs no time run on. */
+export async function settle(): Promise<void> {
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+let made = 0;
+
+export function envelope(aggregateId: string, payload: unknown = {}, rest: Partial<Envelope> = {}): Envelope {
+  made += 1;
+  return {
+    id: `event-${made}`,
+    seq: BigInt(made),
+    aggregateType: "Order",
+    aggregateId,
+    type: "OrderPlaced",
+    eventVersion: 1,
+    data: Buffer.from(JSON.stringify(payload)),
+    contentType: "application/json",
+    headers: {},
+    idempotencyKey: null,
+    createdAt: new Date(1_000),
+    ...rest,
+  };
+}
+
+export interface FakeBroker {
+  readonly acked: string[];
+  readonly letters: Outgoing[];
+  readonly source: Source;
+  readonly sink: Sink;
+  readonly both: Source & Sink;
+  /** How often `receive` was called, and for which topics. */
+  readonly received: string[];
+  add(topic: string, ...envelopes: Envelope[]): void;
+  /** Delivers it once more, as a broker may. */
+  redeliver(topic: string, envelope: Envelope): void;
+  /** Every open receiving rejects with this. */
+  breakLink(error: Error): void;
+  /** What the broker answers next; stored otherwise. */
+  readonly answers: PublishResult[];
+  readonly ackErrors: Error[];
+}
+
+/** A log that gives what is not acknowledged to whoever receives, in order, from the start. */
+export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
+  const log: { topic: string; envelope: Envelope }[] = [];
+  const acked = new Set<string>();
+  const letters: Outgoing[] = [];
+  const answers: PublishResult[] = [];
+  const ackErrors: Error[] = [];
+  const received: string[] = [];
+  const wakes = new Set<ReturnType<typeof createWake>>();
+  let broken: { error: Error; at: number } | null = null;
+  let breaks = 0;
+  const notify = (): void => wakes.forEach((wake) => wake.notify());
+
+  const source: Source = {
+    name: "fake",
+    can: { assign },
+    connect: async () => undefined,
+    async *receive({ topics, prefetch }, signal): AsyncGenerator<Delivery> {
+      received.push(topics.join(","));
+      const wake = createWake();
+      wakes.add(wake);
+      const opened = breaks;
+      let at = 0;
+      let unacked = 0;
+      try {
+        while (!signal.aborted) {
+          if (broken !== null && broken.at > opened) throw broken.error;
+          const next = unacked < prefetch ? log[at] : undefined;
+          if (next === undefined) {
+            await wake.wait(clock, 3_600_000, signal);
+            continue;
+          }
+          at += 1;
+          if (!topics.includes(next.topic) || acked.has(next.envelope.id)) continue;
+          unacked += 1;
+          yield {
+            ...next,
+            async ack() {
+              const error = ackErrors.shift();
+              if (error !== undefined) throw error;
+              unacked -= 1;
+              acked.add(next.envelope.id);
+              broker.acked.push(next.envelope.id);
+              notify();
+            },
+          };
+        }
+      } finally {
+        wakes.delete(wake);
+      }
+    },
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+  const sink: Sink = {
+    name: "fake",
+    can: { maxBytes: 1_000_000 },
+    connect: async () => undefined,
+    async publish(batch) {
+      return batch.map((outgoing) => {
+        const answer = answers.shift() ?? { status: "stored" as const };
+        if (answer.status === "stored") letters.push(outgoing);
+        return answer;
+      });
+    },
+    probe: async () => undefined,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+  const broker: FakeBroker = {
+    acked: [],
+    letters,
+    source,
+    sink,
+    both: { ...sink, ...source, can: { ...sink.can, ...source.can } },
+    received,
+    answers,
+    ackErrors,
+    add(topic, ...envelopes) {
+      for (const one of envelopes) log.push({ topic, envelope: one });
+      notify();
+    },
+    redeliver(topic, one) {
+      acked.delete(one.id);
+      log.push({ topic, envelope: one });
+      notify();
+    },
+    breakLink(error) {
+      breaks += 1;
+      broken = { error, at: breaks };
+      notify();
+    },
+  };
+  return broker;
+}
+
+export interface FakeTx {
+  readonly write: (effect: string) => void;
+}
+
+export interface FakeInbox {
+  readonly inbox: Inbox<FakeTx>;
+  /** What is committed, in order. */
+  readonly effects: string[];
+  readonly failures: Map<string, number>;
+  readonly errors: string[];
+  readonly seats: Map<string, { owner: string; expiresAt: number }>;
+  /** Thrown by the next calls, instead of doing anything. */
+  readonly troubles: { readonly once: Error[]; readonly commit: Error[]; readonly failed: Error[]; readonly sit: Error[] };
+  /** While set, `sit` never answers. */
+  hung: boolean;
+}
+
+export function fakeInbox(clock: Clock): FakeInbox {
+  const marks = new Set<string>();
+  const locks = new Map<string, Mutex>();
+  const placeOf = ({ consumer, topic }: Seat): string => `${consumer} ${topic}`;
+  const fail = (errors: Error[]): void => {
+    const error = errors.shift();
+    if (error !== undefined) throw error;
+  };
+  const fake: FakeInbox = {
+    effects: [],
+    failures: new Map(),
+    errors: [],
+    seats: new Map(),
+    troubles: { once: [], commit: [], failed: [], sit: [] },
+    hung: false,
+    inbox: {
+      once(key, _version, work) {
+        const name = `${key.consumer} ${key.id}`;
+        const lock = locks.get(name) ?? createMutex();
+        locks.set(name, lock);
+        return lock.run(async () => {
+          fail(fake.troubles.once);
+          if (marks.has(name)) return "seen";
+          const written: string[] = [];
+          let open = true;
+          try {
+            await work({
+              write(effect) {
+                if (!open) throw new Error("the transaction has ended");
+                written.push(effect);
+              },
+            });
+          } finally {
+            open = false;
+          }
+          fail(fake.troubles.commit);
+          marks.add(name);
+          fake.failures.delete(key.id);
+          fake.effects.push(...written);
+          return "done";
+        });
+      },
+      async failed({ id }, error) {
+        fail(fake.troubles.failed);
+        const count = (fake.failures.get(id) ?? 0) + 1;
+        fake.failures.set(id, count);
+        fake.errors.push(error);
+        return count;
+      },
+      forget: async () => 0,
+      async sit(seat, ttlMs) {
+        fail(fake.troubles.sit);
+        if (fake.hung) await new Promise(() => undefined);
+        const taken = fake.seats.get(placeOf(seat));
+        if (taken !== undefined && taken.owner !== seat.owner && taken.expiresAt > clock.now()) return false;
+        fake.seats.set(placeOf(seat), { owner: seat.owner, expiresAt: clock.now() + ttlMs });
+        return true;
+      },
+      async leave(seat) {
+        if (fake.seats.get(placeOf(seat))?.owner === seat.owner) fake.seats.delete(placeOf(seat));
+      },
+    },
+  };
+  return fake;
+}
+
+export interface Watched {
+  readonly events: PathEvent[];
+  readonly observe: (event: PathEvent) => void;
+  of<Type extends PathEvent["type"]>(type: Type): Extract<PathEvent, { type: Type }>[];
+}
+
+export function watched(): Watched {
+  const events: PathEvent[] = [];
+  return {
+    events,
+    observe: (event) => void events.push(event),
+    of: <Type extends PathEvent["type"]>(type: Type) =>
+      events.filter((event) => event.type === type) as Extract<PathEvent, { type: Type }>[],
+  };
+}

@@ -1,0 +1,32 @@
+import { defineConfig } from "vitest/config";
+
+const slow = ["test/faults/**/*.test.ts", "test/**/*.slow.test.ts"];
+
+export default defineConfig({
+  test: {
+    reporters: ["default", "./test/support/tally.ts"],
+    projects: [
+      {
+        test: {
+          name: "fast",
+          include: ["test/**/*.test.ts"],
+          exclude: slow,
+          testTimeout: 20_000,
+          hookTimeout: 20_000,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        // These start, freeze and kill processes of their own: one file at a time, after the fast ones.
+        test: {
+          name: "slow",
+          include: slow,
+          testTimeout: 180_000,
+          hookTimeout: 60_000,
+          maxWorkers: 1,
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
+  },
+});
