@@ -86,7 +86,10 @@ export function createRelay(options: RelayOptions): Relay {
   const leaseMs = positive("leaseMs", options.leaseMs ?? 10_000);
   const publishTimeoutMs = positive("publishTimeoutMs", options.publishTimeoutMs ?? leaseMs / 2);
   if (publishTimeoutMs >= leaseMs * 0.8) {
-    throw new WaybillError("INVALID_OPTION", `publishTimeoutMs ${publishTimeoutMs} must be less than 0.8 of leaseMs ${leaseMs}: a publish must end before the lease does`);
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `publishTimeoutMs ${publishTimeoutMs} must be less than 0.8 of leaseMs ${leaseMs}: a publish must end before the lease does`,
+    );
   }
   const skipped = new Set(options.skip ?? []);
   const relay = createRelayService({

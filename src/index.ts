@@ -16,7 +16,17 @@ export type { Schema as EventSchema } from "./core/standard-schema.ts";
 export type { Failpoint, Failpoints } from "./core/failpoints.ts";
 export { LANES } from "./core/lane.ts";
 export type { Store, Schema } from "./contracts/store.ts";
-export type { Claim, ClaimRequest, Holding, Outcome, OutboxStore, OutboxWriter, SettleReport, Transactor, Window } from "./contracts/outbox-store.ts";
+export type {
+  Claim,
+  ClaimRequest,
+  Holding,
+  Outcome,
+  OutboxStore,
+  OutboxWriter,
+  SettleReport,
+  Transactor,
+  Window,
+} from "./contracts/outbox-store.ts";
 export type { Lane, LaneTable, LeaseStore } from "./contracts/lease-store.ts";
 export type { Outgoing, PublishResult, Sink } from "./contracts/sink.ts";
 export type { Delivery, Source, Subscription } from "./contracts/source.ts";

@@ -20,6 +20,13 @@ function stream(to: NodeJS.WriteStream): Stream {
   };
 }
 
+/** An old or odd terminal may not tell its size. */
+function screenOf(to: Stream): Pick<Host, "screen"> {
+  const { stdout } = process;
+  if (!stdout.isTTY || process.env["TERM"] === "dumb") return {};
+  return { screen: { size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }), write: to.write, colour: to.colour } };
+}
+
 async function stdin(): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of process.stdin) chunks.push(chunk as Uint8Array);
@@ -45,8 +52,10 @@ function fail(error: unknown): never {
 }
 
 const argv = process.argv.slice(2);
+const stdout = stream(process.stdout);
 const host: Host = {
-  stdout: stream(process.stdout),
+  stdout,
+  ...screenOf(stdout),
   stderr: stream(process.stderr),
   cwd: process.cwd(),
   env: process.env,

@@ -8,16 +8,17 @@ import { purge } from "./commands/purge.ts";
 import { relay } from "./commands/relay.ts";
 import { status } from "./commands/status.ts";
 import { loadConfig } from "./config.ts";
+import { dev } from "./dev/dev.ts";
 import { failure } from "./failure.ts";
 import { commandHelp, groupHelp, programHelp } from "./help.ts";
 import { createOutput, type Stream } from "./output.ts";
 import { parse, type Command } from "./parse.ts";
 import type { Terminal } from "./terminal.ts";
 
-const commands: readonly Command[] = [migrate, relay, status, ...events, ...dead, purge];
+const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge];
 
 /** The process around the program. */
-export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal"> {
+export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen"> {
   readonly stdout: Stream;
   readonly stderr: Stream;
   readonly cwd: string;
@@ -39,7 +40,8 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     }
     const config = await loadConfig(host.cwd, values.config);
     const out = createOutput(host.stdout, values.json);
-    await command.run({ out, config, env: host.env, stdin: host.stdin, onSignal: host.onSignal }, values, words);
+    const { env, stdin, onSignal, screen } = host;
+    await command.run({ out, config, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
     return 0;
   } catch (error) {
     const { exitCode, text } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });

@@ -1,3 +1,4 @@
+import { turn } from "../core/clock.ts";
 import assert from "node:assert/strict";
 import type { StoreSuite } from "./harness.ts";
 import { cases, code } from "./scene.ts";
@@ -14,7 +15,14 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("each consumer and each event counts for itself, byte by byte", async ({ store, effect, effects }) => {
-    const keys = [key, { consumer: "stock", id: "e1" }, { consumer: "billing", id: "e2" }, { consumer: "billing", id: "E1" }, { consumer: "billing", id: "e1 " }, { consumer: "billinge", id: "1" }];
+    const keys = [
+      key,
+      { consumer: "stock", id: "e1" },
+      { consumer: "billing", id: "e2" },
+      { consumer: "billing", id: "E1" },
+      { consumer: "billing", id: "e1 " },
+      { consumer: "billinge", id: "1" },
+    ];
     for (const each of keys) assert.equal(await store.inbox.once(each, 1, (tx) => effect(tx, "x")), "done");
     for (const each of keys) assert.equal(await store.inbox.once(each, 1, (tx) => effect(tx, "x")), "seen");
     assert.equal((await effects()).length, keys.length);
@@ -51,8 +59,10 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       first.catch(() => undefined);
       await running;
       let second = "waiting";
-      const other = store.inbox.once({ consumer: "billing", id }, 1, (tx) => effect(tx, `second ${id}`)).then((result) => (second = result));
-      await new Promise((resolve) => setImmediate(resolve));
+      const other = store.inbox
+        .once({ consumer: "billing", id }, 1, (tx) => effect(tx, `second ${id}`))
+        .then((result) => (second = result));
+      await turn();
       assert.equal(second, "waiting");
       proceed();
       if (fails) await assert.rejects(first, /no/);
@@ -64,7 +74,9 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("many deliveries at once have one effect each", async ({ store, effect, effects }) => {
     const results = await Promise.all(
-      Array.from({ length: 60 }, (_, n) => store.inbox.once({ consumer: "billing", id: `e${n % 20}` }, 1, (tx) => effect(tx, `e${n % 20}`))),
+      Array.from({ length: 60 }, (_, n) =>
+        store.inbox.once({ consumer: "billing", id: `e${n % 20}` }, 1, (tx) => effect(tx, `e${n % 20}`)),
+      ),
     );
     assert.equal(results.filter((result) => result === "done").length, 20);
     assert.equal(new Set(await effects()).size, 20);

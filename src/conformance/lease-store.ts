@@ -12,7 +12,10 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("there are 64 lanes, free at first", async ({ store }) => {
     const { lanes, live } = await store.leases.look();
-    assert.deepEqual(lanes.map(({ lane }) => lane).sort((a, b) => a - b), [...Array(64).keys()]);
+    assert.deepEqual(
+      lanes.map(({ lane }) => lane).sort((a, b) => a - b),
+      [...Array(64).keys()],
+    );
     assert.ok(lanes.every(({ owner, epoch }) => owner === null && typeof epoch === "bigint"));
     assert.deepEqual(live, []);
   });
@@ -50,7 +53,10 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const all = [...Array(64).keys()];
     await Promise.all(["r1", "r2", "r3"].map((relay) => leases.renew(relay, ttlMs)));
     const won = await Promise.all(["r1", "r2", "r3"].map((relay) => leases.take(relay, all)));
-    assert.equal(won.reduce((sum, lanes) => sum + lanes.size, 0), 64);
+    assert.equal(
+      won.reduce((sum, lanes) => sum + lanes.size, 0),
+      64,
+    );
     assert.equal(new Set(won.flatMap((lanes) => [...lanes.keys()])).size, 64);
   });
 
@@ -84,7 +90,10 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal((await leases.look()).lanes.find(({ lane }) => lane === 5)!.epoch, epochs[4], "giving back leaves the epoch");
     epochs.push((await leases.take("r3", [5])).get(5)!);
     const [first] = epochs;
-    assert.deepEqual(epochs, epochs.map((_, n) => first! + BigInt(n)));
+    assert.deepEqual(
+      epochs,
+      epochs.map((_, n) => first! + BigInt(n)),
+    );
   });
 
   test("lanes that are given back are free at once; those of others are left alone", async ({ store }) => {
@@ -109,7 +118,10 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await leases.leave("r1");
     const { lanes, live } = await leases.look();
     assert.deepEqual(live, ["r2"]);
-    assert.deepEqual(lanes.filter(({ owner }) => owner !== null).map(({ lane }) => lane), [3]);
+    assert.deepEqual(
+      lanes.filter(({ owner }) => owner !== null).map(({ lane }) => lane),
+      [3],
+    );
     await leases.leave("r1");
     await leases.leave("nobody");
     assert.deepEqual((await leases.look()).live, ["r2"]);

@@ -61,17 +61,26 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(status.states, { PENDING: 1, PUBLISHING: 0, PUBLISHED: 1, FAILED: 1, BLOCKED: 4, DEAD: 3, DISCARDED: 0 });
     assert.deepEqual([status.holds.aggregates, status.holds.blocked, status.holds.list.length], [5, 4, 5]);
     assert.ok(Math.abs(status.oldestUnpublishedMs! - 30_000) <= 2_000);
-    assert.deepEqual(status.breakers.map(({ destination, aggregates }) => [destination, aggregates]), [["t", 1]]);
+    assert.deepEqual(
+      status.breakers.map(({ destination, aggregates }) => [destination, aggregates]),
+      [["t", 1]],
+    );
     const groups = new Map(status.dead.map(({ error, events, oldest }) => [error, { events, oldest }]));
     assert.deepEqual([groups.get("too large")?.events, groups.get("no route")?.events, groups.size], [2, 1, 2]);
     near(groups.get("too large")!.oldest, start);
   });
 
   test("list: newest first, page by page, by state and name", async (scene) => {
-    const ids = (await scene.add(...Array.from({ length: 25 }, (_, n) => scene.row(`order-${n % 5}`, { type: n % 2 === 0 ? "Even" : "Odd" })))).map(({ id }) => id);
+    const ids = (
+      await scene.add(...Array.from({ length: 25 }, (_, n) => scene.row(`order-${n % 5}`, { type: n % 2 === 0 ? "Even" : "Odd" })))
+    ).map(({ id }) => id);
     const { operator } = scene.store;
     const seen: string[] = [];
-    for (let page = await operator.list({ limit: 10 }); page.length > 0; page = await operator.list({ limit: 10, beforeSeq: page.at(-1)!.seq })) {
+    for (
+      let page = await operator.list({ limit: 10 });
+      page.length > 0;
+      page = await operator.list({ limit: 10, beforeSeq: page.at(-1)!.seq })
+    ) {
       seen.push(...page.map(({ id }) => id));
     }
     assert.deepEqual(seen, [...ids].reverse());
@@ -91,11 +100,27 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("show tells everything of one event, or that there is none", async (scene) => {
     const availableAt = new Date(scene.clock.now() + 5_000);
-    const row = scene.row("order-1", { payload: Uint8Array.of(0, 255), contentType: "application/octet-stream", headers: { tenant: "t1" }, idempotencyKey: "k", eventVersion: 3, availableAt });
+    const row = scene.row("order-1", {
+      payload: Uint8Array.of(0, 255),
+      contentType: "application/octet-stream",
+      headers: { tenant: "t1" },
+      idempotencyKey: "k",
+      eventVersion: 3,
+      availableAt,
+    });
     await scene.add(row);
     const { seq, lane, createdAt, payload, headers, ...shown } = await scene.show(row.id);
     const { payload: _payload, headers: _headers, ...given } = row;
-    assert.deepEqual(shown, { ...given, state: "PENDING", retryCount: 0, nextAttemptAt: null, lastError: null, publishedAt: null, owner: null, hold: null });
+    assert.deepEqual(shown, {
+      ...given,
+      state: "PENDING",
+      retryCount: 0,
+      nextAttemptAt: null,
+      lastError: null,
+      publishedAt: null,
+      owner: null,
+      hold: null,
+    });
     assert.deepEqual([...(payload as Uint8Array)], [0, 255]);
     assert.deepEqual({ ...headers }, { tenant: "t1" });
     assert.equal(typeof seq, "bigint");
@@ -151,7 +176,13 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await operator.discard({ ids: [dead[0]!] }, by);
     assert.equal((await operator.redrive({}, by)).events, 2);
     assert.deepEqual(await scene.states(dead), ["DISCARDED", "PENDING", "PENDING"]);
-    assert.deepEqual((await scene.audit()).map(({ action, events }) => [action, events]), [["discard", 1], ["redrive", 2]]);
+    assert.deepEqual(
+      (await scene.audit()).map(({ action, events }) => [action, events]),
+      [
+        ["discard", 1],
+        ["redrive", 2],
+      ],
+    );
   });
 
   test("purge deletes what is published or discarded and old, and nothing else", async (scene) => {
@@ -194,7 +225,10 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal((await relay.drain({ limit: 4_000 })).length, 12_000);
     const kept = await scene.addTo("kept", 1);
     assert.equal(await scene.store.operator.purge(new Date(scene.clock.now() + 60_000), by), 12_000);
-    assert.deepEqual((await scene.store.operator.list({ limit: 10 })).map(({ id }) => id), kept);
+    assert.deepEqual(
+      (await scene.store.operator.list({ limit: 10 })).map(({ id }) => id),
+      kept,
+    );
   });
 
   for (const seed of [1, 2, 3, 4, 5]) {

@@ -78,9 +78,15 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   test("many rows of one call keep their order", async (scene) => {
     const rows = Array.from({ length: 2_500 }, (_, n) => scene.row(`order-${n % 3}`));
     const added = await scene.add(...rows);
-    assert.deepEqual(added.map(({ id }) => id), rows.map(({ id }) => id));
+    assert.deepEqual(
+      added.map(({ id }) => id),
+      rows.map(({ id }) => id),
+    );
     const { claims } = await (await scene.relay("r1")).claim({ limit: 5_000 });
-    assert.deepEqual(claims.map(({ envelope }) => envelope.id), rows.map(({ id }) => id));
+    assert.deepEqual(
+      claims.map(({ envelope }) => envelope.id),
+      rows.map(({ id }) => id),
+    );
   });
 
   test("no rows are no work", async (scene) => {
@@ -182,7 +188,10 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         }
       })
       .catch(() => undefined);
-    assert.deepEqual((await scene.store.operator.list({ limit: 10 })).map(({ id }) => id), [first.id]);
+    assert.deepEqual(
+      (await scene.store.operator.list({ limit: 10 })).map(({ id }) => id),
+      [first.id],
+    );
     assert.equal((await scene.add(...rows)).filter(({ duplicate }) => duplicate).length, 0);
   });
 
@@ -213,7 +222,9 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const refused = rows[0]!.id;
     const behind = rows[1]!.id;
     await relay.settle(window, (claim) =>
-      claim.envelope.id === refused ? { claim, as: "retry", afterMs: 10_000, error: "refused" } : { claim, as: claim.envelope.id === behind ? "returned" : "published" },
+      claim.envelope.id === refused
+        ? { claim, as: "retry", afterMs: 10_000, error: "refused" }
+        : { claim, as: claim.envelope.id === behind ? "returned" : "published" },
     );
     assert.deepEqual(await relay.drain(), []);
     for (const { id } of rows) {
@@ -222,7 +233,10 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     }
     for (const name of names) {
       const listed = await scene.store.operator.list({ aggregateType: "Order", aggregateId: name, limit: 10 });
-      assert.deepEqual(listed.map(({ aggregateId }) => aggregateId), [name, name]);
+      assert.deepEqual(
+        listed.map(({ aggregateId }) => aggregateId),
+        [name, name],
+      );
     }
   });
 }

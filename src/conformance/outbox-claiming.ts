@@ -86,7 +86,11 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const again = await relay.claim({ open: [] });
     assert.deepEqual(idsOf(again), ids);
     assert.equal(again.suspects, 0);
-    const report = await scene.store.outbox.settle("r1", lost.id!, lost.claims.map((claim) => ({ claim, as: "published" })));
+    const report = await scene.store.outbox.settle(
+      "r1",
+      lost.id!,
+      lost.claims.map((claim) => ({ claim, as: "published" })),
+    );
     assert.deepEqual(report, { settled: 0, lost: [] });
     assert.ok((await scene.states(ids)).every((state) => state === "PUBLISHING"));
     assert.equal((await relay.publish(again)).settled, 3);
@@ -137,7 +141,10 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await scene.clock.advance(5_000);
     const seen = await (await scene.relay("r1")).drain({ limit: 2 });
     assert.equal(seen.length, 11);
-    assert.deepEqual(seen.filter((id) => rows.some((row) => row.id === id)), rows.map(({ id }) => id));
+    assert.deepEqual(
+      seen.filter((id) => rows.some((row) => row.id === id)),
+      rows.map(({ id }) => id),
+    );
   });
 
   test("a delayed event that is due is overtaken by no later one, however small the windows", async (scene) => {

@@ -170,7 +170,11 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await relay.settle(await relay.claim(), heldFor("t"));
     const seen: string[] = [];
     let released = 0;
-    for (let n = await scene.store.outbox.release(relay.holding, "t", 7); n > 0; n = await scene.store.outbox.release(relay.holding, "t", 7)) {
+    for (
+      let n = await scene.store.outbox.release(relay.holding, "t", 7);
+      n > 0;
+      n = await scene.store.outbox.release(relay.holding, "t", 7)
+    ) {
       assert.ok(n <= 7);
       released += n;
       seen.push(...(await relay.drain({ limit: 5 })));
@@ -179,7 +183,10 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(seen.length, rows.length);
     for (let n = 0; n < 40; n++) {
       const own = rows.filter(({ aggregateId }) => aggregateId === `order-${n}`).map(({ id }) => id);
-      assert.deepEqual(seen.filter((id) => own.includes(id)), own);
+      assert.deepEqual(
+        seen.filter((id) => own.includes(id)),
+        own,
+      );
     }
   });
 

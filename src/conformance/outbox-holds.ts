@@ -25,7 +25,10 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal((await scene.show(late[0]!)).hold, "no");
     const { holds } = await scene.store.operator.status();
     assert.deepEqual([holds.aggregates, holds.blocked], [1, 5]);
-    assert.deepEqual({ ...holds.list[0]!, since: null }, { aggregateType: "Order", aggregateId: aggregates[0]!, why: "no", causeId: cause, since: null, releasing: false });
+    assert.deepEqual(
+      { ...holds.list[0]!, since: null },
+      { aggregateType: "Order", aggregateId: aggregates[0]!, why: "no", causeId: cause, since: null, releasing: false },
+    );
 
     await scene.clock.advance(12_000);
     const again = await relay.claim();
@@ -154,7 +157,10 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await relay.drain();
     assert.deepEqual(await scene.store.operator.redrive({ ids: [cause!] }, by), { events: 1, followers: 3, ids: [cause] });
     const { state, retryCount, lastError, nextAttemptAt } = await scene.show(cause!);
-    assert.deepEqual({ state, retryCount, lastError, nextAttemptAt }, { state: "PENDING", retryCount: 0, lastError: "bad", nextAttemptAt: null });
+    assert.deepEqual(
+      { state, retryCount, lastError, nextAttemptAt },
+      { state: "PENDING", retryCount: 0, lastError: "bad", nextAttemptAt: null },
+    );
     const late = await scene.addTo("order-1", 1);
     const first = await relay.claim();
     assert.deepEqual(idsOf(first), [cause]);

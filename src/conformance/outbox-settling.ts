@@ -12,7 +12,10 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await scene.clock.advance(5_000);
     assert.deepEqual(await relay.publish(window), { settled: 1, lost: [] });
     const { state, publishedAt, nextAttemptAt, retryCount, lastError, owner, hold } = await scene.show(id!);
-    assert.deepEqual({ state, nextAttemptAt, retryCount, lastError, owner, hold }, { state: "PUBLISHED", nextAttemptAt: null, retryCount: 0, lastError: null, owner: null, hold: null });
+    assert.deepEqual(
+      { state, nextAttemptAt, retryCount, lastError, owner, hold },
+      { state: "PUBLISHED", nextAttemptAt: null, retryCount: 0, lastError: null, owner: null, hold: null },
+    );
     near(publishedAt, scene.clock.now());
     assert.deepEqual(await relay.drain(), []);
   });
@@ -26,7 +29,10 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       assert.equal(window.claims[0]!.failures, failures - 1);
       assert.equal((await relay.settle(window, retry(10_000, `no ${failures}`))).settled, 1);
       const { state, publishedAt, nextAttemptAt, retryCount, lastError, hold } = await scene.show(id!);
-      assert.deepEqual({ state, publishedAt, retryCount, lastError, hold }, { state: "FAILED", publishedAt: null, retryCount: failures, lastError: `no ${failures}`, hold: `no ${failures}` });
+      assert.deepEqual(
+        { state, publishedAt, retryCount, lastError, hold },
+        { state: "FAILED", publishedAt: null, retryCount: failures, lastError: `no ${failures}`, hold: `no ${failures}` },
+      );
       near(nextAttemptAt, scene.clock.now() + 10_000);
       await scene.clock.advance(8_000);
       assert.equal((await relay.claim()).id, null);
@@ -44,7 +50,10 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await relay.settle(await relay.claim(), retry(0));
     assert.equal((await relay.settle(await relay.claim(), parked(false, "too large"))).settled, 1);
     const { state, publishedAt, retryCount, lastError } = await scene.show(id!);
-    assert.deepEqual({ state, publishedAt, retryCount, lastError }, { state: "DEAD", publishedAt: null, retryCount: 2, lastError: "too large" });
+    assert.deepEqual(
+      { state, publishedAt, retryCount, lastError },
+      { state: "DEAD", publishedAt: null, retryCount: 2, lastError: "too large" },
+    );
     await scene.clock.advance(1_000_000);
     assert.deepEqual(await relay.drain(), []);
   });
@@ -73,6 +82,23 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     ]);
     assert.deepEqual((await relay.settle(await relay.claim(), judgeBy(outcomes))).lost, []);
     assert.deepEqual(await scene.states([a!, b!, c!, d!, e!]), ["PUBLISHED", "FAILED", "DEAD", "PENDING", "BLOCKED"]);
+  });
+
+  test("a window may be settled in parts, and what is left stays claimed", async (scene) => {
+    const ids = (await scene.add(...["a", "a", "a", "b"].map((name) => scene.row(name)))).map(({ id }) => id);
+    const relay = await scene.relay("r1");
+    const { id, claims } = await relay.claim();
+    const part = async (from: number, to: number): Promise<unknown> =>
+      scene.store.outbox.settle("r1", id!, claims.slice(from, to).map(published));
+    assert.deepEqual(await part(0, 1), { settled: 1, lost: [] });
+    assert.deepEqual(await scene.states(ids), ["PUBLISHED", "PUBLISHING", "PUBLISHING", "PUBLISHING"]);
+    assert.equal((await scene.store.operator.status()).window.events, 3);
+    assert.equal((await relay.claim()).id, null);
+    assert.deepEqual(await part(0, 2), { settled: 1, lost: [] }, "the first one is settled already");
+    await scene.clock.advance(ttlMs + 2_000);
+    const heir = await scene.relay("heir");
+    assert.equal((await heir.claim()).suspects, 2, "what was settled is no suspect");
+    assert.deepEqual(await heir.drain({ narrow: true }), ids.slice(2));
   });
 
   test("a repeated settle is harmless", async (scene) => {

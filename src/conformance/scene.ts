@@ -65,11 +65,15 @@ export const heldFor =
 /** One judgement for the named events, another for the rest. */
 export const judgeBy =
   (named: ReadonlyMap<string, (claim: Claim) => Outcome>, rest: (claim: Claim) => Outcome = published) =>
-  (claim: Claim): Outcome => (named.get(claim.envelope.id) ?? rest)(claim);
+  (claim: Claim): Outcome =>
+    (named.get(claim.envelope.id) ?? rest)(claim);
 
 /** Within two seconds: a server's clock cannot be stopped. */
 export function near(actual: Date | null, expectedMs: number): void {
-  assert.ok(actual !== null && Math.abs(actual.getTime() - expectedMs) <= 2_000, `${actual?.toISOString() ?? "null"} is not near ${new Date(expectedMs).toISOString()}`);
+  assert.ok(
+    actual !== null && Math.abs(actual.getTime() - expectedMs) <= 2_000,
+    `${actual?.toISOString() ?? "null"} is not near ${new Date(expectedMs).toISOString()}`,
+  );
 }
 
 export function code(expected: string): (error: unknown) => boolean {

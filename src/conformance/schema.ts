@@ -14,7 +14,10 @@ export function schemaSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("migrations beside each other and beside traffic", async (scene) => {
-    const [added, ...applied] = await Promise.all([scene.addTo("order-1", 2), ...Array.from({ length: 4 }, () => scene.store.schema.migrate())]);
+    const [added, ...applied] = await Promise.all([
+      scene.addTo("order-1", 2),
+      ...Array.from({ length: 4 }, () => scene.store.schema.migrate()),
+    ]);
     assert.deepEqual(applied.flat(), []);
     assert.deepEqual(await (await scene.relay("r1")).drain(), added);
   });

@@ -76,7 +76,8 @@ export interface SettleReport {
  * - an aggregate's events are claimed in seq order, and never past one that is failed, dead or held;
  * - a window is durable before `claim` returns;
  * - `settle` checks, under lock, that this relay still owns each lane under the claim's epoch; expiry does not matter;
- * - `settle` of a window that is not open any more changes nothing, so that it can be repeated after an unknown outcome.
+ * - `settle` may come in parts: what is settled leaves the window, and settling it again changes nothing, so that a
+ *   settle can be repeated after an unknown outcome.
  */
 export interface OutboxStore {
   claim(holding: Holding, request: ClaimRequest): Promise<Window>;

@@ -74,7 +74,10 @@ export function createLeases(options: LeasesOptions): Coordinator {
     holding: { relay, lanes },
     trustedForMs: () => trustedUntil - clock.monotonic(),
     settledIn() {
-      const { take, give } = strategy({ lanes: table.lanes.map((lane) => ({ ...lane, owner: lane.owner === relay ? relay : null })), live: table.live }, relay);
+      const { take, give } = strategy(
+        { lanes: table.lanes.map((lane) => ({ ...lane, owner: lane.owner === relay ? relay : null })), live: table.live },
+        relay,
+      );
       return table.lanes.length > 0 && take.length === 0 && give.length === 0;
     },
     lost: drop,

@@ -19,7 +19,10 @@ export function strategyOf(name: StrategyName, own: readonly number[] | undefine
       return leader;
     case "static":
       if (own === undefined || own.length === 0 || own.some((lane) => !Number.isInteger(lane) || lane < 0 || lane >= LANES)) {
-        throw new WaybillError("INVALID_OPTION", `coordination "static" needs own lanes from 0 to ${LANES - 1}, not ${JSON.stringify(own ?? null)}`);
+        throw new WaybillError(
+          "INVALID_OPTION",
+          `coordination "static" needs own lanes from 0 to ${LANES - 1}, not ${JSON.stringify(own ?? null)}`,
+        );
       }
       return fixed(new Set(own));
     default:

@@ -170,6 +170,11 @@ export const errorTable = {
     remedy: "Make the handler faster, or raise handlerTimeoutMs.",
     retryable: true,
   },
+  PROMISE_BROKEN: {
+    meaning: "A run that checks the promises found one that was not kept: events were lost, invented, doubled or out of order.",
+    remedy: "With --naive that is what the run is there to show; otherwise keep the data (--data FOLDER) and report it as a bug.",
+    retryable: false,
+  },
   STOPPED: {
     meaning: "The service was stopped while this was under way.",
     remedy: "Start it again; what was not settled is taken up anew.",

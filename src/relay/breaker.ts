@@ -138,7 +138,9 @@ export function createBreaker(options: BreakerOptions): Breaker {
     },
     dueInMs() {
       const now = clock.monotonic();
-      const waits = [...topics.values()].map(({ state, probeAt }) => (state === "releasing" ? 0 : probeAt + (state === "trial" ? trialMs : 0) - now));
+      const waits = [...topics.values()].map(({ state, probeAt }) =>
+        state === "releasing" ? 0 : probeAt + (state === "trial" ? trialMs : 0) - now,
+      );
       return Math.max(0, Math.min(...waits));
     },
     quiet() {

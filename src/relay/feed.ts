@@ -1,11 +1,11 @@
-import type { Outcome, Window } from "../contracts/outbox-store.ts";
+import type { Claim, Outcome, Window } from "../contracts/outbox-store.ts";
 
 /** Polling and tailing end here: the relay cannot tell them apart. */
 export interface Feed {
-  /** Windows one after the other, until the signal aborts. The next may be claimed while the last is under way. */
-  windows(signal: AbortSignal): AsyncIterableIterator<FedWindow>;
+  /** Windows one after the other, until the signal aborts; as many at once as are allowed to be unsettled. */
+  windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;
   /** Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. */
-  settle(window: FedWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
+  settle(part: Part, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
   /** Lanes of windows that are not settled yet. */
   lanesInUse(): ReadonlySet<number>;
   /** True when the last look found nothing to claim and every window is settled. */
@@ -18,14 +18,9 @@ export interface FedWindow extends Window {
   readonly claimedAt: number;
 }
 
-/** Asks for the next item while the last is worked on. */
-export async function* ahead<T>(source: AsyncIterableIterator<T>): AsyncIterableIterator<T> {
-  let next = source.next();
-  for (;;) {
-    const { value, done } = await next;
-    if (done === true) return;
-    next = source.next();
-    next.catch(() => undefined); // its failure is met by the next turn of this loop
-    yield value as T;
-  }
+/** What is published and settled together of a window. */
+export interface Part {
+  readonly window: FedWindow;
+  readonly claims: readonly Claim[];
+  readonly claimedAt: number;
 }

@@ -1,6 +1,6 @@
 import type { Coordinator } from "../contracts/coordinator.ts";
-import type { OutboxStore } from "../contracts/outbox-store.ts";
-import type { Clock } from "../core/clock.ts";
+import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import { type Clock, turn } from "../core/clock.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Wake } from "../core/wake.ts";
 import type { FedWindow, Feed } from "./feed.ts";
@@ -29,6 +29,13 @@ export interface PollFeedOptions {
 /** Nobody can see another library's commit: after a hint, polls come quickly for a moment. */
 const burstMs = [1, 2, 5, 10, 20, 40];
 
+interface OpenWindow {
+  readonly window: FedWindow;
+  unsettled: number;
+  /** Parts that were finished at the same time are settled together. */
+  settling: { readonly outcomes: Outcome[]; readonly done: Promise<void> } | null;
+}
+
 /**
  * Polls without a wait while there is more, every `pollIntervalMs` otherwise. Events that were in a dead relay's window
  * are claimed apart: nothing else is in flight with them, and every other window is an ordinary one, so that an event
@@ -36,56 +43,52 @@ const burstMs = [1, 2, 5, 10, 20, 40];
  */
 export function createPollFeed(options: PollFeedOptions): Feed {
   const { outbox, coordinator, clock, steps, stops } = options;
-  const open = new Map<string, FedWindow>();
+  const open = new Map<string, OpenWindow>();
   let found = true;
   let fruitless = false;
-  let settledOne: () => void = () => undefined;
+  let settledSome: () => void = () => undefined;
+  const unsettled = (): number => [...open.values()].reduce((sum, window) => sum + window.unsettled, 0);
 
-  const atMostOpen = async (count: number, signal: AbortSignal): Promise<void> => {
-    while (open.size > count && !signal.aborted) {
-      await new Promise<void>((resolve) => {
-        settledOne = resolve;
-      });
-    }
-  };
-
-  async function* windows(signal: AbortSignal): AsyncIterableIterator<FedWindow> {
-    signal.addEventListener("abort", () => settledOne());
+  async function* windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow> {
+    draining.addEventListener("abort", () => settledSome());
     let suspects = 0;
     let narrow = false;
     let burst = burstMs.length;
     const pause = async (): Promise<void> => {
-      if (await options.wake.wait(clock, burstMs[burst++] ?? options.pollIntervalMs, signal)) burst = 0;
+      if (await options.wake.wait(clock, burstMs[burst++] ?? options.pollIntervalMs, draining)) burst = 0;
     };
+    /** How many more may be claimed; while there are suspects, nothing before all else is settled. */
+    const room = (): number =>
+      suspects > 0 && open.size > 0 ? 0 : Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
     for (;;) {
-      narrow = suspects > 0 && !narrow;
-      await atMostOpen(suspects > 0 ? 0 : options.batchesInFlight - 1, signal);
-      if (signal.aborted) return;
+      while (room() <= 0 && !draining.aborted) await new Promise<void>((resolve) => (settledSome = resolve));
+      if (draining.aborted) return;
+      if (fruitless) await pause();
+      fruitless = false;
       if (coordinator.trustedForMs() <= 0 || coordinator.holding.lanes.size === 0) {
         await pause();
         continue;
       }
-      if (fruitless) await pause();
-      fruitless = false;
+      narrow = suspects > 0 && !narrow;
+      if (open.size === 0) stops.forget();
       const claimedAt = stops.tick();
-      const request = { limit: options.batch, open: [...open.keys()], narrow };
+      const request = { limit: room(), open: [...open.keys()], narrow };
       const window = await untilDone(
         clock,
-        signal,
+        { end: draining, now: stopping },
         () => steps.run(options.storeTimeoutMs, () => outbox.claim(coordinator.holding, request)),
         (error) => options.onTrouble("claim", error),
       );
       if (window === undefined) return;
       options.onHeld(window.destinations);
-      const tryNarrow = window.suspects > 0 && !narrow && window.id === null;
       suspects = window.suspects;
-      found = window.id !== null || window.more || tryNarrow;
+      found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
-        open.set(fed.id, fed);
+        open.set(fed.id, { window: fed, unsettled: fed.claims.length, settling: null });
         burst = burstMs.length;
         options.onClaimed(fed, narrow);
-        await options.failpoints.hit("after-claim", idsOf(fed));
+        await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
       } else if (!found) {
         await pause();
@@ -93,29 +96,44 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     }
   }
 
+  const settleWindow = async (entry: OpenWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void> => {
+    await turn();
+    entry.settling = null;
+    const claims = outcomes.map(({ claim }) => claim);
+    await options.failpoints.hit("before-settle", idsOf(claims));
+    const report = await untilDone(
+      clock,
+      { end: stopping, now: stopping },
+      () => steps.run(options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.window.id, outcomes)),
+      (error) => options.onTrouble("settle", error),
+    );
+    if (report !== undefined) {
+      if (report.lost.length > 0) coordinator.lost(report.lost);
+      await options.failpoints.hit("after-settle", idsOf(claims));
+    }
+    // What moved nothing must not be claimed again in a tight circle.
+    fruitless = outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
+    found = true; // what was given back, or held, is for the next claim to see
+    entry.unsettled -= outcomes.length;
+    if (entry.unsettled === 0) open.delete(entry.window.id);
+    settledSome();
+  };
+
   return {
     windows,
-    async settle(window, outcomes, stopping) {
-      await options.failpoints.hit("before-settle", idsOf(window));
-      const report = await untilDone(
-        clock,
-        stopping,
-        () => steps.run(options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, window.id, outcomes)),
-        (error) => options.onTrouble("settle", error),
-      );
-      if (report !== undefined) {
-        if (report.lost.length > 0) coordinator.lost(report.lost);
-        await options.failpoints.hit("after-settle", idsOf(window));
+    async settle(part, outcomes, stopping) {
+      const entry = open.get(part.window.id);
+      if (entry === undefined) return;
+      if (entry.settling === null) {
+        const all: Outcome[] = [];
+        entry.settling = { outcomes: all, done: settleWindow(entry, all, stopping) };
       }
-      // A window that moved nothing must not be claimed again in a tight circle.
-      fruitless = outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
-      found = true; // what was given back, or held, is for the next claim to see
-      open.delete(window.id);
-      settledOne();
+      entry.settling.outcomes.push(...outcomes);
+      await entry.settling.done;
     },
-    lanesInUse: () => new Set([...open.values()].flatMap(({ claims }) => claims.map(({ lane }) => lane))),
+    lanesInUse: () => new Set([...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))),
     empty: () => !found && open.size === 0,
   };
 }
 
-const idsOf = (window: FedWindow): readonly string[] => window.claims.map(({ envelope }) => envelope.id);
+const idsOf = (claims: FedWindow["claims"]): readonly string[] => claims.map(({ envelope }) => envelope.id);

@@ -8,7 +8,7 @@ import { aggregateKey } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import { follow } from "../core/signal.ts";
 import type { Breaker } from "./breaker.ts";
-import type { FedWindow } from "./feed.ts";
+import type { Part } from "./feed.ts";
 import { judge, type Policy, refuse } from "./judge.ts";
 import { type Route, topicOf } from "./route.ts";
 import type { Steps } from "./steps.ts";
@@ -30,7 +30,7 @@ export interface PublisherOptions {
 
 export interface Publisher {
   /** Sends what may be sent, and says what became of each claim, in the order of the claims. Never rejects. */
-  publish(window: FedWindow, stopping: AbortSignal): Promise<readonly Outcome[]>;
+  publish(part: Part, stopping: AbortSignal): Promise<readonly Outcome[]>;
 }
 
 /** How often an event may end a relay that had it alone in its window. */
@@ -44,30 +44,41 @@ export function createPublisher(options: PublisherOptions): Publisher {
   /** The message to send, or what becomes of the event without sending it. */
   const admit = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
     const { envelope } = claim;
-    if (coordinator.holding.lanes.get(claim.lane) !== claim.epoch || stops.waits(aggregateKey(envelope), envelope.seq, claimedAt)) return { claim, as: "returned" };
+    if (coordinator.holding.lanes.get(claim.lane) !== claim.epoch || stops.waits(aggregateKey(envelope), envelope.seq, claimedAt))
+      return { claim, as: "returned" };
     if (claim.deaths >= deathsToPark) {
-      return refuse(claim, new WaybillError("CRASHED_RELAY", `the relay died ${claim.deaths} times in a row while it was publishing this event alone`), false, policy);
+      return refuse(
+        claim,
+        new WaybillError("CRASHED_RELAY", `the relay died ${claim.deaths} times in a row while it was publishing this event alone`),
+        false,
+        policy,
+      );
     }
-    let topic: string;
+    let message: Outgoing;
     try {
-      topic = topicOf(options.route, envelope);
-      const message = { topic, source: options.source, envelope };
+      message = { topic: topicOf(options.route, envelope), source: options.source, envelope };
       const bytes = sizeOf(message);
-      if (bytes > sink.can.maxBytes) throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${sink.name} takes ${sink.can.maxBytes}`);
-      if (breaker.admit(topic, envelope.id)) return message;
+      if (bytes > sink.can.maxBytes)
+        throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${sink.name} takes ${sink.can.maxBytes}`);
     } catch (error) {
       return refuse(claim, asError(error), false, policy);
     }
-    return { claim, as: "returned", destination: { topic, why: breaker.why(topic) } };
+    if (breaker.admit(message.topic, envelope.id)) return message;
+    return { claim, as: "returned", destination: { topic: message.topic, why: breaker.why(message.topic) } };
   };
 
   const send = async (batch: readonly Outgoing[], stopping: AbortSignal): Promise<readonly PublishResult[]> => {
-    const unknown = (why: string): readonly PublishResult[] => batch.map(() => ({ status: "unknown", error: new WaybillError("PUBLISH_UNKNOWN", why) }));
+    const unknown = (why: string): readonly PublishResult[] =>
+      batch.map(() => ({ status: "unknown", error: new WaybillError("PUBLISH_UNKNOWN", why) }));
     const withinMs = Math.max(1, Math.min(options.publishTimeoutMs, coordinator.trustedForMs()));
     const ended = follow(stopping);
-    const gaveUp = clock.sleep(withinMs + graceMs, ended.signal).then(() => unknown(`no answer from ${sink.name} within ${Math.round(withinMs)} ms`));
+    const gaveUp = clock
+      .sleep(withinMs + graceMs, ended.signal)
+      .then(() => unknown(`no answer from ${sink.name} within ${Math.round(withinMs)} ms`));
     try {
-      return await withDeadline(clock, withinMs, stopping, (signal) => options.steps.run(withinMs + graceMs, () => Promise.race([sink.publish(batch, signal), gaveUp])));
+      return await withDeadline(clock, withinMs, stopping, (signal) =>
+        options.steps.run(withinMs + 2 * graceMs, () => Promise.race([sink.publish(batch, signal), gaveUp])),
+      );
     } catch (error) {
       return unknown(`${sink.name} failed: ${asError(error).message}`);
     } finally {
@@ -87,54 +98,52 @@ export function createPublisher(options: PublisherOptions): Publisher {
   };
 
   return {
-    async publish(window, stopping) {
-      const outcomes: (Outcome | null)[] = [];
-      const sent: { readonly claim: Claim; readonly message: Outgoing; readonly at: number }[] = [];
+    async publish(part, stopping) {
+      const outcomes = new Map<Claim, Outcome>();
       const stopped = new Set<string>();
-      const halt = (claim: Claim): void => {
-        const key = aggregateKey(claim.envelope);
-        if (!stopped.has(key)) stops.stop(window.id, key, claim.envelope.seq);
-        stopped.add(key);
+      const conclusion = (outcome: Outcome): void => {
+        outcomes.set(outcome.claim, outcome);
+        const aggregate = aggregateKey(outcome.claim.envelope);
+        if (outcome.as === "published" || stopped.has(aggregate)) return;
+        stopped.add(aggregate);
+        stops.stop(part, aggregate, outcome.claim.envelope.seq);
       };
-      // The whole window is looked at before anything is sent: a run of one aggregate ends at its first bad event.
-      for (const [at, claim] of window.claims.entries()) {
-        const admitted = stopped.has(aggregateKey(claim.envelope)) ? ({ claim, as: "returned" } as const) : admit(claim, window.claimedAt);
-        if ("as" in admitted) {
-          outcomes[at] = admitted;
-          halt(claim);
-        } else {
-          outcomes[at] = null;
-          sent.push({ claim, message: admitted, at });
-        }
+
+      // All is looked at before anything is sent: a run of one aggregate ends at its first bad event.
+      const sent: { readonly claim: Claim; readonly message: Outgoing }[] = [];
+      for (const claim of part.claims) {
+        const admitted = stopped.has(aggregateKey(claim.envelope)) ? ({ claim, as: "returned" } as const) : admit(claim, part.claimedAt);
+        if ("as" in admitted) conclusion(admitted);
+        else sent.push({ claim, message: admitted });
       }
-      if (sent.length > 0 && coordinator.trustedForMs() > 0) {
+      if (sent.length > 0) {
         const ids = sent.map(({ claim }) => claim.envelope.id);
         await options.failpoints.hit("before-publish", ids);
-        const results = await send(
-          sent.map(({ message }) => message),
-          stopping,
-        );
+        const trusted = coordinator.trustedForMs() > 0;
+        const results = trusted
+          ? await send(
+              sent.map(({ message }) => message),
+              stopping,
+            )
+          : [];
         await options.failpoints.hit("after-publish", ids);
-        for (const [index, { claim, message, at }] of sent.entries()) {
-          const outcome = conclude(claim, message.topic, results[index] ?? { status: "unknown", error: new Error(`${sink.name} gave no result`) });
-          outcomes[at] = outcome;
-          if (outcome.as !== "published") halt(claim);
+        for (const [index, { claim, message }] of sent.entries()) {
+          conclusion(
+            trusted
+              ? conclude(claim, message.topic, results[index] ?? { status: "unknown", error: new Error(`${sink.name} gave no result`) })
+              : { claim, as: "returned" },
+          );
         }
       }
-      return window.claims.map((claim, at) => {
-        const outcome = outcomes[at];
-        if (outcome !== null && outcome !== undefined) return outcome;
-        halt(claim);
-        return { claim, as: "returned" };
-      });
+      return part.claims.map((claim) => outcomes.get(claim)!);
     },
   };
 }
 
 function sizeOf({ envelope, source }: Outgoing): number {
   let bytes = envelope.data.byteLength;
-  for (const part of [toAttributes(envelope, source), envelope.headers]) {
-    for (const [name, value] of Object.entries(part)) bytes += Buffer.byteLength(name) + Buffer.byteLength(value);
+  for (const texts of [toAttributes(envelope, source), envelope.headers]) {
+    for (const [name, value] of Object.entries(texts)) bytes += Buffer.byteLength(name) + Buffer.byteLength(value);
   }
   return bytes;
 }

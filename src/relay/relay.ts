@@ -1,20 +1,22 @@
 import type { Coordinator } from "../contracts/coordinator.ts";
-import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError } from "../core/errors.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
+import { orAborted } from "../core/signal.ts";
 import { createService, type Run, type Service } from "../core/service.ts";
 import { createWake, type Wake } from "../core/wake.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
-import { ahead, type FedWindow } from "./feed.ts";
+import type { Part } from "./feed.ts";
+import { createQueue, groupsOf } from "./groups.ts";
 import type { Policy } from "./judge.ts";
 import { createPollFeed } from "./poll-feed.ts";
 import { createPublisher } from "./publisher.ts";
-import type { Route } from "./route.ts";
+import { type Route, topicOf } from "./route.ts";
 import { createSteps } from "./steps.ts";
 import { createStops } from "./stops.ts";
 
@@ -55,7 +57,13 @@ export interface Relay extends Service {
 export function createRelayService(parts: RelayParts): Relay {
   const counts = { published: 0, failed: 0, dead: 0, held: 0 };
   let once = false;
-  const service = createService((run) => relay(parts, run, once, (outcome, topicHeld) => count(counts, outcome, topicHeld)));
+  const service = createService((run) =>
+    orStopped(
+      parts.clock,
+      run,
+      relay(parts, run, once, (outcome) => count(counts, outcome)),
+    ),
+  );
   return {
     ...service,
     async runOnce() {
@@ -67,13 +75,29 @@ export function createRelayService(parts: RelayParts): Relay {
   };
 }
 
-async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outcome: Outcome, held: boolean) => void): Promise<void> {
+const stopMs = 1_000;
+
+/** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
+async function orStopped(clock: Clock, { stopping }: Run, work: Promise<void>): Promise<void> {
+  const ended = new AbortController();
+  const hung = orAborted(new Promise<void>(() => undefined), stopping, () => undefined).then(() => clock.sleep(stopMs, ended.signal));
+  await Promise.race([work, hung]).finally(() => ended.abort());
+}
+
+async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outcome: Outcome) => void): Promise<void> {
   const { coordinator, clock, observe, sink } = parts;
   const { relay: name } = coordinator.holding;
   const steps = createSteps(clock);
   const stops = createStops();
   const changed = createWake();
-  const breaker = createBreaker({ clock, random: parts.random, observe, firstProbeMs: parts.probeMs.first, lastProbeMs: parts.probeMs.last, changed });
+  const breaker = createBreaker({
+    clock,
+    random: parts.random,
+    observe,
+    firstProbeMs: parts.probeMs.first,
+    lastProbeMs: parts.probeMs.last,
+    changed,
+  });
   const trouble = (step: "claim" | "publish" | "settle" | "probe", error: Error): void =>
     observe({ type: "relay.trouble", relay: name, step, error: error.message, code: isWaybillError(error) ? error.code : null });
 
@@ -88,35 +112,62 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
   });
   const publisher = createPublisher({ ...parts, breaker, steps, stops });
 
-  const settle = async (window: FedWindow, outcomes: readonly Outcome[]): Promise<void> => {
-    await feed.settle(window, outcomes, run.stopping);
-    stops.settled(window.id);
-    for (const outcome of outcomes) {
-      counted(outcome, outcome.as === "returned" && outcome.destination !== undefined);
-      report(observe, outcome);
+  const queue = createQueue();
+  /** An event without a topic shares a group with its aggregate; the publisher judges it there. */
+  const topic = (claim: Claim): string => {
+    try {
+      return topicOf(parts.route, claim.envelope);
+    } catch {
+      return "";
     }
+  };
+
+  const publish = async (part: Part, noMore: AbortSignal): Promise<void> => {
+    const started = clock.monotonic();
+    const outcomes = noMore.aborted ? giveBack(part) : await publisher.publish(part, run.stopping);
+    const published = outcomes.filter(({ as }) => as === "published").length;
+    if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
+    // Not awaited here: the next group of these topics need not wait for the store.
+    track(
+      feed.settle(part, outcomes, run.stopping).then(() => {
+        stops.settled(part);
+        for (const outcome of outcomes) {
+          counted(outcome);
+          report(observe, outcome);
+        }
+      }),
+    );
+  };
+  const underWay = new Set<Promise<void>>();
+  const track = (work: Promise<void>): void => {
+    const tracked = work.finally(() => underWay.delete(tracked));
+    underWay.add(tracked);
   };
 
   const done = new AbortController();
   const noMore = AbortSignal.any([run.draining, done.signal]);
   const leaving = new AbortController();
-  const lanes = coordinator.run({ progress: () => steps.progress(), lanesInUse: () => feed.lanesInUse() }, { leaving: leaving.signal, stopping: run.stopping }, run.ready);
+  const lanes = coordinator.run(
+    { progress: () => steps.progress(), lanesInUse: () => feed.lanesInUse() },
+    { leaving: leaving.signal, stopping: run.stopping },
+    run.ready,
+  );
   lanes.catch(() => done.abort()); // the failure itself is met below
-  const probes = watchDestinations({ ...parts, breaker, changed, probeTimeoutMs: parts.publishTimeoutMs, onTrouble: (error) => trouble("probe", error) }, noMore);
+  const probes = watchDestinations(
+    { ...parts, breaker, changed, probeTimeoutMs: parts.publishTimeoutMs, onTrouble: (error) => trouble("probe", error) },
+    noMore,
+  );
   const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done, noMore) : Promise.resolve();
 
   try {
     await sink.connect(noMore).catch((error: unknown) => trouble("publish", asError(error))); // a broker that is away is an outage, met by the breaker
-    const settling = new Set<Promise<void>>();
-    for await (const window of ahead(feed.windows(noMore))) {
-      const started = clock.monotonic();
-      const outcomes = noMore.aborted ? giveBack(window) : await publisher.publish(window, run.stopping);
-      const published = outcomes.filter(({ as }) => as === "published").length;
-      if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
-      const settled = settle(window, outcomes).finally(() => settling.delete(settled));
-      settling.add(settled);
+    for await (const window of feed.windows(noMore, run.stopping)) {
+      for (const group of groupsOf(window.claims, topic)) {
+        const part: Part = { window, claims: group.claims, claimedAt: window.claimedAt };
+        track(queue.run(group, () => publish(part, noMore)));
+      }
     }
-    await Promise.all(settling);
+    while (underWay.size > 0) await Promise.all(underWay);
   } finally {
     done.abort();
     leaving.abort();
@@ -126,8 +177,8 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
 }
 
 /** Nothing of it was sent: nothing is spent and nothing can be doubled. */
-function giveBack(window: FedWindow): readonly Outcome[] {
-  return window.claims.map((claim) => ({ claim, as: "returned" }));
+function giveBack(part: Part): readonly Outcome[] {
+  return part.claims.map((claim) => ({ claim, as: "returned" }));
 }
 
 async function endWhenIdle(parts: RelayParts, idle: () => boolean, done: AbortController, signal: AbortSignal): Promise<void> {
@@ -143,15 +194,32 @@ async function endWhenIdle(parts: RelayParts, idle: () => boolean, done: AbortCo
 function report(observe: Observe, outcome: Outcome): void {
   const { id, aggregateType, aggregateId, type } = outcome.claim.envelope;
   if (outcome.as === "retry") {
-    observe({ type: "relay.failed", id, aggregateType, aggregateId, eventType: type, failures: outcome.claim.failures + 1, retryInMs: outcome.afterMs, error: outcome.error });
+    observe({
+      type: "relay.failed",
+      id,
+      aggregateType,
+      aggregateId,
+      eventType: type,
+      failures: outcome.claim.failures + 1,
+      retryInMs: outcome.afterMs,
+      error: outcome.error,
+    });
   } else if (outcome.as === "parked") {
-    observe({ type: "relay.died", id, aggregateType, aggregateId, eventType: type, error: outcome.error, followers: outcome.release ? "released" : "blocked" });
+    observe({
+      type: "relay.died",
+      id,
+      aggregateType,
+      aggregateId,
+      eventType: type,
+      error: outcome.error,
+      followers: outcome.release ? "released" : "blocked",
+    });
   }
 }
 
-function count(counts: { published: number; failed: number; dead: number; held: number }, outcome: Outcome, held: boolean): void {
+function count(counts: { published: number; failed: number; dead: number; held: number }, outcome: Outcome): void {
   if (outcome.as === "published") counts.published++;
   else if (outcome.as === "retry") counts.failed++;
   else if (outcome.as === "parked") counts.dead++;
-  else if (held) counts.held++;
+  else if (outcome.destination !== undefined) counts.held++;
 }

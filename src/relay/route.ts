@@ -28,7 +28,10 @@ function readerOf(part: string, template: string): Route {
   const [, name = "", modifier] = /^\{([a-z_]+|header:[^|{}]+)(\|lower)?\}$/.exec(part) ?? [];
   const read = name.startsWith("header:") ? headerReader(name.slice("header:".length)) : fields[name];
   if (read === undefined) {
-    throw new WaybillError("INVALID_OPTION", `route ${JSON.stringify(template)} has ${part}: there are ${Object.keys(fields).join(", ")} and header:NAME, each with |lower`);
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `route ${JSON.stringify(template)} has ${part}: there are ${Object.keys(fields).join(", ")} and header:NAME, each with |lower`,
+    );
   }
   return modifier === undefined ? read : (event) => read(event).toLowerCase();
 }
@@ -36,7 +39,8 @@ function readerOf(part: string, template: string): Route {
 function headerReader(name: string): Route {
   return (event) => {
     const value = event.headers[name];
-    if (value === undefined) throw new WaybillError("ROUTE_FAILED", `the event has no header ${JSON.stringify(name)}, which its route needs`);
+    if (value === undefined)
+      throw new WaybillError("ROUTE_FAILED", `the event has no header ${JSON.stringify(name)}, which its route needs`);
     return value;
   };
 }
@@ -47,7 +51,11 @@ export function topicOf(route: Route, event: Envelope): string {
   try {
     topic = route(event);
   } catch (cause) {
-    throw new WaybillError("ROUTE_FAILED", `the route failed for event ${event.id}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new WaybillError(
+      "ROUTE_FAILED",
+      `the route failed for event ${event.id}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   }
   if (typeof topic !== "string" || topic === "" || topic.length > 255 || /[\0-\x20\x7f]/.test(topic)) {
     throw new WaybillError("ROUTE_FAILED", `the route gave ${JSON.stringify(topic)} for event ${event.id}, which is no topic`);

@@ -1,5 +1,6 @@
-import { asError } from "../core/errors.ts";
 import type { Clock } from "../core/clock.ts";
+import { asError } from "../core/errors.ts";
+import { orAborted } from "../core/signal.ts";
 
 /** The steps under way, each with a deadline: a relay that hangs in one of them makes no progress. */
 export interface Steps {
@@ -26,14 +27,19 @@ export function createSteps(clock: Clock): Steps {
   };
 }
 
-/** Repeats with a growing wait until it succeeds or the signal aborts; undefined when it was aborted. */
-export async function untilDone<T>(clock: Clock, signal: AbortSignal, work: () => Promise<T>, failed: (error: Error) => void): Promise<T | undefined> {
-  for (let wait = 50; !signal.aborted; wait = Math.min(wait * 2, 2_000)) {
+/** Repeats with a growing wait until it succeeds, or `end` aborts; undefined then, or at once when `now` aborts. */
+export async function untilDone<T>(
+  clock: Clock,
+  { end, now }: { readonly end: AbortSignal; readonly now: AbortSignal },
+  work: () => Promise<T>,
+  failed: (error: Error) => void,
+): Promise<T | undefined> {
+  for (let wait = 50; !end.aborted && !now.aborted; wait = Math.min(wait * 2, 2_000)) {
     try {
-      return await work();
+      return await orAborted<T | undefined>(work(), now, () => undefined);
     } catch (error) {
       failed(asError(error));
-      await clock.sleep(wait, signal);
+      await clock.sleep(wait, end);
     }
   }
   return undefined;

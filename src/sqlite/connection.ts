@@ -1,10 +1,21 @@
 import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import type { Clock } from "../core/clock.ts";
+import { systemClock as clock } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import { createMutex } from "../core/mutex.ts";
 import { systemRandom } from "../core/random.ts";
-import { defaultDriver, explain, inTransaction, isBusy, resultCode, type OpenSqlite, type SqliteDatabase, type SqliteStatement, type SqliteValue } from "./driver.ts";
+import {
+  defaultDriver,
+  explain,
+  inTransaction,
+  isBusy,
+  resultCode,
+  type OpenSqlite,
+  type SqliteDatabase,
+  type SqliteStatement,
+  type SqliteValue,
+} from "./driver.ts";
+import { createTurns } from "./turns.ts";
 
 export type SqliteRow = Readonly<Record<string, string | number | bigint | null | Uint8Array>>;
 
@@ -31,18 +42,21 @@ export interface Connection {
 export interface ConnectionOptions {
   readonly path: string;
   readonly open?: OpenSqlite | undefined;
-  readonly clock: Clock;
   /** How long to wait for other processes' locks. */
   readonly lockTimeoutMs: number;
 }
 
-/** Opens on first use; an opening that failed is tried again by the next use. */
+/** Waiting for a lock is real time, whatever clock rows are judged by. Opens on first use; an opening that failed is tried again by the next use. */
 export function createConnection(options: ConnectionOptions): Connection {
-  const { path, clock } = options;
+  const { path } = options;
   if (path === "" || path === ":memory:" || path.startsWith("file:")) {
-    throw new WaybillError("INVALID_OPTION", `a SQLite path must name a file, not ${JSON.stringify(path)}: an in-memory database cannot be shared; use memory() instead`);
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `a SQLite path must name a file, not ${JSON.stringify(path)}: an in-memory database cannot be shared; use memory() instead`,
+    );
   }
   const mutex = createMutex();
+  const breathe = createTurns(clock);
   let opened: Promise<{ db: SqliteDatabase; statements: Statements }> | null = null;
   let closed = false;
 
@@ -71,6 +85,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   return {
     write: (work) =>
       mutex.run(async () => {
+        await breathe();
         const { db, statements } = await connect();
         try {
           await patiently(() => db.exec("BEGIN IMMEDIATE"));
@@ -91,6 +106,7 @@ export function createConnection(options: ConnectionOptions): Connection {
       }),
     read: (work) =>
       mutex.run(async () => {
+        await breathe();
         const { statements } = await connect();
         try {
           return await patiently(() => work(statements));
@@ -107,15 +123,15 @@ export function createConnection(options: ConnectionOptions): Connection {
   };
 }
 
-async function openFile({ path, open, clock }: ConnectionOptions): Promise<{ db: SqliteDatabase; statements: Statements }> {
+async function openFile({ path, open }: ConnectionOptions): Promise<{ db: SqliteDatabase; statements: Statements }> {
   if (!existsSync(dirname(resolve(path)))) {
     throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`);
   }
   const db = opening(open ?? (await defaultDriver()), path);
   try {
     const statements = prepared(db);
-    db.exec("PRAGMA busy_timeout = 50");
-    await journal(statements, clock);
+    db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `patiently`
+    await journal(statements);
     db.exec("PRAGMA synchronous = FULL");
     return { db, statements };
   } catch (error) {
@@ -138,7 +154,7 @@ function opening(open: OpenSqlite, path: string): SqliteDatabase {
  * WAL only where its reset bug (several processes, 3.7.0 to 3.51.2) is mended; a rollback journal otherwise.
  * The mode is the file's: with an unmended library, a file that is in WAL mode is taken out of it, or refused.
  */
-async function journal(statements: Statements, clock: Clock): Promise<void> {
+async function journal(statements: Statements): Promise<void> {
   const version = String(statements.get("SELECT sqlite_version() AS version")?.["version"]);
   const wanted = walIsSafe(version) ? "wal" : "delete";
   for (let tries = 0; ; tries++) {
@@ -154,7 +170,10 @@ async function journal(statements: Statements, clock: Clock): Promise<void> {
     // Others may have the file open in its present mode. A rollback journal is safe with every version; WAL is not.
     if (mode === "delete" && wanted === "wal") return;
     if (tries === 100) {
-      throw new WaybillError("DRIVER_UNFIT", `SQLite ${version} must not share a file in WAL mode (fixed in 3.51.3, 3.50.7 and 3.44.6), and other programs keep this one in it: stop them, or use a newer client`);
+      throw new WaybillError(
+        "DRIVER_UNFIT",
+        `SQLite ${version} must not share a file in WAL mode (fixed in 3.51.3, 3.50.7 and 3.44.6), and other programs keep this one in it: stop them, or use a newer client`,
+      );
     }
     await clock.sleep(20);
   }

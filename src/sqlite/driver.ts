@@ -42,7 +42,10 @@ async function constructorOf(name: string): Promise<OpenSqlite | null> {
 }
 
 function missing(): never {
-  throw new WaybillError("DRIVER_MISSING", "no SQLite client is installed: npm install libsql (or better-sqlite3), or run on Node 22.13 or later, which has its own");
+  throw new WaybillError(
+    "DRIVER_MISSING",
+    "no SQLite client is installed: npm install libsql (or better-sqlite3), or run on Node 22.13 or later, which has its own",
+  );
 }
 
 /** SQLite's own result code, whatever the client calls it; 0 when the error is not SQLite's. */
@@ -55,7 +58,18 @@ export function resultCode(error: unknown): number {
   return (name !== undefined && codes[name]) || 0;
 }
 
-const codes: Record<string, number> = { ERROR: 1, BUSY: 5, LOCKED: 6, READONLY: 8, IOERR: 10, CORRUPT: 11, FULL: 13, CANTOPEN: 14, CONSTRAINT: 19, NOTADB: 26 };
+const codes: Record<string, number> = {
+  ERROR: 1,
+  BUSY: 5,
+  LOCKED: 6,
+  READONLY: 8,
+  IOERR: 10,
+  CORRUPT: 11,
+  FULL: 13,
+  CANTOPEN: 14,
+  CONSTRAINT: 19,
+  NOTADB: 26,
+};
 
 export const isBusy = (error: unknown): boolean => [codes["BUSY"], codes["LOCKED"]].includes(resultCode(error));
 

@@ -123,7 +123,7 @@ function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof lef
       return null;
     } catch (error) {
       // A handler that ends its own transaction looks like a database that lost it; one that always does is to blame.
-      if (work.began && isWaybillError(error, "TRANSACTION_LOST")) lost += 1;
+      lost = work.began && isWaybillError(error, "TRANSACTION_LOST") ? lost + 1 : 0;
       if (!work.began || (ofDatabase(error) && lost < maxLost)) throw error;
       return work.failure ?? asError(error);
     }

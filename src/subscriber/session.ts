@@ -82,9 +82,13 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     ending.abort();
     ending.release();
     over.release();
-    await within(clock, closeMs, stopping, Promise.resolve(deliveries?.return?.())).catch(() => undefined);
+    await within(clock, closeMs, stopping, close(deliveries)).catch(() => undefined);
   }
   return received;
+}
+
+async function close(deliveries: AsyncIterator<Delivery> | null): Promise<void> {
+  await deliveries?.return?.();
 }
 
 function trouble({ subscription: { consumer, topics }, observe }: Receive, error: unknown): void {

@@ -34,9 +34,9 @@ export async function subscribe<Tx>({ parts, source, topics, prefetch, seatMs, o
     });
     return acked;
   };
-  const receiving = (from: readonly string[]): Receive => ({
-    ...{ source, subscription: { consumer, topics: from, prefetch }, draining, stopping, clock, random, observe, take },
-  });
+  const receiving = (from: readonly string[]): Receive => {
+    return { source, subscription: { consumer, topics: from, prefetch }, draining, stopping, clock, random, observe, take };
+  };
 
   if ((await until(draining, connected(source, draining))) === null) return;
   const ended = new AbortController();

@@ -7,11 +7,12 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
  * The sources of now and one program of the tests as JavaScript, for child processes: Node 20 runs no TypeScript, and dist/
- * may be an older build. Lies within the repository, so that packages are found.
+ * may be an older build. Lies within node_modules, where packages are found and no tool looks for sources.
  */
 export function compile(program: string): { readonly program: string; remove(): void } {
-  mkdirSync(join(root, ".cache"), { recursive: true });
-  const out = mkdtempSync(join(root, ".cache", "compiled-"));
+  const cache = join(root, "node_modules", ".cache");
+  mkdirSync(cache, { recursive: true });
+  const out = mkdtempSync(join(cache, "waybill-"));
   const emit = (path: string): string => {
     const { outputText } = ts.transpileModule(readFileSync(join(root, path), "utf8"), { compilerOptions });
     const target = join(out, path.replace(/\.ts$/, ".js"));

@@ -34,6 +34,28 @@ describe("receiving from embedded", () => {
     ]);
   });
 
+  test("a busy loop leaves the process's timers their turn", async () => {
+    await using({ path: freshPath() }, async (broker) => {
+      await publish(broker, many(1));
+      let turns = 0;
+      const timer = setInterval(() => turns++, 1);
+      const batch = many(50);
+      const publishing = performance.now() + 300;
+      while (performance.now() < publishing) await publish(broker, batch);
+      expect(turns).toBeGreaterThanOrEqual(3);
+
+      turns = 0;
+      const receiving = performance.now() + 300;
+      for await (const delivery of broker.receive({ consumer: "reader", topics: [topic], prefetch: 5 }, never)) {
+        await delivery.ack();
+        if (performance.now() > receiving) break;
+        if (delivery.envelope.id === batch[49]!.id) await publish(broker, batch);
+      }
+      expect(turns).toBeGreaterThanOrEqual(3);
+      clearInterval(timer);
+    });
+  });
+
   test("acks given slowly are written together", async () => {
     let transactions = 0;
     const open = watched({ before: (text) => void (text === "BEGIN IMMEDIATE" && transactions++) });

@@ -3,7 +3,7 @@ import type { PathEvent } from "../../src/core/path-events.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { createRelay, type Relay } from "../../src/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
-import { type Bench, benches, draft } from "../support/outbox.ts";
+import { benches, draft } from "../support/outbox.ts";
 import { firstDeliveries, type Script, scriptedSink, type Verdict } from "../support/scripted-sink.ts";
 
 const start = Date.UTC(2030, 0, 1);
@@ -123,7 +123,7 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   for (const entry of relays) if (!entry.dead) await stop(entry);
 }
 
-const seeds = Number(process.env["WAYBILL_SEEDS"] ?? 40);
+const seeds = Number(process.env["WAYBILL_SEEDS"] ?? 12);
 const first = Number(process.env["WAYBILL_SEED"] ?? 1);
 
 describe.each(Object.keys(benches))("%s: under crashes, hand-overs and a failing broker", (name) => {
@@ -131,5 +131,3 @@ describe.each(Object.keys(benches))("%s: under crashes, hand-overs and a failing
     for (let seed = first; seed < first + seeds; seed++) await run(seed, benches[name]!);
   });
 });
-
-export type { Bench };

@@ -12,9 +12,23 @@ const by = { who: "history", dryRun: false };
 
 const relay = fc.nat(relays - 1);
 const step = fc.oneof(
-  { weight: 5, arbitrary: fc.record({ do: fc.constant("add" as const), aggregate: fc.nat(4), count: fc.integer({ min: 1, max: 3 }), key: fc.option(fc.nat(5)) }) },
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("claim" as const), relay, limit: fc.integer({ min: 1, max: 6 }), narrow: fc.boolean() }) },
-  { weight: 6, arbitrary: fc.record({ do: fc.constant("settle" as const), relay, judgements: fc.array(fc.nat(7), { minLength: 1, maxLength: 6 }) }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      do: fc.constant("add" as const),
+      aggregate: fc.nat(4),
+      count: fc.integer({ min: 1, max: 3 }),
+      key: fc.option(fc.nat(5)),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({ do: fc.constant("claim" as const), relay, limit: fc.integer({ min: 1, max: 6 }), narrow: fc.boolean() }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({ do: fc.constant("settle" as const), relay, judgements: fc.array(fc.nat(7), { minLength: 1, maxLength: 6 }) }),
+  },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("take" as const), relay, lanes: fc.constantFrom("all" as const, "even" as const) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("freeze" as const), relay }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("crash" as const), relay }) },
@@ -46,7 +60,10 @@ interface Player {
  * nothing is claimed past an earlier event of its aggregate, each aggregate is published in order, status tells the
  * truth, and once the trouble ends everything is published.
  */
-export async function keepsItsPromises<Db, Tx>(create: () => Promise<StoreHarness<Db, Tx>>, options: fc.Parameters<[Step[]]>): Promise<void> {
+export async function keepsItsPromises<Db, Tx>(
+  create: () => Promise<StoreHarness<Db, Tx>>,
+  options: fc.Parameters<[Step[]]>,
+): Promise<void> {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 70 }), async (steps) => {
       const harness = await create();
@@ -141,7 +158,18 @@ class World<Db, Tx> {
 
   #row(aggregateId: string, idempotencyKey: string | null): Row {
     const id = `00000000-0000-7000-8000-${(++this.#made).toString(16).padStart(12, "0")}`;
-    return { id, aggregateType: "T", aggregateId, type: "E", eventVersion: 1, payload: "{}", contentType: "application/json", headers: {}, idempotencyKey, availableAt: null };
+    return {
+      id,
+      aggregateType: "T",
+      aggregateId,
+      type: "E",
+      eventVersion: 1,
+      payload: "{}",
+      contentType: "application/json",
+      headers: {},
+      idempotencyKey,
+      availableAt: null,
+    };
   }
 
   async #claim(player: Player, limit: number, narrow: boolean): Promise<void> {
@@ -157,7 +185,10 @@ class World<Db, Tx> {
       expect(lanes[lane]).toEqual({ lane, owner: player.name, epoch });
       for (const earlier of await this.#events(envelope.aggregateId)) {
         if (earlier.seq >= envelope.seq || inHand.has(earlier.id)) continue;
-        expect(envelope.aggregateId.startsWith("skip") ? ["PUBLISHED", "DISCARDED", "DEAD"] : ["PUBLISHED", "DISCARDED"], `${envelope.id} past ${earlier.id}`).toContain(earlier.state);
+        expect(
+          envelope.aggregateId.startsWith("skip") ? ["PUBLISHED", "DISCARDED", "DEAD"] : ["PUBLISHED", "DISCARDED"],
+          `${envelope.id} past ${earlier.id}`,
+        ).toContain(earlier.state);
       }
     }
     player.windows.push({ id, claims, stopped: new Set() });
@@ -213,7 +244,8 @@ class World<Db, Tx> {
     const counted = Object.fromEntries(states.map((state) => [state, events.filter((event) => event.state === state).length]));
     expect(status.states).toEqual(counted);
     const held = new Set(status.holds.list.map(({ aggregateId }) => aggregateId));
-    for (const { state, aggregateId, id } of events) if (state === "BLOCKED") expect(held, `${id} is BLOCKED by nothing`).toContain(aggregateId);
+    for (const { state, aggregateId, id } of events)
+      if (state === "BLOCKED") expect(held, `${id} is BLOCKED by nothing`).toContain(aggregateId);
   }
 
   async everythingIsPublishedInTheEnd(): Promise<void> {
@@ -230,12 +262,22 @@ class World<Db, Tx> {
       await store.operator.redrive({}, by);
       await store.outbox.release(holding, "t", 10);
       const { id, claims } = await store.outbox.claim(holding, { limit: 100, open: [], narrow: round % 2 === 0 });
-      if (id !== null) await store.outbox.settle("last", id, claims.map((claim) => judge(claim, 0)));
+      if (id !== null)
+        await store.outbox.settle(
+          "last",
+          id,
+          claims.map((claim) => judge(claim, 0)),
+        );
     }
     // What remains of holds goes with the next claims.
     for (let round = 0; round < 2; round++) await store.outbox.claim(holding, { limit: 100, open: [], narrow: false });
     const { holds, breakers, window } = await store.operator.status();
-    expect({ aggregates: holds.aggregates, blocked: holds.blocked, breakers, window }).toEqual({ aggregates: 0, blocked: 0, breakers: [], window: { events: 0, suspects: 0 } });
+    expect({ aggregates: holds.aggregates, blocked: holds.blocked, breakers, window }).toEqual({
+      aggregates: 0,
+      blocked: 0,
+      breakers: [],
+      window: { events: 0, suspects: 0 },
+    });
   }
 }
 

@@ -23,7 +23,12 @@ export const benches: Readonly<Record<string, (clock: Clock) => Promise<Bench>>>
   memory: async (clock) => {
     const store = memory({ clock });
     await store.schema.migrate();
-    return bench(store, (work) => store.transactor.transaction(store.db, (tx) => work(tx)), () => undefined, clock);
+    return bench(
+      store,
+      (work) => store.transactor.transaction(store.db, (tx) => work(tx)),
+      () => undefined,
+      clock,
+    );
   },
   sqlite: async (clock) => {
     // In memory where the machine allows: these tests are about order and time, not about the disk.
@@ -44,7 +49,12 @@ export const benches: Readonly<Record<string, (clock: Clock) => Promise<Bench>>>
   },
 };
 
-function bench<Db, Tx>(store: Store<Db, Tx>, transaction: (work: (tx: Tx) => Promise<unknown>) => Promise<unknown>, close: () => void, clock: Clock): Bench {
+function bench<Db, Tx>(
+  store: Store<Db, Tx>,
+  transaction: (work: (tx: Tx) => Promise<unknown>) => Promise<unknown>,
+  close: () => void,
+  clock: Clock,
+): Bench {
   const outbox = createOutbox({ store, clock });
   return {
     store,
@@ -69,5 +79,5 @@ export function eventId(): string {
 }
 
 export function draft(aggregateId: string, n: number, more: Partial<Draft> = {}): Draft & { readonly id: string } {
-  return { id: eventId(), aggregateType: "Order", aggregateId, type: "Changed", payload: { n }, ...more } as Draft & { readonly id: string };
+  return { id: eventId(), aggregateType: "Order", aggregateId, type: "Changed", payload: { n }, ...more };
 }

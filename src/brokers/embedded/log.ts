@@ -39,19 +39,3 @@ export function createLog(options: LogOptions): Log {
     },
   };
 }
-
-/** What `work` gives, or what `instead` gives as soon as the signal aborts; the work itself is not ended by it. */
-export function orAborted<T>(work: Promise<T>, signal: AbortSignal, instead: () => T): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => {
-      try {
-        resolve(instead());
-      } catch (error) {
-        reject(error);
-      }
-    };
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    void work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
-}

@@ -5,7 +5,8 @@ import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { aggregateKey } from "../../core/event.ts";
 import type { Statements } from "../../sqlite/connection.ts";
 import { isBusy } from "../../sqlite/driver.ts";
-import { orAborted, type Log } from "./log.ts";
+import { orAborted } from "../../core/signal.ts";
+import type { Log } from "./log.ts";
 
 export interface SinkOptions {
   readonly log: Log;

@@ -5,7 +5,8 @@ import { WaybillError } from "../../core/errors.ts";
 import { whole } from "../../core/options.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 import { readAfter } from "./fetch.ts";
-import { orAborted, type Log } from "./log.ts";
+import { orAborted } from "../../core/signal.ts";
+import type { Log } from "./log.ts";
 import type { Offsets } from "./offsets.ts";
 
 export interface SourceOptions {

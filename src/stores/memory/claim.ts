@@ -12,12 +12,16 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
   for (const { lane } of lanes) releaseChunks(tables, lane);
 
   const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
-  const { taken, more } = take(tables, lanes, suspects, request, now);
+  const waiting = suspects.length === 0 ? [] : takeAll(tables, lanes, kind(suspects, true), now);
+  const narrow = Math.min(request.limit, narrowLimit(suspects, waiting));
+  const { taken, more } = request.narrow
+    ? { taken: waiting.slice(0, narrow), more: waiting.length > narrow }
+    : takeFairly(tables, lanes, kind(suspects, false), request.limit, now);
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
     id,
     claims: taken.map((event) => toClaim(tables, event)),
-    suspects: suspects.length === 0 ? 0 : lanes.flatMap((lane) => scan(tables, lane, kind(suspects, true), now).all()).length,
+    suspects: request.narrow ? waiting.length - taken.length : waiting.length,
     destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
     more: more || lanes.some(({ releasing }) => releasing.size > 0),
   };
@@ -31,10 +35,14 @@ export function ownedLanes(tables: Tables, { relay, lanes }: Holding): LaneState
  * Lanes take turns, the one with the oldest event first, an equal share each; what some leave over goes to those
  * that have more.
  */
-function take(tables: Tables, lanes: readonly LaneState[], suspects: readonly Suspect[], request: ClaimRequest, now: number): { taken: StoredEvent[]; more: boolean } {
-  const scans = lanes.map((lane) => scan(tables, lane, kind(suspects, request.narrow), now)).sort(byHead);
-  let limit = request.limit;
-  if (request.narrow) limit = Math.min(limit, narrowLimit(suspects, scans.flatMap((each) => each.all())));
+function takeFairly(
+  tables: Tables,
+  lanes: readonly LaneState[],
+  allowed: Allowed,
+  limit: number,
+  now: number,
+): { taken: StoredEvent[]; more: boolean } {
+  const scans = lanes.map((lane) => scan(tables, lane, allowed, now)).sort(byHead);
   const taken: StoredEvent[] = [];
   let hungry = scans.filter((each) => each.peek() !== null);
   while (hungry.length > 0 && taken.length < limit) {
@@ -45,11 +53,23 @@ function take(tables: Tables, lanes: readonly LaneState[], suspects: readonly Su
     hungry = hungry.filter((each) => each.peek() !== null);
   }
   for (const each of scans) each.end();
-  return { taken: taken.sort((a, b) => (a.seq < b.seq ? -1 : 1)), more: hungry.length > 0 };
+  return { taken: taken.sort(bySeq), more: hungry.length > 0 };
 }
 
+function takeAll(tables: Tables, lanes: readonly LaneState[], allowed: Allowed, now: number): StoredEvent[] {
+  const taken: StoredEvent[] = [];
+  for (const lane of lanes) {
+    const each = scan(tables, lane, allowed, now);
+    while (each.peek() !== null) taken.push(each.next()!);
+    each.end();
+  }
+  return taken.sort(bySeq);
+}
+
+type Allowed = (event: StoredEvent) => boolean;
+
 /** A suspect's predecessors go with it, or it would overtake them; its followers wait until it is settled. */
-function kind(suspects: readonly Suspect[], narrow: boolean): (event: StoredEvent) => boolean {
+function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
   const lastSuspect = new Map<string, bigint>();
   for (const { event } of suspects) {
     if (event.seq > (lastSuspect.get(event.aggregate) ?? 0n)) lastSuspect.set(event.aggregate, event.seq);
@@ -70,45 +90,42 @@ function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEve
 interface Scan {
   peek(): StoredEvent | null;
   next(): StoredEvent | null;
-  /** What is claimable from here on, without taking it. */
-  all(): readonly StoredEvent[];
   end(): void;
 }
 
 /** Goes through a lane's queue in seq order, no further than asked, and cleans it on the way. */
-function scan(tables: Tables, lane: LaneState, allowed: (event: StoredEvent) => boolean, now: number): Scan {
-  if (!lane.sorted) lane.queue.sort((a, b) => (a.seq < b.seq ? -1 : 1));
+function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): Scan {
+  if (!lane.sorted) lane.queue.sort(bySeq);
   lane.sorted = true;
   const { queue } = lane;
   const kept: StoredEvent[] = [];
-  const ahead: StoredEvent[] = [];
   let at = 0;
-  const read = (): boolean => {
-    const event = queue[at++];
-    if (event === undefined) return false;
-    const verdict = judge(tables, event, now);
-    if (verdict === "block") block(tables, event);
-    if (verdict === "block" || verdict === "gone") event.queued = false;
-    else kept.push(event);
-    if (verdict === "claimable" && allowed(event)) ahead.push(event);
-    return true;
-  };
+  let ahead: StoredEvent | null = null;
   const peek = (): StoredEvent | null => {
-    while (ahead.length === 0 && read());
-    return ahead[0] ?? null;
+    while (ahead === null && at < queue.length) {
+      const event = queue[at++]!;
+      const verdict = judge(tables, event, now);
+      if (verdict === "block") block(tables, event);
+      if (verdict === "block" || verdict === "gone") event.queued = false;
+      else kept.push(event);
+      if (verdict === "claimable" && allowed(event)) ahead = event;
+    }
+    return ahead;
   };
   return {
     peek,
-    next: () => peek() && ahead.shift()!,
-    all() {
-      while (read());
-      return [...ahead];
+    next() {
+      const event = peek();
+      ahead = null;
+      return event;
     },
     end() {
       if (kept.length < at) lane.queue = kept.concat(queue.slice(at));
     },
   };
 }
+
+const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
 
 const byHead = (a: Scan, b: Scan): number => {
   const [x, y] = [a.peek(), b.peek()];
@@ -129,13 +146,13 @@ function judge(tables: Tables, event: StoredEvent, now: number): "claimable" | "
 }
 
 function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]): OpenWindow {
-  const lanes = new Map<number, StoredEvent[]>();
+  const lanes = new Map<number, Set<StoredEvent>>();
   const window: OpenWindow = { id: String(++tables.lastWindow), relay, width: taken.length, lanes };
   for (const event of taken) {
     event.window = window;
     const part = lanes.get(event.lane);
-    if (part === undefined) lanes.set(event.lane, [event]);
-    else part.push(event);
+    if (part === undefined) lanes.set(event.lane, new Set([event]));
+    else part.add(event);
   }
   tables.windows.set(window.id, window);
   return window;
@@ -154,5 +171,17 @@ function toClaim(tables: Tables, event: StoredEvent): Claim {
 function toEnvelope({ seq, row, createdAt }: StoredEvent): Envelope {
   const { id, aggregateType, aggregateId, type, eventVersion, payload, contentType, headers, idempotencyKey } = row;
   const data = typeof payload === "string" ? Uint8Array.from(Buffer.from(payload, "utf8")) : Uint8Array.from(payload);
-  return { id, seq, aggregateType, aggregateId, type, eventVersion, data, contentType, headers: { ...headers }, idempotencyKey, createdAt: new Date(createdAt) };
+  return {
+    id,
+    seq,
+    aggregateType,
+    aggregateId,
+    type,
+    eventVersion,
+    data,
+    contentType,
+    headers: { ...headers },
+    idempotencyKey,
+    createdAt: new Date(createdAt),
+  };
 }

@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { aggregateKey, type Row } from "../../core/event.ts";
@@ -13,7 +12,10 @@ export interface MemoryTx {
   table<Key, Value>(name: string): Map<Key, Value>;
 }
 
-/** The handle of a memory store. Transactions run one after the other, as writers of a SQLite file do. */
+/**
+ * The handle of a memory store. Transactions run one after the other, as writers of a SQLite file do: one that waits
+ * for another inside it waits for ever.
+ */
 export interface MemoryDb {
   /** Commits when `work` resolves, rolls back when it fails. */
   transaction<T>(work: (tx: MemoryTx) => T | Promise<T>): Promise<T>;
@@ -43,13 +45,17 @@ export interface Database {
 
 export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Database {
   const mutex = createMutex();
-  const inside = new AsyncLocalStorage<Changes>();
+  let entering = false;
   const known = new WeakMap<MemoryTx, Changes>();
   const own = new Map<string, Map<unknown, unknown>>();
 
   const changesOf = (tx: MemoryTx): Changes => {
     const changes = typeof tx === "object" && tx !== null ? known.get(tx) : undefined;
-    if (changes === undefined) throw new WaybillError("NO_TRANSACTION", "this handle is not a transaction of this memory store: use the one that transaction(…) passes to its callback");
+    if (changes === undefined)
+      throw new WaybillError(
+        "NO_TRANSACTION",
+        "this handle is not a transaction of this memory store: use the one that transaction(…) passes to its callback",
+      );
     if (!changes.open) throw new WaybillError("NO_TRANSACTION", "this transaction has ended: await everything before its callback returns");
     return changes;
   };
@@ -78,20 +84,31 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
   };
 
   const transaction = <T>(work: (tx: MemoryTx) => T | Promise<T>): Promise<T> => {
-    if (inside.getStore()?.open === true) {
-      // It would wait for the outer one, which waits for it.
-      return Promise.reject(new WaybillError("ALREADY_IN_TRANSACTION", "a transaction of this memory store is open here already: use its handle"));
+    if (entering) {
+      // Only a call before the callback's first await can be told from one that comes from elsewhere.
+      return Promise.reject(
+        new WaybillError("ALREADY_IN_TRANSACTION", "a transaction of this memory store is open here already: use its handle"),
+      );
     }
     return mutex.run(async () => {
       const { tx, changes } = begin();
       try {
-        const result = await inside.run(changes, async () => work(tx));
+        const result = await enter(() => work(tx));
         commit(changes);
         return result;
       } finally {
         changes.open = false;
       }
     });
+  };
+
+  const enter = <T>(work: () => T): T => {
+    entering = true;
+    try {
+      return work();
+    } finally {
+      entering = false;
+    }
   };
 
   return {

@@ -8,7 +8,18 @@ export function hold(tables: Tables, event: StoredEvent, why: string, destinatio
   let held = tables.holds.get(event.aggregate);
   if (held === undefined) {
     const { aggregateType, aggregateId } = event.row;
-    held = { aggregate: event.aggregate, aggregateType, aggregateId, lane: event.lane, causeSeq: event.seq, destination, why, since: now, freeTo: null, blocked: [] };
+    held = {
+      aggregate: event.aggregate,
+      aggregateType,
+      aggregateId,
+      lane: event.lane,
+      causeSeq: event.seq,
+      destination,
+      why,
+      since: now,
+      freeTo: null,
+      blocked: [],
+    };
     tables.holds.set(event.aggregate, held);
   }
   stopWaiting(tables, held);

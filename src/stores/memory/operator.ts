@@ -65,7 +65,8 @@ function refuseOthers(tables: Tables, filter: DeadFilter): void {
   for (const id of filter.ids ?? []) {
     const event = tables.byId.get(id);
     if (event === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
-    if (event.status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${event.status}, and only DEAD events can be redriven or discarded`);
+    if (event.status !== "DEAD")
+      throw new WaybillError("WRONG_STATE", `event ${id} is ${event.status}, and only DEAD events can be redriven or discarded`);
   }
 }
 

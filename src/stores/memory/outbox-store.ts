@@ -2,7 +2,7 @@ import type { Outcome, OutboxStore, SettleReport } from "../../contracts/outbox-
 import type { Clock } from "../../core/clock.ts";
 import { claim, ownedLanes } from "./claim.ts";
 import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
-import { closeWindow, isFinal, type Hold, type StoredEvent, type Tables } from "./tables.ts";
+import { isFinal, leaveWindow, type Hold, type StoredEvent, type Tables } from "./tables.ts";
 
 export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
   return {
@@ -31,11 +31,12 @@ function settle(tables: Tables, relay: string, id: string, outcomes: readonly Ou
     if (owner !== relay) lost.add(lane);
     if (owner !== relay || epoch !== current) continue;
     const event = tables.events.get(envelope.seq);
-    if (open === undefined || event?.window !== open || isFinal(event)) continue;
+    if (open === undefined || event?.window !== open) continue;
+    leaveWindow(tables, open, event);
+    if (isFinal(event)) continue;
     apply(tables, event, outcome, now);
     settled++;
   }
-  if (open !== undefined) closeWindow(tables, open);
   return { settled, lost: [...lost].sort((a, b) => a - b) };
 }
 
@@ -51,7 +52,12 @@ function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number
       if (held?.causeSeq === event.seq) startReleasing(tables, held);
       return;
     case "retry":
-      Object.assign(event, { status: "FAILED", retryCount: event.retryCount + 1, nextAttemptAt: now + outcome.afterMs, lastError: outcome.error });
+      Object.assign(event, {
+        status: "FAILED",
+        retryCount: event.retryCount + 1,
+        nextAttemptAt: now + outcome.afterMs,
+        lastError: outcome.error,
+      });
       hold(tables, event, outcome.error, null, now);
       return;
     case "parked":

@@ -40,7 +40,7 @@ function inWindows(tables: Tables, relay?: string): number {
   let events = 0;
   for (const window of tables.windows.values()) {
     if (relay !== undefined && window.relay !== relay) continue;
-    for (const part of window.lanes.values()) events += part.length;
+    for (const part of window.lanes.values()) events += part.size;
   }
   return events;
 }
@@ -89,5 +89,7 @@ function deadGroups(tables: Tables): DeadGroup[] {
     const group = groups.get(lastError ?? "");
     groups.set(lastError ?? "", { events: (group?.events ?? 0) + 1, oldest: Math.min(createdAt, group?.oldest ?? Infinity) });
   }
-  return [...groups].map(([error, { events, oldest }]) => ({ error, events, oldest: new Date(oldest) })).sort((a, b) => b.events - a.events);
+  return [...groups]
+    .map(([error, { events, oldest }]) => ({ error, events, oldest: new Date(oldest) }))
+    .sort((a, b) => b.events - a.events);
 }

@@ -58,7 +58,7 @@ export interface OpenWindow {
   readonly id: string;
   readonly relay: string;
   readonly width: number;
-  readonly lanes: Map<number, readonly StoredEvent[]>;
+  readonly lanes: Map<number, Set<StoredEvent>>;
 }
 
 export interface Suspect {
@@ -116,7 +116,8 @@ export function createTables(): Tables {
   };
 }
 
-export const isFinal = (event: StoredEvent): boolean => event.status === "PUBLISHED" || event.status === "DEAD" || event.status === "DISCARDED";
+export const isFinal = (event: StoredEvent): boolean =>
+  event.status === "PUBLISHED" || event.status === "DEAD" || event.status === "DISCARDED";
 
 export const isLive = (tables: Tables, relay: string, now: number): boolean => (tables.relays.get(relay) ?? -Infinity) > now;
 
@@ -137,6 +138,14 @@ export function closeLane(tables: Tables, window: OpenWindow, lane: number): voi
   }
   window.lanes.delete(lane);
   if (window.lanes.size === 0) tables.windows.delete(window.id);
+}
+
+/** One event is settled: the window goes with its last. */
+export function leaveWindow(tables: Tables, window: OpenWindow, event: StoredEvent): void {
+  const part = window.lanes.get(event.lane);
+  event.window = null;
+  part?.delete(event);
+  if (part?.size === 0) closeLane(tables, window, event.lane);
 }
 
 export function closeWindow(tables: Tables, window: OpenWindow): void {

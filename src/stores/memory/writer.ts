@@ -21,7 +21,10 @@ export function createWriter(tables: Tables, database: Database, clock: Clock): 
           continue;
         }
         if (tables.byId.has(row.id) || changes.ids.has(row.id) || fresh.has(row.id)) {
-          throw new WaybillError("INVALID_DRAFT", `an event with the id ${row.id} exists already: leave the id out, or use an idempotency key to add once`);
+          throw new WaybillError(
+            "INVALID_DRAFT",
+            `an event with the id ${row.id} exists already: leave the id out, or use an idempotency key to add once`,
+          );
         }
         if (key !== null) keys.set(key, row.id);
         fresh.set(row.id, copyOf(row));

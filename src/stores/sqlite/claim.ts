@@ -1,5 +1,6 @@
 import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
 import { envelopeColumns } from "./rows.ts";
+import { pending } from "./schema.ts";
 
 export interface Scan {
   readonly statements: Statements;
@@ -23,37 +24,27 @@ const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.desti
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
 const notOpen = "o.seq NOT IN (SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?1)";
-const notSuspect = "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
+const notSuspect =
+  "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 
 /**
- * Failed events whose turn has come, delayed ones that have become available, then each lane's pending rows in seq
- * order: every lane an equal share first, and what lanes leave over goes to those that are behind.
+ * Failed events whose turn has come, then each lane's pending rows in seq order: every lane an equal share first, and
+ * what lanes leave over goes to those that are behind.
  */
 export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]; cut: boolean } {
   const { statements, relay, now } = scan;
   const lanes = JSON.stringify(scan.lanes);
   const catcher = catchRows(statements);
   const dueLimit = Math.ceil(scan.limit / 2);
-  const due = [
-    statements.all(
-      `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
-       AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
-      relay,
-      now,
-      lanes,
-      dueLimit,
-    ),
-    statements.all(
-      `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'PENDING' AND o.available_at IS NOT NULL AND o.available_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
-       AND ${notOpen} AND ${notSuspect} ORDER BY o.available_at LIMIT ?4`,
-      relay,
-      now,
-      lanes,
-      dueLimit,
-    ),
-  ];
-  for (const rows of due) for (const row of rows.slice(0, scan.limit - catcher.found.length)) catcher.take(row);
-  const dueCut = due.some((rows) => rows.length === dueLimit);
+  const due = statements.all(
+    `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+     AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
+    relay,
+    now,
+    lanes,
+    dueLimit,
+  );
+  for (const row of due) catcher.take(row);
 
   let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: 0 }));
   while (behind.length > 0 && catcher.found.length < scan.limit && catcher.blocked() < blockedPerClaim) {
@@ -66,7 +57,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
         continue;
       }
       const rows = statements.all(
-        `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND o.status = 'PENDING' AND o.available_at IS NULL AND o.seq > ?3
+        `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq > ?3
          AND ${notOpen} AND ${notSuspect} ORDER BY o.seq LIMIT ?4`,
         relay,
         lane,
@@ -79,7 +70,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
     behind = full;
   }
   catcher.block();
-  return { found: catcher.found.sort(bySeq), cut: behind.length > 0 || dueCut };
+  return { found: catcher.found.sort(bySeq), cut: behind.length > 0 || due.length === dueLimit };
 }
 
 /**
@@ -90,7 +81,7 @@ const narrowRows = `FROM outbox o ${joins}
   WHERE o.lane IN (SELECT x.lane FROM waybill_suspects x WHERE x.lane IN (SELECT value FROM json_each(?3)))
     AND o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)
     AND ${notOpen}
-    AND (o.status = 'PENDING' AND (o.available_at IS NULL OR o.available_at <= ?2) OR o.status = 'FAILED' AND o.next_attempt_at <= ?2)`;
+    AND (${pending} OR o.status = 'FAILED' AND o.next_attempt_at <= ?2)`;
 
 export function countNarrow({ statements, relay, lanes, now }: Omit<Scan, "limit">): number {
   if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return 0;
@@ -98,12 +89,12 @@ export function countNarrow({ statements, relay, lanes, now }: Omit<Scan, "limit
 }
 
 /** A tenth of the window they died in at a time, down to one. */
-export function claimNarrow({ statements, relay, lanes, now }: Scan): { found: readonly Found[]; cut: boolean } {
+export function claimNarrow({ statements, relay, lanes, now, limit }: Scan): { found: readonly Found[]; cut: boolean } {
   const catcher = catchRows(statements);
   for (const row of statements.all(`SELECT ${columns} ${narrowRows} ORDER BY o.seq`, relay, now, JSON.stringify(lanes))) catcher.take(row);
   catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
-  const found = catcher.found.slice(0, Math.max(1, Math.floor(Math.min(width, catcher.found.length * 10) / 10)));
+  const found = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
   return { found, cut: found.length < catcher.found.length };
 }
 
@@ -115,12 +106,17 @@ function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRo
     found,
     take(row) {
       const seq = Number(row["seq"]);
-      if (mayGo(row, seq)) found.push({ row, lane: Number(row["lane"]), failures: Number(row["retry_count"]), deaths: Number(row["deaths"] ?? 0) });
+      if (mayGo(row, seq))
+        found.push({ row, lane: Number(row["lane"]), failures: Number(row["retry_count"]), deaths: Number(row["deaths"] ?? 0) });
       else held.push(seq);
     },
     blocked: () => held.length,
     block() {
-      if (held.length > 0) statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", JSON.stringify(held));
+      if (held.length > 0)
+        statements.run(
+          "UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))",
+          JSON.stringify(held),
+        );
     },
   };
 }

@@ -28,10 +28,19 @@ export function holdBehind(statements: Statements, event: Held, why: string, now
 
 /** The event's destination is broken: its aggregate waits for that, unless it waits for an earlier event already. */
 export function holdForDestination(statements: Statements, event: Held, topic: string, why: string, nowMs: number): void {
-  const held = statements.get("SELECT cause_seq, free_to FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?", event.aggregateType, event.aggregateId);
+  const held = statements.get(
+    "SELECT cause_seq, free_to FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?",
+    event.aggregateType,
+    event.aggregateId,
+  );
   if (held !== undefined && held["free_to"] === null && Number(held["cause_seq"]) !== event.seq) return;
   holdBehind(statements, event, why, nowMs);
-  statements.run("UPDATE waybill_holds SET destination = ? WHERE aggregate_type = ? AND aggregate_id = ?", topic, event.aggregateType, event.aggregateId);
+  statements.run(
+    "UPDATE waybill_holds SET destination = ? WHERE aggregate_type = ? AND aggregate_id = ?",
+    topic,
+    event.aggregateType,
+    event.aggregateId,
+  );
   statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ?", event.seq);
   statements.run(
     "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
@@ -45,7 +54,10 @@ export function holdForDestination(statements: Statements, event: Held, topic: s
 /** What held these aggregates is settled: their followers go on, in order, as claims come by. */
 export function startReleasing(statements: Statements, causes: readonly number[]): void {
   if (causes.length === 0) return;
-  statements.run("UPDATE waybill_holds SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq IN (SELECT value FROM json_each(?))", JSON.stringify(causes));
+  statements.run(
+    "UPDATE waybill_holds SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq IN (SELECT value FROM json_each(?))",
+    JSON.stringify(causes),
+  );
 }
 
 /** One step for the releasing holds of these lanes; true while some remain. */
@@ -66,7 +78,10 @@ export function releaseStep(statements: Statements, lanes: string): boolean {
       statements.run("DELETE FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?", type, id);
       continue;
     }
-    statements.run("UPDATE outbox SET status = 'PENDING' WHERE seq IN (SELECT value FROM json_each(?))", JSON.stringify(blocked.map((row) => row["seq"])));
+    statements.run(
+      "UPDATE outbox SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT value FROM json_each(?))",
+      JSON.stringify(blocked.map((row) => row["seq"])),
+    );
     statements.run("UPDATE waybill_holds SET free_to = ? WHERE aggregate_type = ? AND aggregate_id = ?", last["seq"]!, type, id);
     remain = true;
   }

@@ -3,6 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Connection } from "../../sqlite/connection.ts";
 import type { SqliteDatabase } from "../../sqlite/driver.ts";
+import { lend } from "./lend.ts";
 import { iso } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
@@ -17,10 +18,20 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           handlerVersion,
         );
         if (marked === 0) return "seen";
-        await work(db);
+        const lent = lend(db);
+        try {
+          await work(lent.handle);
+        } finally {
+          lent.takeBack();
+        }
         // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself:
         // what it did after that would stand alone. The mark is still there only if nothing of the kind happened.
-        const kept = statements.run("UPDATE inbox SET processed_at = ? WHERE consumer = ? AND event_id = ?", iso(clock.now()), key.consumer, key.id);
+        const kept = statements.run(
+          "UPDATE inbox SET processed_at = ? WHERE consumer = ? AND event_id = ?",
+          iso(clock.now()),
+          key.consumer,
+          key.id,
+        );
         if (kept !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
         statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", key.consumer, key.id);
         return "done";

@@ -34,15 +34,14 @@ export function sqlite(options: SqliteOptions): SqliteStore {
   const { path, open } = options;
   const clock = options.clock ?? systemClock;
   const lockTimeoutMs = positive("lockTimeoutMs", options.lockTimeoutMs ?? 10_000);
-  // Waiting for a lock is real time, whatever clock the rows are judged by.
-  const connect = (): ReturnType<typeof createConnection> => createConnection({ path, open, lockTimeoutMs, clock: systemClock });
+  const connect = (): ReturnType<typeof createConnection> => createConnection({ path, open, lockTimeoutMs });
   const connection = connect();
   const inboxConnection = connect(); // a handler may take long inside its transaction; leases must not wait for it in this process
   return {
     name: "sqlite",
     schema: createSchema(connection, path),
     writer: createWriter(path),
-    transactor: createTransactor(path, systemClock, lockTimeoutMs),
+    transactor: createTransactor(path, lockTimeoutMs),
     outbox: createOutboxStore(connection, clock, uuidv7(clock, systemRandom)),
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),

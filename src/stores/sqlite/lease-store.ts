@@ -12,7 +12,9 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
           owner: row["owner"] === null ? null : String(row["owner"]),
           epoch: BigInt(row["epoch"] as number),
         })),
-        live: statements.all("SELECT relay FROM waybill_relays WHERE expires_at > ? ORDER BY relay", iso(clock.now())).map((row) => String(row["relay"])),
+        live: statements
+          .all("SELECT relay FROM waybill_relays WHERE expires_at > ? ORDER BY relay", iso(clock.now()))
+          .map((row) => String(row["relay"])),
       })),
     renew: (relay, ttlMs) =>
       connection.write((statements) => {
@@ -23,7 +25,10 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
           iso(nowMs),
           iso(nowMs + ttlMs),
         );
-        statements.run("DELETE FROM waybill_relays WHERE expires_at <= ? AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)", iso(nowMs));
+        statements.run(
+          "DELETE FROM waybill_relays WHERE expires_at <= ? AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)",
+          iso(nowMs),
+        );
       }),
     take: (relay, lanes) =>
       connection.write((statements) => {
@@ -43,7 +48,11 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
     give: (relay, lanes) => connection.write((statements) => giveBack(statements, relay, lanes)),
     leave: (relay) =>
       connection.write((statements) => {
-        giveBack(statements, relay, statements.all("SELECT lane FROM waybill_lanes WHERE owner = ?", relay).map((row) => Number(row["lane"])));
+        giveBack(
+          statements,
+          relay,
+          statements.all("SELECT lane FROM waybill_lanes WHERE owner = ?", relay).map((row) => Number(row["lane"])),
+        );
         statements.run("DELETE FROM waybill_relays WHERE relay = ?", relay);
       }),
   };

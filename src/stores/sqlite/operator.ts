@@ -2,9 +2,10 @@ import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operat
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
-import { bytesOf, type Connection, type SqliteRow, type Statements } from "../../sqlite/connection.ts";
+import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
 import { startReleasing } from "./holds.ts";
-import { dateOf, dateOrNull, headersOf, iso } from "./rows.ts";
+import { dateOrNull, envelopeColumns, envelopeOf, iso, textOf } from "./rows.ts";
+import { eventsAt } from "./schema.ts";
 import { readStatus } from "./status.ts";
 
 const purgeBatch = 10_000;
@@ -12,20 +13,24 @@ const purgeBatch = 10_000;
 export function createOperator(connection: Connection, clock: Clock): Operator {
   return {
     status: () => connection.read((statements) => readStatus(statements, clock.now())),
-    list: (filter) => connection.read((statements) => list(statements, filter)),
+    list: (filter) => connection.read((statements) => list(statements, filter, clock.now())),
     show: (id) =>
       connection.read((statements) => {
-        const row = statements.get("SELECT * FROM outbox_events WHERE id = ?", id);
+        const row = statements.get(`SELECT ${recordColumns} FROM (${eventsAt("?1")}) o WHERE o.id = ?2`, iso(clock.now()), id);
         return row === undefined ? null : recordOf(row);
       }),
     redrive: (filter, by) => connection.write((statements) => act(statements, "redrive", filter, by, clock.now())),
     discard: (filter, by) => connection.write((statements) => act(statements, "discard", filter, by, clock.now())),
     async purge(before, by) {
       const limit = before.toISOString();
-      const purgeable = "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
-      if (by.dryRun) return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, limit)?.["n"]));
-      for (let total = 0; ; ) {
-        const purged = await connection.write((statements) => statements.run(`DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`, limit));
+      const purgeable =
+        "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
+      if (by.dryRun)
+        return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, limit)?.["n"]));
+      for (let total = 0; ;) {
+        const purged = await connection.write((statements) =>
+          statements.run(`DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`, limit),
+        );
         total += purged;
         if (purged < purgeBatch) {
           await connection.write((statements) => audit(statements, "purge", by, total, { before: limit }, clock.now()));
@@ -36,10 +41,10 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
   };
 }
 
-function list(statements: Statements, filter: EventFilter): readonly EventRecord[] {
+function list(statements: Statements, filter: EventFilter, nowMs: number): readonly EventRecord[] {
   return statements
     .all(
-      `SELECT * FROM outbox_events
+      `SELECT ${recordColumns} FROM (${eventsAt("?7")}) o
        WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR aggregate_type = ?2) AND (?3 IS NULL OR aggregate_id = ?3)
          AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR seq < ?5)
        ORDER BY seq DESC LIMIT ?6`,
@@ -49,6 +54,7 @@ function list(statements: Statements, filter: EventFilter): readonly EventRecord
       filter.type ?? null,
       filter.beforeSeq === undefined ? null : Number(filter.beforeSeq),
       filter.limit,
+      iso(nowMs),
     )
     .map(recordOf);
 }
@@ -77,7 +83,10 @@ function act(statements: Statements, action: "redrive" | "discard", filter: Dead
   const report = { events: rows.length, followers: Number(followers?.["n"]), ids: rows.map((row) => String(row["id"])) };
   if (by.dryRun || rows.length === 0) return report;
   if (action === "redrive") {
-    statements.run("UPDATE outbox SET status = 'PENDING', retry_count = 0, next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", list);
+    statements.run(
+      "UPDATE outbox SET status = 'PENDING', retry_count = 0, next_attempt_at = available_at WHERE seq IN (SELECT value FROM json_each(?))",
+      list,
+    );
   } else {
     statements.run("UPDATE outbox SET status = 'DISCARDED' WHERE seq IN (SELECT value FROM json_each(?))", list);
     startReleasing(statements, seqs);
@@ -96,24 +105,26 @@ function refuseOthers(statements: Statements, filter: DeadFilter): void {
 }
 
 function audit(statements: Statements, action: string, by: Action, events: number, detail: object, nowMs: number): void {
-  statements.run("INSERT INTO waybill_audit (at, who, action, events, detail) VALUES (?, ?, ?, ?, ?)", iso(nowMs), by.who, action, events, JSON.stringify(detail));
+  statements.run(
+    "INSERT INTO waybill_audit (at, who, action, events, detail) VALUES (?, ?, ?, ?, ?)",
+    iso(nowMs),
+    by.who,
+    action,
+    events,
+    JSON.stringify(detail),
+  );
 }
 
+const recordColumns = `${envelopeColumns}, o.payload IS NOT NULL AS is_text, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
+  o.last_error, o.published_at, o.owner, o.hold`;
+
 function recordOf(row: SqliteRow): EventRecord {
+  const { data, ...envelope } = envelopeOf(row);
   const text = (name: string): string | null => (row[name] === null ? null : String(row[name]));
   return {
-    seq: BigInt(row["seq"] as number),
-    id: String(row["id"]),
-    aggregateType: String(row["aggregate_type"]),
-    aggregateId: String(row["aggregate_id"]),
-    type: String(row["event_type"]),
-    eventVersion: Number(row["event_version"]),
-    payload: text("payload") ?? bytesOf(row["payload_bytes"]),
-    contentType: String(row["content_type"]),
-    headers: headersOf(row["headers"]),
-    idempotencyKey: text("idempotency_key"),
+    ...envelope,
+    payload: Number(row["is_text"]) === 1 ? textOf(data) : data,
     lane: row["lane"] === null ? null : Number(row["lane"]),
-    createdAt: dateOf(row["created_at"]),
     availableAt: dateOrNull(row["available_at"]),
     state: String(row["state"]) as State,
     retryCount: Number(row["retry_count"]),

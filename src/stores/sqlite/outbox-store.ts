@@ -5,10 +5,12 @@ import { laneOf } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
-import { envelopeOf, iso } from "./rows.ts";
+import { aggregateColumns, envelopeOf, iso, textOf } from "./rows.ts";
+import { delayed, pending } from "./schema.ts";
 import { settleWindow } from "./settle.ts";
 
-const lanesPerFill = 10_000;
+/** How many rows one claim makes ready; with more than that, the next claim goes on. */
+const rowsPerStep = 10_000;
 const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
 export function createOutboxStore(connection: Connection, clock: Clock, newId: NewId): OutboxStore {
@@ -28,16 +30,19 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
 }
 
 /** Whether a claim would find anything, without a write lock: an idle relay disturbs nobody. */
-function look(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number): { work: boolean; suspects: number; destinations: readonly string[] } {
+function look(
+  statements: Statements,
+  holding: Holding,
+  request: ClaimRequest,
+  nowMs: number,
+): { work: boolean; suspects: number; destinations: readonly string[] } {
   const lanes = JSON.stringify([...holding.lanes.keys()]);
   const now = iso(nowMs);
   const row = statements.get(
     `SELECT
        EXISTS (SELECT 1 FROM outbox WHERE lane IS NULL)
-       OR EXISTS (SELECT 1 FROM outbox WHERE status = 'PENDING' AND available_at IS NULL AND lane IN (SELECT value FROM json_each(?1))
-                  AND seq NOT IN (${openSeqs}))
-       OR EXISTS (SELECT 1 FROM outbox WHERE status = 'PENDING' AND available_at IS NOT NULL AND available_at <= ?2 AND lane IN (SELECT value FROM json_each(?1))
-                  AND seq NOT IN (${openSeqs}))
+       OR EXISTS (SELECT 1 FROM outbox WHERE ${pending} AND lane IN (SELECT value FROM json_each(?1)) AND seq NOT IN (${openSeqs}))
+       OR EXISTS (SELECT 1 FROM outbox WHERE ${delayed} AND available_at <= ?2)
        OR EXISTS (SELECT 1 FROM outbox WHERE status = 'FAILED' AND next_attempt_at <= ?2 AND lane IN (SELECT value FROM json_each(?1))
                   AND seq NOT IN (${openSeqs}))
        OR EXISTS (SELECT 1 FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?1)))
@@ -48,7 +53,11 @@ function look(statements: Statements, holding: Holding, request: ClaimRequest, n
     holding.relay,
     JSON.stringify(request.open),
   );
-  return { work: Number(row?.["work"]) === 1, suspects: countNarrow({ statements, relay: holding.relay, lanes: [...holding.lanes.keys()], now }), destinations: destinationsOf(statements, lanes) };
+  return {
+    work: Number(row?.["work"]) === 1,
+    suspects: countNarrow({ statements, relay: holding.relay, lanes: [...holding.lanes.keys()], now }),
+    destinations: destinationsOf(statements, lanes),
+  };
 }
 
 const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?3";
@@ -56,8 +65,12 @@ const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j
 function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Window {
   const owned = ownedLanes(statements, holding);
   const lanes = JSON.stringify(owned);
-  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND window NOT IN (SELECT value FROM json_each(?))", holding.relay, JSON.stringify(request.open));
-  const unfilled = fillLanes(statements);
+  statements.run(
+    "DELETE FROM waybill_windows WHERE relay = ? AND window NOT IN (SELECT value FROM json_each(?))",
+    holding.relay,
+    JSON.stringify(request.open),
+  );
+  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
   const releasing = releaseStep(statements, lanes);
   const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
@@ -65,10 +78,16 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
   return {
     id,
-    claims: found.map(({ row, lane, failures, deaths }) => ({ envelope: envelopeOf(row), lane, epoch: holding.lanes.get(lane)!, failures, deaths })),
+    claims: found.map(({ row, lane, failures, deaths }) => ({
+      envelope: envelopeOf(row),
+      lane,
+      epoch: holding.lanes.get(lane)!,
+      failures,
+      deaths,
+    })),
     suspects: countNarrow(scan),
     destinations: destinationsOf(statements, lanes),
-    more: cut || unfilled || releasing,
+    more: cut || releasing,
   };
 }
 
@@ -85,11 +104,24 @@ function ownedLanes(statements: Statements, holding: Holding): number[] {
  * anything is claimed: a row without one is always younger than every row with one.
  */
 function fillLanes(statements: Statements): boolean {
-  const rows = statements.all(`SELECT seq, aggregate_type, aggregate_id FROM outbox WHERE lane IS NULL ORDER BY seq LIMIT ${lanesPerFill}`);
+  const rows = statements.all(`SELECT o.seq, ${aggregateColumns} FROM outbox o WHERE o.lane IS NULL ORDER BY o.seq LIMIT ${rowsPerStep}`);
   for (const row of rows) {
-    statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(String(row["aggregate_type"]), String(row["aggregate_id"])), row["seq"]!);
+    statements.run(
+      "UPDATE outbox SET lane = ? WHERE seq = ?",
+      laneOf(textOf(row["aggregate_type"]), textOf(row["aggregate_id"])),
+      row["seq"]!,
+    );
   }
-  return rows.length === lanesPerFill;
+  return rows.length === rowsPerStep;
+}
+
+/** Events that have become available join their lane, all of them before anything is claimed. */
+function freeDelayed(statements: Statements, now: string): boolean {
+  const freed = statements.run(
+    `UPDATE outbox SET next_attempt_at = available_at WHERE seq IN (SELECT seq FROM outbox WHERE ${delayed} AND available_at <= ? ORDER BY available_at LIMIT ${rowsPerStep})`,
+    now,
+  );
+  return freed === rowsPerStep;
 }
 
 function recordWindow(statements: Statements, id: string, holding: Holding, found: readonly Found[], nowMs: number): void {

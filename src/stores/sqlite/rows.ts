@@ -1,29 +1,41 @@
 import type { Envelope } from "../../core/event.ts";
 import { bytesOf, type SqliteRow } from "../../sqlite/connection.ts";
 
+/**
+ * Text that somebody else's SQL may have written comes as bytes: clients end the process over text that is not UTF-8,
+ * or cut it at a NUL.
+ */
+const foreign = (...names: readonly string[]): string => names.map((name) => `CAST(o.${name} AS BLOB) AS ${name}`).join(", ");
+
+export const aggregateColumns = foreign("aggregate_type", "aggregate_id");
+
 /** The columns that make an envelope, from the outbox table named `o`. */
-export const envelopeColumns =
-  "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version, o.payload, o.payload_bytes, o.content_type, o.headers, o.idempotency_key, o.created_at";
+export const envelopeColumns = `o.seq, ${aggregateColumns}, ${foreign("id", "event_type", "content_type", "headers", "idempotency_key", "created_at")},
+  o.event_version, CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data`;
 
 export function envelopeOf(row: SqliteRow): Envelope {
   return {
     seq: BigInt(row["seq"] as number),
-    id: String(row["id"]),
-    aggregateType: String(row["aggregate_type"]),
-    aggregateId: String(row["aggregate_id"]),
-    type: String(row["event_type"]),
+    id: textOf(row["id"]),
+    aggregateType: textOf(row["aggregate_type"]),
+    aggregateId: textOf(row["aggregate_id"]),
+    type: textOf(row["event_type"]),
     eventVersion: Number(row["event_version"]),
-    data: row["payload"] === null ? bytesOf(row["payload_bytes"]) : Buffer.from(String(row["payload"]), "utf8"),
-    contentType: String(row["content_type"]),
-    headers: headersOf(row["headers"]),
-    idempotencyKey: row["idempotency_key"] === null ? null : String(row["idempotency_key"]),
-    createdAt: dateOf(row["created_at"]),
+    data: bytesOf(row["data"]),
+    contentType: textOf(row["content_type"]),
+    headers: headersOf(textOf(row["headers"])),
+    idempotencyKey: row["idempotency_key"] === null ? null : textOf(row["idempotency_key"]),
+    createdAt: dateOf(textOf(row["created_at"])),
   };
 }
 
+export function textOf(value: unknown): string {
+  return typeof value === "string" ? value : Buffer.from(bytesOf(value)).toString("utf8");
+}
+
 /** Plain SQL may have put any JSON there: what is not an object of strings is carried as text, never dropped. */
-export function headersOf(value: unknown): Readonly<Record<string, string>> {
-  const parsed: unknown = JSON.parse(String(value));
+export function headersOf(json: string): Readonly<Record<string, string>> {
+  const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return {};
   return Object.fromEntries(Object.entries(parsed).map(([name, held]) => [name, typeof held === "string" ? held : JSON.stringify(held)]));
 }

@@ -5,6 +5,29 @@ import type { Connection, Statements } from "../../sqlite/connection.ts";
 
 const now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
+/** Ready to be claimed by its lane and seq: not delayed, or available by now, which `next_attempt_at` then tells. */
+export const pending = "status = 'PENDING' AND (available_at IS NULL OR next_attempt_at IS NOT NULL)";
+export const delayed = "status = 'PENDING' AND available_at IS NOT NULL AND next_attempt_at IS NULL";
+
+/** Every event with its derived state, judged at a moment given in SQL. */
+export function eventsAt(moment: string): string {
+  return `
+SELECT o.*,
+       CASE WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
+       o.status = 'PUBLISHED' AS published,
+       w.relay AS owner,
+       CASE WHEN o.status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') THEN h.why END AS hold
+FROM outbox o
+LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+LEFT JOIN (
+  SELECT j.value AS seq, w.relay
+  FROM waybill_windows w
+  JOIN waybill_lanes l ON l.lane = w.lane AND l.owner = w.relay AND l.epoch = w.epoch
+  JOIN waybill_relays r ON r.relay = w.relay AND r.expires_at > ${moment}
+  JOIN json_each(w.seqs) j
+) w ON w.seq = o.seq`;
+}
+
 /** One entry per version, applied in order, never changed once released. */
 const migrations: readonly string[] = [
   `
@@ -35,8 +58,8 @@ CREATE TABLE outbox (
 );
 -- Each scan of the relay has an index that holds only the rows it may find.
 CREATE INDEX outbox_unlaned ON outbox (seq) WHERE lane IS NULL;
-CREATE INDEX outbox_pending ON outbox (lane, seq) WHERE status = 'PENDING' AND available_at IS NULL;
-CREATE INDEX outbox_delayed ON outbox (available_at) WHERE status = 'PENDING' AND available_at IS NOT NULL;
+CREATE INDEX outbox_pending ON outbox (lane, seq) WHERE ${pending};
+CREATE INDEX outbox_delayed ON outbox (available_at) WHERE ${delayed};
 CREATE INDEX outbox_failed ON outbox (next_attempt_at) WHERE status = 'FAILED';
 CREATE INDEX outbox_blocked ON outbox (aggregate_type, aggregate_id, seq) WHERE status = 'BLOCKED';
 CREATE INDEX outbox_dead ON outbox (seq) WHERE status = 'DEAD';
@@ -140,21 +163,7 @@ CREATE TABLE waybill_seats (
 ) WITHOUT ROWID;
 
 -- What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
-CREATE VIEW outbox_events AS
-SELECT o.*,
-       CASE WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
-       o.status = 'PUBLISHED' AS published,
-       w.relay AS owner,
-       CASE WHEN o.status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') THEN h.why END AS hold
-FROM outbox o
-LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
-LEFT JOIN (
-  SELECT j.value AS seq, w.relay
-  FROM waybill_windows w
-  JOIN waybill_lanes l ON l.lane = w.lane AND l.owner = w.relay AND l.epoch = w.epoch
-  JOIN waybill_relays r ON r.relay = w.relay AND r.expires_at > ${now}
-  JOIN json_each(w.seqs) j
-) w ON w.seq = o.seq;
+CREATE VIEW outbox_events AS ${eventsAt(now)};
 `,
 ];
 
@@ -196,5 +205,8 @@ export function versionOf(statements: Pick<Statements, "get">): number {
 }
 
 function newer(path: string, version: number): WaybillError {
-  return new WaybillError("SCHEMA_NEWER", `${path} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`);
+  return new WaybillError(
+    "SCHEMA_NEWER",
+    `${path} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`,
+  );
 }

@@ -4,22 +4,41 @@ import { holdBehind, holdForDestination, startReleasing, type Held } from "./hol
 import { iso } from "./rows.ts";
 
 /** Runs under the write lock, so that owner and epoch cannot change between the check and the update. */
-export function settleWindow(statements: Statements, relay: string, window: string, outcomes: readonly Outcome[], nowMs: number): SettleReport {
+export function settleWindow(
+  statements: Statements,
+  relay: string,
+  window: string,
+  outcomes: readonly Outcome[],
+  nowMs: number,
+): SettleReport {
   const open = new Map(
-    statements.all("SELECT lane, epoch FROM waybill_windows WHERE window = ? AND relay = ?", window, relay).map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]),
+    statements
+      .all("SELECT lane, epoch, seqs FROM waybill_windows WHERE window = ? AND relay = ?", window, relay)
+      .map((row) => [
+        Number(row["lane"]),
+        { epoch: BigInt(row["epoch"] as number), seqs: new Set(JSON.parse(String(row["seqs"])) as number[]) },
+      ]),
   );
   const owned = new Map(
-    statements.all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", relay).map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]),
+    statements
+      .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", relay)
+      .map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]),
   );
   const lost = new Set<number>();
   const mine = outcomes.filter(({ claim }) => {
     if (owned.get(claim.lane) !== claim.epoch) lost.add(claim.lane);
-    return open.get(claim.lane) === claim.epoch && owned.get(claim.lane) === claim.epoch;
+    const part = open.get(claim.lane);
+    return part?.epoch === claim.epoch && part.seqs.has(Number(claim.envelope.seq)) && owned.get(claim.lane) === claim.epoch;
   });
   publish(statements, mine, nowMs);
   for (const outcome of mine) settleOne(statements, outcome, nowMs);
   clearSuspects(statements, mine);
-  statements.run("DELETE FROM waybill_windows WHERE window = ? AND relay = ?", window, relay);
+  for (const { claim } of mine) open.get(claim.lane)?.seqs.delete(Number(claim.envelope.seq));
+  for (const lane of new Set(mine.map(({ claim }) => claim.lane))) {
+    const seqs = [...open.get(lane)!.seqs];
+    if (seqs.length === 0) statements.run("DELETE FROM waybill_windows WHERE window = ? AND lane = ?", window, lane);
+    else statements.run("UPDATE waybill_windows SET seqs = ? WHERE window = ? AND lane = ?", JSON.stringify(seqs), window, lane);
+  }
   return { settled: mine.length, lost: [...lost].sort((a, b) => a - b) };
 }
 

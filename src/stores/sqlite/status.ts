@@ -3,15 +3,18 @@ import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Statements } from "../../sqlite/connection.ts";
 import { dateOf, iso } from "./rows.ts";
-import { versionOf } from "./schema.ts";
+import { eventsAt, versionOf } from "./schema.ts";
 
 const holdsShown = 100;
 
 /** One look at everything an operator may ask, all from the tables. */
 export function readStatus(statements: Statements, nowMs: number): Status {
   const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
-  for (const row of statements.all("SELECT state, count(*) AS n FROM outbox_events GROUP BY state")) counts[String(row["state"]) as State] = Number(row["n"]);
-  const oldest = statements.get("SELECT min(max(created_at, coalesce(available_at, created_at))) AS at FROM outbox WHERE status IN ('PENDING', 'FAILED', 'BLOCKED')")?.["at"];
+  for (const row of statements.all(`SELECT state, count(*) AS n FROM (${eventsAt("?")}) GROUP BY state`, iso(nowMs)))
+    counts[String(row["state"]) as State] = Number(row["n"]);
+  const oldest = statements.get(
+    "SELECT min(max(created_at, coalesce(available_at, created_at))) AS at FROM outbox WHERE status IN ('PENDING', 'FAILED', 'BLOCKED')",
+  )?.["at"];
   const lanes = statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane");
   const relays = statements.all(
     `SELECT r.relay, r.expires_at, r.expires_at > ? AS live,
@@ -19,6 +22,8 @@ export function readStatus(statements: Statements, nowMs: number): Status {
      FROM waybill_relays r ORDER BY r.relay`,
     iso(nowMs),
   );
+  const live = new Set(relays.filter((row) => Number(row["live"]) === 1).map((row) => row["relay"]));
+  const owned = lanes.filter(({ owner }) => live.has(owner)).length;
   return {
     states: counts,
     oldestUnpublishedMs: oldest === null || oldest === undefined ? null : Math.max(0, nowMs - dateOf(oldest).getTime()),
@@ -29,7 +34,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       lanes: lanes.filter(({ owner }) => owner === row["relay"]).map(({ lane }) => Number(lane)),
       window: Number(row["window"]),
     })),
-    lanes: { total: LANES, owned: lanes.length, free: LANES - lanes.length },
+    lanes: { total: LANES, owned, free: LANES - owned },
     holds: {
       aggregates: Number(statements.get("SELECT count(*) AS n FROM waybill_holds")?.["n"]),
       blocked: counts.BLOCKED,
@@ -53,13 +58,24 @@ export function readStatus(statements: Statements, nowMs: number): Status {
                 (SELECT count(*) FROM waybill_holds h WHERE h.destination = d.destination) AS aggregates
          FROM waybill_destinations d GROUP BY d.destination ORDER BY d.destination`,
       )
-      .map((row) => ({ destination: String(row["destination"]), why: String(row["why"]), since: dateOf(row["since"]), aggregates: Number(row["aggregates"]) })),
+      .map((row) => ({
+        destination: String(row["destination"]),
+        why: String(row["why"]),
+        since: dateOf(row["since"]),
+        aggregates: Number(row["aggregates"]),
+      })),
     window: {
       events: Number(statements.get("SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows")?.["n"]),
-      suspects: Number(statements.get("SELECT count(*) AS n FROM waybill_suspects s JOIN outbox o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')")?.["n"]),
+      suspects: Number(
+        statements.get(
+          "SELECT count(*) AS n FROM waybill_suspects s JOIN outbox o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')",
+        )?.["n"],
+      ),
     },
     dead: statements
-      .all("SELECT coalesce(last_error, '') AS error, count(*) AS n, min(created_at) AS oldest FROM outbox WHERE status = 'DEAD' GROUP BY last_error ORDER BY n DESC, error")
+      .all(
+        "SELECT coalesce(last_error, '') AS error, count(*) AS n, min(created_at) AS oldest FROM outbox WHERE status = 'DEAD' GROUP BY last_error ORDER BY n DESC, error",
+      )
       .map((row) => ({ error: String(row["error"]), events: Number(row["n"]), oldest: dateOf(row["oldest"]) })),
     schemaVersion: versionOf(statements),
   };

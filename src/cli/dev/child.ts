@@ -1,0 +1,70 @@
+import { systemClock } from "../../core/clock.ts";
+import { asError, isWaybillError } from "../../core/errors.ts";
+import { drainOrder, type Job, type Report, type Reporter, type Running } from "./jobs.ts";
+import { play } from "./roles.ts";
+
+/** The program of every process of the shop but the first; see crew.ts, which starts it. */
+
+const tellEveryMs = 150;
+
+function send(report: Report): void {
+  if (process.connected) process.send?.(report, undefined, undefined, () => undefined);
+}
+
+function reporter(): Reporter {
+  let what = "";
+  let done = 0;
+  let waiting = false;
+  const later = async (): Promise<void> => {
+    await systemClock.sleep(tellEveryMs);
+    waiting = false;
+    send({ type: "did", what, done });
+  };
+  return {
+    did(now, more) {
+      what = now;
+      done += more;
+      if (waiting) return;
+      waiting = true;
+      void later();
+    },
+    path: (event) => send({ type: "path", event }),
+  };
+}
+
+function failed(error: unknown): void {
+  const report: Report = { type: "failed", code: isWaybillError(error) ? error.code : null, message: asError(error).message };
+  if (!process.connected) process.exit(1);
+  process.send!(report, undefined, undefined, () => process.exit(1));
+}
+
+async function main(job: Job): Promise<void> {
+  // Without its parent nobody would ever end it; that holds when the parent was killed, too.
+  process.on("disconnect", () => process.exit(1));
+  if (!process.connected) process.exit(1);
+  // Ctrl-C reaches every process of the terminal's group; when a child ends is its parent's decision.
+  process.on("SIGINT", () => undefined);
+  let running: Running | null = null;
+  let ending = false;
+  const drain = async (): Promise<void> => {
+    if (ending) return;
+    ending = true;
+    await running?.drain();
+    process.exit(0);
+  };
+  process.on("SIGTERM", () => void drain().catch(failed));
+  process.on("message", (message) => {
+    if (message === drainOrder) void drain().catch(failed);
+  });
+  running = await play(job, reporter());
+  send({ type: "ready", port: running.port });
+  await running.stopped;
+  if (!ending) failed(new Error("it ended by itself"));
+}
+
+if (process.send === undefined) {
+  process.stderr.write("waybill: this program is a part of waybill dev, which starts it by itself\n");
+  process.exitCode = 2;
+} else {
+  main(JSON.parse(process.argv[2] ?? "null") as Job).catch(failed);
+}
