@@ -21,13 +21,13 @@ export interface FaultOptions {
 /** When in a round each fault comes, as a share of it. */
 const plan = [
   { at: 0.04, what: "poison" },
-  { at: 0.12, what: "relay" },
-  { at: 0.25, what: "stop" },
-  { at: 0.35, what: "subscriber" },
-  { at: 0.5, what: "resume" },
+  { at: 0.3, what: "stop" },
+  { at: 0.4, what: "subscriber" },
+  { at: 0.52, what: "resume" },
   { at: 0.62, what: "orders" },
-  { at: 0.72, what: "subscriber" },
-  { at: 0.82, what: "relay" },
+  { at: 0.7, what: "relay" },
+  { at: 0.8, what: "subscriber" },
+  { at: 0.9, what: "relay" },
 ] as const;
 
 /** Round after round until the signal aborts; the broker runs again then. */

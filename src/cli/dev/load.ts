@@ -59,7 +59,7 @@ export function startLoad({ port, perSecond, clock, random }: LoadOptions): Load
     const customer_id = `customer-${pick(1, 200)}`;
     await change("POST", "/orders", (declined) => ({ order_id: id, customer_id, items: items(declined) }));
     for (let version = 1; version < events; version++) {
-      await clock.sleep(pick(50, 600), stopping.signal);
+      await clock.sleep(poisoned ? 50 : pick(50, 600), stopping.signal);
       if (version === events - 1 && !poisoned && random.next() < 0.3) await ask("DELETE", `/orders/${id}`, { version });
       else {
         const poison = poisoned && version === 1;

@@ -10,15 +10,49 @@ export interface News extends LogLine {
 
 /** What a person who watches wants to read; null for what happens with every event. */
 export function newsOf(event: PathEvent): LogLine | null {
-  if (event.type === "subscriber.failed") {
-    return { level: "warn", text: `could not apply ${event.eventType}, next attempt in ${inWords(event.retryInMs)}: ${event.error}` };
+  switch (event.type) {
+    case "relay.failed":
+      return {
+        level: "warn",
+        text: `${event.eventType} of order ${event.aggregateId} was refused (failure ${event.failures}), again in ${inWords(event.retryInMs)}: ${event.error}`,
+      };
+    case "relay.died":
+      return {
+        level: "error",
+        text: `${event.eventType} of order ${event.aggregateId} is DEAD, its followers are ${event.followers}: ${event.error}`,
+      };
+    case "subscriber.failed":
+      return { level: "warn", text: `could not apply ${event.eventType}, again in ${inWords(event.retryInMs)}: ${event.error}` };
+    case "subscriber.died":
+      return { level: "error", text: `gave up on ${event.eventType} after ${event.attempts} attempts: ${event.error}` };
+    case "subscriber.seat":
+      return { level: "info", text: `${event.held ? "took" : "left"} its seat on ${event.topic}` };
+    case "subscriber.trouble":
+      return { level: "warn", text: `${event.step} went wrong: ${event.error}` };
+    case "relay.claimed":
+    case "relay.published":
+    case "relay.trouble":
+    case "destination.opened":
+    case "destination.closed":
+    case "lanes.won":
+    case "lanes.given":
+    case "lanes.lost":
+    case "subscriber.handled":
+    case "subscriber.ignored":
+      return notable(event);
   }
-  if (event.type === "subscriber.died") {
-    return { level: "error", text: `gave up on ${event.eventType} after ${event.attempts} attempts: ${event.error}` };
-  }
-  if (event.type === "subscriber.seat") return { level: "info", text: `${event.held ? "took" : "left"} its seat on ${event.topic}` };
-  if (event.type === "subscriber.trouble") return { level: "warn", text: `${event.step} went wrong: ${event.error}` };
-  return notable(event);
+}
+
+const sameMs = 2_000;
+
+/** True for news that are not the same as the last from there, moments ago: what goes on is told once. */
+export function createFresh(): (news: News) => boolean {
+  const last = new Map<string, News>();
+  return (news) => {
+    const before = last.get(news.who);
+    last.set(news.who, news);
+    return before?.text !== news.text || news.at.getTime() - before.at.getTime() > sameMs;
+  };
 }
 
 /** After which of them may a window be published twice? Recorded as faults, whoever caused them. */

@@ -9,7 +9,7 @@ import { createCrew, type Crew } from "./crew.ts";
 import { causeFaults } from "./faults.ts";
 import { createEye, type Eye } from "./glance.ts";
 import { startLoad, type Load } from "./load.ts";
-import { faultOf, newsOf, type News } from "./news.ts";
+import { createFresh, faultOf, newsOf, type News } from "./news.ts";
 import { dataFolder, prepare } from "./prepare.ts";
 import { createShow, type Show } from "./show.ts";
 import { shopFiles, subscriberNames } from "./shop.ts";
@@ -28,7 +28,7 @@ export interface ShopOptions {
 }
 
 const clock = systemClock;
-const deliverMs = 30_000;
+const deliverMs = 40_000;
 const drainMs = 8_000;
 const roundMs = 12_000;
 
@@ -71,10 +71,12 @@ interface Shop extends AsyncDisposable {
 
 function openShop(terminal: Terminal, options: ShopOptions, folder: string, eye: Eye): Shop {
   const show = createShow(terminal, clock);
+  const fresh = createFresh();
   const asked = new AbortController();
   const insisted = new AbortController();
   const say: Say = (level, who, text) => {
     const news = { at: new Date(clock.now()), who, level, text };
+    if (!fresh(news)) return;
     watch.hear(news);
     show.news(news);
   };

@@ -37,7 +37,7 @@ export function shopFiles(folder: string): ShopFiles {
 /** Short, so that what a fault broke heals while somebody watches; long enough for a slow machine with all processes on it. */
 export const leaseMs = 3_000;
 export const seatMs = 2_000;
-export const retryDelaysMs = [200, 400, 800];
+export const retryDelaysMs = [100, 200, 400];
 export const probeMs = { first: 250, last: 1_000 };
 
 export const batch = 50;

@@ -1,0 +1,289 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createOutbox } from "../../src/outbox/outbox.ts";
+import { walIsSafe } from "../../src/sqlite/connection.ts";
+import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
+import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
+import { draft } from "../support/outbox.ts";
+
+let folder: string;
+let path: string;
+let store: SqliteStore;
+let db: SqliteDatabase;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "waybill-"));
+  path = join(folder, "app.db");
+  store = sqlite({ path });
+  await store.schema.migrate();
+  db = (await defaultDriver())(path);
+});
+afterEach(async () => {
+  await store[Symbol.asyncDispose]();
+  try {
+    db.close();
+  } catch {
+    // Some tests close it themselves.
+  }
+  rmSync(folder, { recursive: true });
+});
+
+const all = (sql: string): unknown[] => db.prepare(sql).all();
+const everyLane = async (): Promise<{ relay: string; lanes: ReadonlyMap<number, bigint> }> => {
+  await store.leases.renew("r", 60_000);
+  return {
+    relay: "r",
+    lanes: await store.leases.take(
+      "r",
+      Array.from({ length: 64 }, (_, lane) => lane),
+    ),
+  };
+};
+const claim = async () => (await store.outbox.claim(await everyLane(), { limit: 100, open: [], narrow: false })).claims;
+
+describe("plain SQL", () => {
+  test("an INSERT with the seeds' columns is a full event: the rest comes from the database", async () => {
+    db.exec(
+      "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'o-1', 'OrderPlaced', '{\"total\":5}')",
+    );
+    const [row] = all("SELECT * FROM outbox_events") as Record<string, unknown>[];
+    expect(row).toMatchObject({
+      state: "PENDING",
+      published: 0,
+      event_version: 1,
+      content_type: "application/json",
+      headers: "{}",
+      retry_count: 0,
+      owner: null,
+      hold: null,
+    });
+    expect(row!["id"]).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(row!["created_at"]).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    const [claimed] = await claim();
+    expect(claimed!.envelope).toMatchObject({ aggregateId: "o-1", type: "OrderPlaced", contentType: "application/json" });
+    expect(Buffer.from(claimed!.envelope.data).toString()).toBe('{"total":5}');
+    expect(all("SELECT state, owner FROM outbox_events")).toMatchObject([{ state: "PUBLISHING", owner: "r" }]);
+  });
+
+  test("the same idempotency key adds once", () => {
+    for (let i = 0; i < 3; i++)
+      db.exec(
+        "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, idempotency_key) VALUES ('Order', 'o-1', 'OrderPlaced', '{}', 'key')",
+      );
+    expect(all("SELECT count(*) AS n FROM outbox")).toMatchObject([{ n: 1 }]);
+  });
+
+  test.each([
+    [
+      "both payloads",
+      "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, payload_bytes) VALUES ('A', 'a', 'T', 'x', x'00')",
+    ],
+    ["no payload", "INSERT INTO outbox (aggregate_type, aggregate_id, event_type) VALUES ('A', 'a', 'T')"],
+    ["an empty aggregate id", "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('A', '', 'T', '{}')"],
+    [
+      "headers that are no JSON",
+      "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, headers) VALUES ('A', 'a', 'T', '{}', 'x')",
+    ],
+    [
+      "an unknown status",
+      "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, status) VALUES ('A', 'a', 'T', '{}', 'SENT')",
+    ],
+  ])("%s is refused by the table", (_what, sql) => expect(() => db.exec(sql)).toThrow(/constraint/i));
+
+  test("text that is not UTF-8, or holds NUL, is carried byte by byte and harms nothing else", async () => {
+    db.exec("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('A', 'a', 'T', CAST(x'ff00fe' AS TEXT))");
+    db.exec(
+      "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES (CAST(x'ff' AS TEXT), CAST(x'fe' AS TEXT), 'T', '{}')",
+    );
+    db.exec("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('B', 'b', 'T', '{}')");
+    const claims = await claim();
+    expect(claims).toHaveLength(3);
+    expect(Buffer.from(claims.find(({ envelope }) => envelope.aggregateId === "a")!.envelope.data).toString("hex")).toBe("ff00fe");
+    expect(await store.operator.list({ limit: 10 })).toHaveLength(3);
+  });
+});
+
+describe("the user's own transaction", () => {
+  test("a synchronous one: committed with the event, and rolled back when adding throws", () => {
+    const outbox = createOutbox({ store });
+    db.exec("CREATE TABLE orders (id TEXT PRIMARY KEY)");
+    const place = (id: string, payload: unknown): void => {
+      db.exec("BEGIN IMMEDIATE");
+      try {
+        db.prepare("INSERT INTO orders VALUES (?)").run(id);
+        void outbox.add(db, { aggregateType: "Order", aggregateId: id, type: "OrderPlaced", payload });
+        db.exec("COMMIT");
+      } catch (error) {
+        db.exec("ROLLBACK");
+        throw error;
+      }
+    };
+    place("o-1", {});
+    expect(() => place("o-2", 1n)).toThrow(/JSON/);
+    expect(all("SELECT id FROM orders")).toMatchObject([{ id: "o-1" }]);
+    expect(all("SELECT aggregate_id FROM outbox")).toMatchObject([{ aggregate_id: "o-1" }]);
+  });
+
+  test("rolled back to a savepoint, the event is gone", async () => {
+    const outbox = createOutbox({ store });
+    db.exec("BEGIN IMMEDIATE");
+    await outbox.add(db, draft("kept", 1));
+    db.exec("SAVEPOINT s");
+    await outbox.add(db, draft("gone", 1));
+    db.exec("ROLLBACK TO s");
+    db.exec("COMMIT");
+    expect(all("SELECT aggregate_id FROM outbox")).toMatchObject([{ aggregate_id: "kept" }]);
+  });
+
+  test("a handle without one, with one that has ended, or closed, is refused and nothing is written", async () => {
+    const outbox = createOutbox({ store });
+    const refused = expect.objectContaining({ code: "NO_TRANSACTION" }) as Error;
+    expect(() => outbox.add(db, draft("a", 1))).toThrow(refused);
+    db.exec("BEGIN; COMMIT");
+    expect(() => outbox.add(db, draft("a", 1))).toThrow(refused);
+    expect(all("SELECT count(*) AS n FROM outbox")).toMatchObject([{ n: 0 }]);
+    db.close();
+    expect(() => outbox.add(db, draft("a", 1))).toThrow(refused);
+  });
+
+  test("a client that cannot tell whether it is in a transaction is asked by a BEGIN", async () => {
+    const outbox = createOutbox({ store });
+    const plain: SqliteDatabase = { exec: (sql) => db.exec(sql), prepare: (sql) => db.prepare(sql), close: () => db.close() };
+    expect(() => outbox.add(plain, draft("a", 1))).toThrow(/no open transaction/);
+    db.exec("BEGIN");
+    await outbox.add(plain, draft("a", 1));
+    db.exec("COMMIT");
+    expect(all("SELECT count(*) AS n FROM outbox")).toMatchObject([{ n: 1 }]);
+  });
+
+  test("events of an open transaction are not claimed, nor seen by status", async () => {
+    const outbox = createOutbox({ store });
+    db.exec("BEGIN");
+    await outbox.add(db, draft("a", 1));
+    expect((await store.operator.status()).states.PENDING).toBe(0);
+    db.exec("ROLLBACK");
+    expect(await claim()).toEqual([]);
+  });
+});
+
+describe("a handler's handle", () => {
+  test("is of no use once its transaction has ended, so that late work cannot fall into another's", async () => {
+    db.exec("CREATE TABLE effects (id TEXT)");
+    let late: SqliteDatabase | undefined;
+    await store.inbox.once({ consumer: "c", id: "1" }, 1, (tx) => {
+      late = tx;
+      tx.prepare("INSERT INTO effects VALUES (?)").run("on time");
+    });
+    expect(() => late!.exec("INSERT INTO effects VALUES ('late')")).toThrow(/ended/);
+    await store.inbox.once({ consumer: "c", id: "2" }, 1, () => {
+      expect(() => late!.prepare("INSERT INTO effects VALUES ('late')")).toThrow(/ended/);
+    });
+    expect(all("SELECT id FROM effects")).toMatchObject([{ id: "on time" }]);
+  });
+
+  test("that ends the transaction itself loses nothing and keeps nothing: the event is not marked", async () => {
+    db.exec("CREATE TABLE effects (id TEXT)");
+    await expect(
+      store.inbox.once({ consumer: "c", id: "1" }, 1, (tx) => void tx.exec("ROLLBACK; INSERT INTO effects VALUES ('alone')")),
+    ).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+    expect(all("SELECT * FROM inbox")).toEqual([]);
+  });
+});
+
+describe("the file", () => {
+  const fresh = (name: string): SqliteStore => sqlite({ path: join(folder, name) });
+
+  test("that is no database is refused and left as it is", async () => {
+    writeFileSync(join(folder, "bad.db"), "this is not a database ".repeat(100));
+    await expect(fresh("bad.db").schema.migrate()).rejects.toMatchObject({ code: "STORE_CORRUPT" });
+  });
+
+  test("without tables says how to make them", async () => {
+    await expect(fresh("empty.db").schema.check()).rejects.toMatchObject({
+      code: "NOT_MIGRATED",
+      message: expect.stringContaining("waybill migrate") as string,
+    });
+    const other = (await defaultDriver())(join(folder, "empty.db"));
+    other.exec("BEGIN");
+    expect(() => createOutbox({ store: fresh("empty.db") }).add(other, draft("a", 1))).toThrow(
+      expect.objectContaining({ code: "NOT_MIGRATED" }) as Error,
+    );
+    other.close();
+  });
+
+  test("with tables of a newer version is refused, and nothing is written", async () => {
+    db.exec("UPDATE waybill_meta SET version = 99");
+    for (const refused of [store.schema.check(), store.schema.migrate()])
+      await expect(refused).rejects.toMatchObject({ code: "SCHEMA_NEWER" });
+    db.exec("BEGIN");
+    expect(() => createOutbox({ store: sqlite({ path }) }).add(db, draft("a", 1))).toThrow(
+      expect.objectContaining({ code: "SCHEMA_NEWER" }) as Error,
+    );
+    db.exec("ROLLBACK");
+    expect(all("SELECT count(*) AS n FROM outbox")).toMatchObject([{ n: 0 }]);
+  });
+
+  test("in a folder that does not exist, or that is a folder itself, is refused by name", async () => {
+    await expect(fresh("none/app.db").schema.migrate()).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+      message: expect.stringContaining("none/app.db") as string,
+    });
+    mkdirSync(join(folder, "folder.db"));
+    await expect(fresh("folder.db").schema.migrate()).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(existsSync(join(folder, "none"))).toBe(false);
+  });
+
+  test("cannot be in memory, where nobody else could read it", () => {
+    for (const name of ["", ":memory:", "file:x?mode=memory"]) expect(() => sqlite({ path: name })).toThrow(/memory\(\)/);
+  });
+
+  test("is migrated by several processes' worth of connections at once, and again, to the same tables", async () => {
+    const stores = Array.from({ length: 4 }, () => fresh("shared.db"));
+    const applied = await Promise.all(stores.map((each) => each.schema.migrate()));
+    expect(applied.flat()).toEqual([1]);
+    for (const each of stores) await each[Symbol.asyncDispose]();
+  });
+
+  test("printed, the migration makes the same tables", async () => {
+    const printed = (await defaultDriver())(join(folder, "printed.db"));
+    printed.exec(store.schema.print());
+    const tables = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name";
+    expect(printed.prepare(tables).all()).toEqual(all(tables));
+    printed.close();
+    await expect(fresh("printed.db").schema.check()).resolves.toBeUndefined();
+  });
+
+  test("is never in WAL mode under a library whose WAL may lose a reset", () => {
+    const [{ journal_mode: mode }] = all("PRAGMA journal_mode") as [{ journal_mode: string }];
+    const [{ version }] = all("SELECT sqlite_version() AS version") as [{ version: string }];
+    expect(mode).toBe(walIsSafe(version) ? "wal" : "delete");
+  });
+
+  test.each([
+    ["3.44.5", false],
+    ["3.44.6", true],
+    ["3.45.1", false],
+    ["3.50.6", false],
+    ["3.50.7", true],
+    ["3.51.2", false],
+    ["3.51.3", true],
+    ["3.53.4", true],
+    ["4.0.0", true],
+  ])("SQLite %s: WAL safe %s", (version, safe) => expect(walIsSafe(version)).toBe(safe));
+
+  test("in WAL mode is taken out of it by a library that must not use it", async () => {
+    const wal = (await defaultDriver())(join(folder, "wal.db"));
+    wal.exec("PRAGMA journal_mode = WAL; CREATE TABLE t (a)");
+    wal.close();
+    const opened = fresh("wal.db");
+    await opened.schema.migrate();
+    const after = (await defaultDriver())(join(folder, "wal.db"));
+    const [{ journal_mode: mode }] = after.prepare("PRAGMA journal_mode").all() as [{ journal_mode: string }];
+    const [{ version }] = after.prepare("SELECT sqlite_version() AS version").all() as [{ version: string }];
+    expect(mode).toBe(walIsSafe(version) ? "wal" : "delete");
+    after.close();
+    await opened[Symbol.asyncDispose]();
+  });
+});
