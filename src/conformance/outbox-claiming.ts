@@ -51,12 +51,15 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("a small limit starves no lane", async (scene) => {
-    const [deep, ...others] = (await scene.lanes()).slice(0, 9);
-    await scene.add(...Array.from({ length: 200 }, () => scene.row(deep!.aggregates[0]!)));
-    const waiting = new Set((await scene.add(...others.map(({ aggregates }) => scene.row(aggregates[0]!)))).map(({ id }) => id));
+    const [first, ...rest] = (await scene.lanes()).slice(0, 8);
+    const busy = rest.slice(0, 5);
+    const quiet = [first!, ...rest.slice(5)];
+    const refill = (): Promise<unknown> => scene.add(...busy.flatMap(({ aggregates }) => [0, 1, 2].map(() => scene.row(aggregates[0]!))));
+    await refill();
+    const waiting = new Set((await scene.add(...quiet.map(({ aggregates }) => scene.row(aggregates[0]!)))).map(({ id }) => id));
     const relay = await scene.relay("r1");
     for (let round = 0; round < 20 && waiting.size > 0; round++) {
-      await scene.addTo(deep!.aggregates[0]!, 2);
+      await refill();
       const window = await relay.claim({ limit: 4 });
       for (const id of idsOf(window)) waiting.delete(id);
       await relay.publish(window);

@@ -101,6 +101,17 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await heir.drain({ narrow: true }), ids.slice(2));
   });
 
+  test("a part that is settled again counts once", async (scene) => {
+    const ids = (await scene.add(scene.row("a"), scene.row("b"))).map(({ id }) => id);
+    const relay = await scene.relay("r1");
+    const { id, claims } = await relay.claim();
+    for (const settled of [1, 0, 0]) {
+      assert.deepEqual(await scene.store.outbox.settle("r1", id!, claims.slice(0, 1).map(retry(0))), { settled, lost: [] });
+    }
+    const { state, retryCount } = await scene.show(ids[0]!);
+    assert.deepEqual([state, retryCount], ["FAILED", 1]);
+  });
+
   test("a repeated settle is harmless", async (scene) => {
     const ids = await scene.addTo("order-1", 1);
     const relay = await scene.relay("r1");

@@ -1,7 +1,7 @@
 import type { Coordinator } from "../contracts/coordinator.ts";
 import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 import type { Sink } from "../contracts/sink.ts";
-import type { Clock } from "../core/clock.ts";
+import { type Clock, withDeadline } from "../core/clock.ts";
 import { asError, isWaybillError } from "../core/errors.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe } from "../core/path-events.ts";
@@ -138,13 +138,20 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
       }),
     );
   };
+  const done = new AbortController();
   const underWay = new Set<Promise<void>>();
+  let failure: Error | null = null;
+  /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
   const track = (work: Promise<void>): void => {
-    const tracked = work.finally(() => underWay.delete(tracked));
+    const tracked = work
+      .catch((error: unknown) => {
+        failure ??= asError(error);
+        done.abort();
+      })
+      .finally(() => underWay.delete(tracked));
     underWay.add(tracked);
   };
 
-  const done = new AbortController();
   const noMore = AbortSignal.any([run.draining, done.signal]);
   const leaving = new AbortController();
   const lanes = coordinator.run(
@@ -160,7 +167,10 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
   const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done, noMore) : Promise.resolve();
 
   try {
-    await sink.connect(noMore).catch((error: unknown) => trouble("publish", asError(error))); // a broker that is away is an outage, met by the breaker
+    // A broker that is away is an outage, met by the breaker once there is something to publish.
+    await withDeadline(clock, parts.publishTimeoutMs, noMore, (signal) => sink.connect(signal)).catch((error: unknown) =>
+      trouble("publish", asError(error)),
+    );
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic)) {
         const part: Part = { window, claims: group.claims, claimedAt: window.claimedAt };
@@ -168,6 +178,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
       }
     }
     while (underWay.size > 0) await Promise.all(underWay);
+    if (failure !== null) throw failure as Error;
   } finally {
     done.abort();
     leaving.abort();

@@ -27,7 +27,7 @@ const p = (text: string): Line[number] => ["plain", text];
 
 /** The picture for a terminal of this size; the news get the rows that are left. */
 export function picture(scene: Scene, columns: number, rows: number): readonly Line[] {
-  const fixed = [...heading(scene), [], ...numbers(scene), [], ...processes(scene, columns), []];
+  const fixed = [...heading(scene), [], ...numbers(scene).flatMap((line) => wrapped(line, columns)), [], ...processes(scene, columns), []];
   const room = Math.max(3, Math.min(12, rows - fixed.length - 1));
   return [...fixed, ...scene.news.slice(-room).map(newsLine)].slice(0, Math.max(1, rows - 1));
 }
@@ -45,42 +45,61 @@ function heading({ naive, url, phase, elapsedMs }: Scene): Line[] {
   ];
 }
 
+const label = (text: string): Line[number] => ["bold", text.padEnd(indent)];
+const indent = 8;
+
 function numbers({ glance, rates, naive }: Scene): Line[] {
   if (glance === null) return [[["dim", "…"]]];
   const { status, orders, rolledBack, events, logged, behind } = glance;
-  const behindLine: Line = [["bold", "behind  "], ...subscriberNames.map((name) => tally(`${name} `, behind[name], "warn"))];
-  const flow: Line[] = [
-    [
-      ["bold", "flow    "],
-      p(`orders ${orders} (${rates.orders.toFixed(1)}/s)  events ${events} (${rates.events.toFixed(1)}/s)  `),
-      p(`rolled back ${rolledBack}`),
+  const flow: Line = [
+    label("flow"),
+    ...[p(`orders ${orders} (${rates.orders.toFixed(1)}/s)  `), p(`rolled back ${rolledBack}  `)],
+    ...[
+      p(`events ${events} (${rates.events.toFixed(1)}/s)  `),
+      p(`in the broker's log ${logged}  `),
+      p(`effects ${rates.applied.toFixed(1)}/s`),
     ],
-    [["bold", "        "], p(`in the broker's log ${logged}  effects ${rates.applied.toFixed(1)}/s`)],
   ];
-  if (naive) return [...flow, behindLine];
+  const late: Line = [label("behind"), ...subscriberNames.map((name) => tally(name, behind[name], "warn"))];
+  if (naive) return [flow, late];
   const { states, holds, breakers, oldestUnpublishedMs, lanes, window } = status;
-  const lag = oldestUnpublishedMs === null ? "none waits" : `oldest waits for ${inWords(Math.round(oldestUnpublishedMs))}`;
+  const lag = oldestUnpublishedMs === null ? "nothing waits" : `the oldest waits for ${inWords(Math.round(oldestUnpublishedMs))}`;
   return [
-    ...flow,
+    flow,
     [
-      ["bold", "states  "],
-      ...[p(`PENDING ${states.PENDING}  PUBLISHING ${states.PUBLISHING}  PUBLISHED ${states.PUBLISHED}  `)],
-      ...[tally("FAILED ", states.FAILED, "warn"), tally("BLOCKED ", states.BLOCKED, "warn"), tally("DEAD ", states.DEAD, "bad")],
+      label("states"),
+      ...(["PENDING", "PUBLISHING", "PUBLISHED"] as const).map((state) => p(`${state} ${states[state]}  `)),
+      ...[tally("FAILED", states.FAILED, "warn"), tally("BLOCKED", states.BLOCKED, "warn"), tally("DEAD", states.DEAD, "bad")],
     ],
-    [["bold", "lag     "], p(`${lag}; in relays' windows ${window.events}; lanes ${lanes.owned} of ${lanes.total} owned`)],
+    [label("lag"), p(`${lag}  `), p(`${window.events} in relays' windows  `), p(`${lanes.owned} of ${lanes.total} lanes owned`)],
     [
-      ["bold", "holds   "],
-      tally("aggregates ", holds.aggregates, "warn"),
+      label("holds"),
+      tally("aggregates", holds.aggregates, "warn"),
       ...breakers.map(({ destination, aggregates }): Line[number] => [
         "bad",
-        `${destination} is broken, ${count(aggregates, "aggregate")} wait`,
+        `${destination} is broken, ${count(aggregates, "aggregate")} wait  `,
       ]),
     ],
-    behindLine,
+    late,
   ];
 }
 
-const tally = (label: string, n: number, tone: Tone): Line[number] => [n === 0 ? "plain" : tone, `${label}${n}  `];
+/** Pieces that do not fit go on below, behind the label. */
+function wrapped(line: Line, columns: number): Line[] {
+  const rows: Line[number][][] = [[]];
+  let used = 0;
+  for (const piece of line) {
+    if (used + piece[1].trimEnd().length >= columns && used > indent) {
+      rows.push([p(" ".repeat(indent))]);
+      used = indent;
+    }
+    rows.at(-1)!.push(piece);
+    used += piece[1].length;
+  }
+  return rows;
+}
+
+const tally = (what: string, n: number, tone: Tone): Line[number] => [n === 0 ? "plain" : tone, `${what} ${n}  `];
 
 const stateTones: Readonly<Record<Member["state"], Tone>> = {
   starting: "warn",

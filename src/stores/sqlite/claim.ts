@@ -23,7 +23,7 @@ const blockedPerClaim = 5_000;
 const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
-const notOpen = "o.seq NOT IN (SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?1)";
+const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
 const notSuspect =
   "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 
@@ -32,14 +32,15 @@ const notSuspect =
  * what lanes leave over goes to those that are behind.
  */
 export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]; cut: boolean } {
-  const { statements, relay, now } = scan;
+  const { statements, now } = scan;
   const lanes = JSON.stringify(scan.lanes);
+  const open = openSeqs(scan);
   const catcher = catchRows(statements);
   const dueLimit = Math.ceil(scan.limit / 2);
   const due = statements.all(
     `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
      AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
-    relay,
+    JSON.stringify([...open.values()].flat()),
     now,
     lanes,
     dueLimit,
@@ -59,7 +60,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
       const rows = statements.all(
         `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq > ?3
          AND ${notOpen} AND ${notSuspect} ORDER BY o.seq LIMIT ?4`,
-        relay,
+        JSON.stringify(open.get(lane) ?? []),
         lane,
         after,
         want,
@@ -83,19 +84,33 @@ const narrowRows = `FROM outbox o ${joins}
     AND ${notOpen}
     AND (${pending} OR o.status = 'FAILED' AND o.next_attempt_at <= ?2)`;
 
-export function countNarrow({ statements, relay, lanes, now }: Omit<Scan, "limit">): number {
+export function countNarrow(scan: Omit<Scan, "limit">): number {
+  const { statements, lanes, now } = scan;
   if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return 0;
-  return Number(statements.get(`SELECT count(*) AS n ${narrowRows}`, relay, now, JSON.stringify(lanes))?.["n"]);
+  const open = JSON.stringify([...openSeqs(scan).values()].flat());
+  return Number(statements.get(`SELECT count(*) AS n ${narrowRows}`, open, now, JSON.stringify(lanes))?.["n"]);
 }
 
 /** A tenth of the window they died in at a time, down to one. */
-export function claimNarrow({ statements, relay, lanes, now, limit }: Scan): { found: readonly Found[]; cut: boolean } {
+export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
+  const { statements, lanes, now, limit } = scan;
+  const open = JSON.stringify([...openSeqs(scan).values()].flat());
   const catcher = catchRows(statements);
-  for (const row of statements.all(`SELECT ${columns} ${narrowRows} ORDER BY o.seq`, relay, now, JSON.stringify(lanes))) catcher.take(row);
+  for (const row of statements.all(`SELECT ${columns} ${narrowRows} ORDER BY o.seq`, open, now, JSON.stringify(lanes))) catcher.take(row);
   catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
   const found = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
   return { found, cut: found.length < catcher.found.length };
+}
+
+/** What this relay has in its windows already, by lane. */
+function openSeqs({ statements, relay }: Pick<Scan, "statements" | "relay">): ReadonlyMap<number, readonly number[]> {
+  const open = new Map<number, number[]>();
+  for (const row of statements.all("SELECT lane, seqs FROM waybill_windows WHERE relay = ?", relay)) {
+    const lane = Number(row["lane"]);
+    open.set(lane, [...(open.get(lane) ?? []), ...(JSON.parse(String(row["seqs"])) as number[])]);
+  }
+  return open;
 }
 
 /** Sorts rows into those that may go and those whose aggregate is held; the held ones leave the pending scan. */
