@@ -65,7 +65,7 @@ export async function keepsItsPromises<Db, Tx>(
   options: fc.Parameters<[Step[]]>,
 ): Promise<void> {
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 70 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 120, size: "max" }), async (steps) => {
       const harness = await create();
       try {
         const world = new World(harness);

@@ -22,7 +22,7 @@ export function dataFolder(named: string | undefined): DataFolder {
   }
   const path = resolve(named);
   try {
-    mkdirSync(path, { recursive: true });
+    if (!existsSync(path)) mkdirSync(path);
     // A shop goes on where it was left; anything else in the folder is somebody's.
     if (!existsSync(shopFiles(path).orders) && readdirSync(path).length > 0) throw new Error("it is not empty, and no shop is in it");
   } catch (cause) {

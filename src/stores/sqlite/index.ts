@@ -34,7 +34,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
   const { path, open } = options;
   const clock = options.clock ?? systemClock;
   const lockTimeoutMs = positive("lockTimeoutMs", options.lockTimeoutMs ?? 10_000);
-  const connect = (): ReturnType<typeof createConnection> => createConnection({ path, open, lockTimeoutMs });
+  const connect = (): ReturnType<typeof createConnection> => createConnection({ path, open, lockTimeoutMs, clock });
   const connection = connect();
   const inboxConnection = connect(); // a handler may take long inside its transaction; leases must not wait for it in this process
   return {

@@ -71,6 +71,7 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     JSON.stringify(request.open),
   );
   if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
+  forgetSuspects(statements);
   const releasing = releaseStep(statements, lanes);
   const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
@@ -122,6 +123,14 @@ function freeDelayed(statements: Statements, now: string): boolean {
     now,
   );
   return freed === rowsPerStep;
+}
+
+/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+function forgetSuspects(statements: Statements): void {
+  if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return;
+  statements.run(
+    "DELETE FROM waybill_suspects WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.seq = waybill_suspects.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED'))",
+  );
 }
 
 function recordWindow(statements: Statements, id: string, holding: Holding, found: readonly Found[], nowMs: number): void {
