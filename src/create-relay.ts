@@ -46,7 +46,7 @@ export interface RelayOptions {
   readonly probeMs?: { readonly first: number; readonly last: number };
   /** Hears what happens on the path; every death among it. */
   readonly observe?: Observe;
-  /** Names this relay in status; must be its own. @default made up */
+  /** Names this relay in status, with a part added that tells its lives apart. @default made up */
   readonly relayId?: string;
   readonly clock?: Clock;
   readonly random?: Random;
@@ -92,13 +92,15 @@ export function createRelay(options: RelayOptions): Relay {
     );
   }
   const skipped = new Set(options.skip ?? []);
+  const life = uuidv7(clock, random)();
   const relay = createRelayService({
     outbox: store.outbox,
     wake: store.wake ?? createWake(),
     sink,
     coordinator: createLeases({
       leases: store.leases,
-      relay: options.relayId ?? uuidv7(clock, random)(),
+      // A new life is a new relay, even under an old name: its past one's lanes must be won, and its windows be suspect.
+      relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
       strategy: strategyOf(options.coordination ?? "partitioned", options.own),
       leaseMs,
       clock,

@@ -1,7 +1,13 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { apiPage, doors } from "../scripts/api-page.mjs";
 import { errorsPage } from "../scripts/errors-page.mjs";
+import { settings } from "../src/cli/config.ts";
 import { errorTable } from "../src/core/errors.ts";
+import { defaultDriver } from "../src/sqlite/driver.ts";
+import { inProcess } from "./cli/in-process.ts";
 
 const root = new URL("../", import.meta.url);
 const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
@@ -24,10 +30,73 @@ describe("the docs", () => {
     expect(errorsPage({ ...rest, USAGE: { ...USAGE, remedy: "a | b" } })).toContain("a \\| b");
   });
 
+  test("api.md is what the types say (npm run docs writes it)", { timeout: 60_000 }, () => {
+    const page = apiPage(doors());
+    expect(page === read("docs/api.md"), "docs/api.md is out of date: npm run docs").toBe(true);
+  });
+
+  test("a change of the types changes the page", { timeout: 60_000 }, () => {
+    const cache = fileURLToPath(new URL(".cache", root));
+    mkdirSync(cache, { recursive: true });
+    const folder = mkdtempSync(join(cache, "api-"));
+    try {
+      const hidden = "interface Hidden {\n  /** Why. */\n  readonly here: true;\n}\n";
+      const visible = `/** What it is. */\nexport function made(of: Hidden): string {\n  return String(of);\n}\n`;
+      writeFileSync(join(folder, "index.ts"), `${hidden}${visible}export const own = 7;\n`);
+      const page = apiPage([{ name: "toy", source: join(folder, "index.ts") }]);
+      const code = (...lines: string[]): string => ["```ts", ...lines, "```", ""].join("\n");
+      expect(page).toContain(`## toy\n\n### made\n\nWhat it is.\n\n${code("function made(of: Hidden): string;")}`);
+      expect(page).toContain(`### own\n\n${code("const own = 7;")}`);
+      expect(page).toContain(`### Hidden\n\n${code("interface Hidden {", "  /** Why. */", "  readonly here: true;", "}")}`);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
   test.each(pages)("%s links only to what is there", (page) => {
-    const links = [...read(page).matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)].map(([, target]) => target!);
-    const broken = links.filter((target) => !existsSync(new URL(target, new URL(page, root))));
-    expect(broken).toEqual([]);
+    const links = [...read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g)];
+    const broken = links.filter(([, path = "", anchor]) => {
+      const target = path === "" ? new URL(page, root) : new URL(path, new URL(page, root));
+      return !existsSync(target) || (anchor !== undefined && !anchorsOf(readFileSync(target, "utf8")).has(anchor));
+    });
+    expect(broken.map(([link]) => link)).toEqual([]);
+  });
+
+  test.each(pages)("%s has only commands that there are, with flags that they have", async (page) => {
+    for (const [command, ...flags] of commandsOf(read(page))) {
+      const { code, stdout } = await inProcess([...command!.split(" "), "--help"], { cwd: fileURLToPath(root) });
+      expect([command, code]).toEqual([command, 0]);
+      expect({ command, unknown: flags.filter((flag) => !stdout.includes(`${flag} `)) }).toEqual({ command, unknown: [] });
+    }
+  });
+
+  test("README.md links to every page of the docs", () => {
+    expect(pages.filter((page) => page.startsWith("docs/") && !read("README.md").includes(`](${page})`))).toEqual([]);
+  });
+
+  test("README.md names the versions that the tests run with", async () => {
+    const { version } = JSON.parse(read("node_modules/libsql/package.json")) as { version: string };
+    const db = (await defaultDriver())(":memory:");
+    const [row] = db.prepare("SELECT sqlite_version() AS version").all() as { version: string }[];
+    db.close();
+    expect(read("README.md")).toContain(`\`libsql\` ${version}`);
+    if (process.versions.node.startsWith("20.")) expect(read("README.md")).toContain(`SQLite ${row!.version}`);
+  });
+
+  test("cli.md has every command, flag and key", async () => {
+    const page = read("docs/cli.md");
+    const help = async (...command: string[]): Promise<string> =>
+      (await inProcess([...command, "--help"], { cwd: fileURLToPath(root) })).stdout;
+    const commands = [...(await help()).matchAll(/^ {2}(\w+(?: \w+)?) {2,}/gm)].map(([, command]) => command!);
+    expect(commands).toContain("dead redrive");
+    const missing = commands.filter((command) => !page.includes(`waybill ${command}`));
+    for (const command of commands) {
+      const flags = [...(await help(...command.split(" "))).matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, flag]) => flag!);
+      expect(flags).toContain("--json");
+      missing.push(...flags.filter((flag) => !page.includes(flag)).map((flag) => `${command} ${flag}`));
+    }
+    missing.push(...[...Object.keys(settings), "retry"].filter((key) => !page.includes(`\`${key}\``)));
+    expect(missing).toEqual([]);
   });
 
   test.each(pages)("%s names only codes of the table", (page) => {
@@ -35,3 +104,19 @@ describe("the docs", () => {
     expect(codes.filter((code) => !(code in errorTable))).toEqual([]);
   });
 });
+
+/** As GitHub makes them of headings. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) => heading!.toLowerCase());
+  return new Set(headings.map((heading) => heading.replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-")));
+}
+
+/** Every `waybill …` in a shell block, or in a container's CMD: the command's words, then its flags. */
+function commandsOf(text: string): readonly string[][] {
+  const shell = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].flatMap(([, block]) => block!.trim().split("\n"));
+  const images = [...text.matchAll(/^CMD (\[.*\])$/gm)].map(([, list]) => (JSON.parse(list!) as string[]).join(" "));
+  return [...shell, ...images].flatMap((line) => {
+    const [, command, rest] = /^\S*?\s?\S*waybill ((?:events |dead )?\w+)(.*)$/.exec(line) ?? [];
+    return command === undefined ? [] : [[command, ...(rest!.match(/--[a-z-]+/g) ?? [])]];
+  });
+}

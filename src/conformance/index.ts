@@ -5,5 +5,5 @@ export { operatorSuite } from "./operator.ts";
 export { outboxStoreSuite } from "./outbox-store.ts";
 export { schemaSuite } from "./schema.ts";
 export { serviceSuite, type ServiceSuite } from "./service.ts";
-export { sinkConformance, type SinkHarness, type SinkSuite, type StoredMessage } from "./sink.ts";
-export { sourceConformance, type SourceHarness, type SourceSuite } from "./source.ts";
+export { sinkSuite, type SinkHarness, type SinkSuite, type StoredMessage } from "./sink.ts";
+export { sourceSuite, type SourceHarness, type SourceSuite } from "./source.ts";

@@ -125,7 +125,11 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const at = idsOf(window).indexOf(failing);
     assert.deepEqual(idsOf(window), followers.slice(0, window.claims.length));
     assert.ok(at >= 0, "the first chunk is smaller than a window");
-    const rest = new Map(idsOf(window).slice(at + 1).map((id) => [id, returned]));
+    const rest = new Map(
+      idsOf(window)
+        .slice(at + 1)
+        .map((id) => [id, returned]),
+    );
     await relay.settle(window, judgeBy(new Map([[failing, retry(10_000)], ...rest])));
     assert.deepEqual(await relay.drain(), []);
     const { states } = await scene.store.operator.status();

@@ -41,7 +41,7 @@ export interface SinkSuite {
 const source = "/conformance";
 
 /** Every promise of the Sink contract. A third party's adapter that passes keeps them. */
-export function sinkConformance(suite: SinkSuite): void {
+export function sinkSuite(suite: SinkSuite): void {
   const soonMs = suite.patienceMs ?? 5_000;
   const run = (body: (harness: SinkHarness) => Promise<void>) => async (): Promise<void> => {
     const harness = await suite.create();

@@ -46,7 +46,7 @@ interface Receiving {
 const quietMs = 200;
 
 /** Every promise of the Source contract. A third party's adapter that passes keeps them. */
-export function sourceConformance(suite: SourceSuite): void {
+export function sourceSuite(suite: SourceSuite): void {
   const soonMs = suite.patienceMs ?? 5_000;
   const test = (name: string, run: (bench: Bench) => Promise<void>): void =>
     void suite.test(`source: ${name}`, async () => {

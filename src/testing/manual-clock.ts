@@ -12,6 +12,8 @@ export interface ManualClock extends Clock {
   advance(ms: number): Promise<void>;
   /** How many sleeps have not ended. */
   readonly sleeping: number;
+  /** How long until the next of them ends; null when nothing sleeps. */
+  readonly nextMs: number | null;
 }
 
 interface Sleeper {
@@ -40,6 +42,9 @@ export function manualClock(startMs = 0): ManualClock {
     monotonic: () => passed,
     get sleeping() {
       return sleepers.length;
+    },
+    get nextMs() {
+      return sleepers[0] === undefined ? null : sleepers[0].due - passed;
     },
     async sleep(ms, signal) {
       if (signal?.aborted) return;

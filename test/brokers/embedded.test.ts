@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { embedded } from "../../src/brokers/embedded/index.ts";
 import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { sinkConformance } from "../../src/conformance/sink.ts";
-import { sourceConformance } from "../../src/conformance/source.ts";
+import { sinkSuite } from "../../src/conformance/sink.ts";
+import { sourceSuite } from "../../src/conformance/source.ts";
 import { bytesOf } from "../../src/sqlite/connection.ts";
 import { ids, many, never, outgoing, publish, topic, topics, using } from "./embedded.ts";
 import { driver, execute, freshPath, sql, watched } from "./files.ts";
 
 describe("embedded", () => {
-  sinkConformance({
+  sinkSuite({
     test,
     can: { missing: true },
     async create() {
@@ -32,7 +32,7 @@ describe("embedded", () => {
     },
   });
 
-  sourceConformance({
+  sourceSuite({
     test,
     can: { redeliverWithinMs: 0 },
     async create() {

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { memoryBroker } from "../../src/brokers/memory/index.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
-import { sinkConformance } from "../../src/conformance/sink.ts";
-import { sourceConformance } from "../../src/conformance/source.ts";
+import { sinkSuite } from "../../src/conformance/sink.ts";
+import { sourceSuite } from "../../src/conformance/source.ts";
 
 const never = new AbortController().signal;
 const topics = ["order.events", "invoice.events"] as const;
 
 describe("memory", () => {
-  sinkConformance({
+  sinkSuite({
     test,
     can: { missing: true },
     async create() {
@@ -18,7 +18,7 @@ describe("memory", () => {
     },
   });
 
-  sourceConformance({
+  sourceSuite({
     test,
     can: { redeliverWithinMs: 0 },
     async create() {

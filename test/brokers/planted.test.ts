@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { memoryBroker, type MemoryBroker } from "../../src/brokers/memory/index.ts";
 import type { Test } from "../../src/conformance/harness.ts";
-import { sinkConformance } from "../../src/conformance/sink.ts";
-import { sourceConformance } from "../../src/conformance/source.ts";
+import { sinkSuite } from "../../src/conformance/sink.ts";
+import { sourceSuite } from "../../src/conformance/source.ts";
 import type { PublishResult, Sink } from "../../src/contracts/sink.ts";
 import type { Delivery, Source, Subscription } from "../../src/contracts/source.ts";
 import type { Envelope } from "../../src/core/event.ts";
@@ -27,7 +27,7 @@ async function failures(register: (test: Test) => void): Promise<string[]> {
 
 const sinkFailures = (mutate: (broker: MemoryBroker) => Partial<Sink>, patienceMs = 500): Promise<string[]> =>
   failures((run) =>
-    sinkConformance({
+    sinkSuite({
       test: run,
       patienceMs,
       can: { missing: true },
@@ -42,7 +42,7 @@ const sinkFailures = (mutate: (broker: MemoryBroker) => Partial<Sink>, patienceM
 
 const sourceFailures = (mutate: (broker: MemoryBroker) => Partial<Source>, patienceMs = 500): Promise<string[]> =>
   failures((run) =>
-    sourceConformance({
+    sourceSuite({
       test: run,
       patienceMs,
       can: { redeliverWithinMs: 0 },

@@ -285,6 +285,7 @@ describe("the rest", () => {
     const all = await ok("--help");
     const names = [...all.matchAll(/^ {2}((?:events|dead) \w+|\w+) {2,}/gm)].map(([, name]) => name!);
     expect(names).toEqual([
+      "dev",
       "migrate",
       "relay",
       "status",

@@ -9,6 +9,7 @@ import { firstDeliveries, scriptedSink } from "../support/scripted-sink.ts";
 
 const start = Date.UTC(2030, 0, 1);
 const never = new Promise<never>(() => undefined);
+const nameOf = (relay: string): string => relay.split(":")[0]!;
 
 interface Mortal {
   readonly relay: Relay;
@@ -148,7 +149,7 @@ describe.each(Object.entries(benches))("%s: a relay that stands still past its l
     expect(events.some(({ type }) => type === "lanes.lost")).toBe(true);
     await clock.advance(2_000);
     const { relays } = await bench.operator.status();
-    expect(relays.map(({ relay, lanes }) => [relay, lanes.length]).sort()).toEqual([
+    expect(relays.map(({ relay, lanes }) => [nameOf(relay), lanes.length]).sort()).toEqual([
       ["other", 32],
       ["slow", 32],
     ]);
@@ -170,9 +171,9 @@ describe.each(Object.entries(benches))("%s: a relay that stands still past its l
     void other.start();
     await clock.advance(6_000);
     expect(sink.log).toHaveLength(1);
-    expect((await bench.operator.status()).relays.filter(({ live }) => live).map(({ relay, lanes }) => [relay, lanes.length])).toEqual([
-      ["other", 64],
-    ]);
+    expect(
+      (await bench.operator.status()).relays.filter(({ live }) => live).map(({ relay, lanes }) => [nameOf(relay), lanes.length]),
+    ).toEqual([["other", 64]]);
     await hung.stop();
     await other.stop();
   });
@@ -200,6 +201,23 @@ describe.each(Object.entries(benches))("%s: a relay that stands still past its l
   });
 });
 
+describe.each(Object.entries(benches))("%s: a relay that comes back under its old name", (_name, open) => {
+  test("takes up what its past life left, once that lease has run out", async () => {
+    const clock = manualClock(start);
+    await using bench = await open(clock);
+    const sink = scriptedSink();
+    const event = draft("a", 1);
+    await bench.add(event);
+    const past = mortalRelay(bench, clock, { sink, relayId: "host-1" }, () => true);
+    await clock.advance(100);
+    expect(past.dead).toBe(true);
+    const present = mortalRelay(bench, clock, { sink, relayId: "host-1" }, () => false);
+    await clock.advance(3_000);
+    expect(await bench.stateOf(event.id)).toBe("PUBLISHED");
+    await present.relay.stop();
+  });
+});
+
 describe.each(Object.entries(benches))("%s: a clean stop", (_name, open) => {
   test("publishes nothing twice and hands the lanes over at once", async () => {
     const clock = manualClock(start);
@@ -220,7 +238,7 @@ describe.each(Object.entries(benches))("%s: a clean stop", (_name, open) => {
       const drained = relay.drain();
       await clock.advance(4_000); // a fifteenth of the lease
       await drained;
-      expect((await bench.operator.status()).relays.map(({ relay: name, lanes }) => [name, lanes.length])).toEqual([["other", 64]]);
+      expect((await bench.operator.status()).relays.map(({ relay: name, lanes }) => [nameOf(name), lanes.length])).toEqual([["other", 64]]);
     }
     await clock.advance(10_000);
     expect(sink.log).toHaveLength(4 * n);

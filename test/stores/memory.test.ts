@@ -69,7 +69,7 @@ describe("memory", () => {
   operatorSuite(suite);
   schemaSuite(suite);
 
-  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: 400 }));
+  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: 60 }));
 
   test("a table changes for others with the commit, and not at all with a rollback", async () => {
     const { db } = memory();

@@ -18,7 +18,7 @@ export interface LoadOptions {
   readonly random: Random;
 }
 
-const mostOpen = 400;
+const mostOpen = 200;
 const declinedShare = 0.12;
 const answerMs = 10_000;
 const againMs = 150;

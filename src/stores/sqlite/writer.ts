@@ -121,9 +121,11 @@ function valuesOf(row: Row): SqliteValue[] {
   ];
 }
 
+/** The handles whose transactions this code runs inside of. One for all stores: each further one would slow every promise down. */
+const inside = new AsyncLocalStorage<readonly SqliteDatabase[]>();
+
 /** One transaction at a time per handle: a handle is one connection, and two would fall into each other. */
 export function createTransactor(path: string, lockTimeoutMs: number): Transactor<SqliteDatabase, SqliteDatabase> {
-  const inside = new AsyncLocalStorage<readonly SqliteDatabase[]>();
   const mutexes = new WeakMap<SqliteDatabase, Mutex>();
   const mutexOf = (db: SqliteDatabase): Mutex => {
     let mutex = mutexes.get(db);

@@ -1,0 +1,231 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import ts from "typescript";
+import { embedded } from "../src/brokers/embedded/index.ts";
+import { createOutbox, createRelay, createSubscriber } from "../src/index.ts";
+import { defaultDriver } from "../src/sqlite/driver.ts";
+import { sqlite } from "../src/stores/sqlite/index.ts";
+import { built, cli, start, until } from "./cli/build.ts";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
+const read = (page: string): string => readFileSync(join(root, "docs", page), "utf8");
+const patienceMs = 30_000;
+const cleanups: (() => unknown)[] = [];
+
+beforeAll(() => built(), 60_000);
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).reverse()) await clean();
+});
+
+/** The programs of a page: "```ts name.ts" begins one, and blocks of one name belong together. */
+function programsOf(page: string): ReadonlyMap<string, string> {
+  const programs = new Map<string, string>();
+  for (const [, name = "", code = ""] of read(page).matchAll(/^```ts (\S+\.ts)\n([\s\S]*?)^```$/gm)) {
+    programs.set(name, `${programs.get(name) ?? ""}${code}\n`);
+  }
+  return programs;
+}
+
+function temporary(parent: string): string {
+  const folder = mkdtempSync(join(parent, "waybill-docs-"));
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Inside the repository, so that "waybill" is the package itself, as built. */
+function place(programs: ReadonlyMap<string, string>): string {
+  mkdirSync(join(root, ".cache"), { recursive: true });
+  const folder = temporary(join(root, ".cache"));
+  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
+  for (const [name, code] of programs) {
+    writeFileSync(join(folder, name), code);
+    writeFileSync(join(folder, name.replace(/\.ts$/, ".js")), ts.transpileModule(code, { compilerOptions }).outputText);
+  }
+  return folder;
+}
+
+interface Run {
+  readonly child: ChildProcess;
+  readonly ended: Promise<{ readonly code: number | null; readonly out: string }>;
+}
+
+function node(args: readonly string[], cwd: string): Run {
+  const child = spawn(process.execPath, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+  let out = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => (out += text));
+  const ended = new Promise<{ code: number | null; out: string }>((resolve) => child.on("close", (code) => resolve({ code, out })));
+  cleanups.push(() => {
+    child.kill("SIGKILL");
+    return ended;
+  });
+  return { child, ended };
+}
+
+async function query(path: string, sql: string): Promise<unknown[]> {
+  const open = await defaultDriver();
+  const db = open(path);
+  try {
+    db.exec("PRAGMA busy_timeout = 5000");
+    return db
+      .prepare(sql)
+      .all()
+      .map((row) => ({ ...(row as object) }));
+  } finally {
+    db.close();
+  }
+}
+
+describe("the programs of the docs", () => {
+  const withPrograms = pages.filter((page) => programsOf(page).size > 0);
+
+  test("are there", () => {
+    expect(withPrograms).toEqual(expect.arrayContaining(["deploying.md", "quick-start.md", "writing-an-adapter.md"]));
+  });
+
+  test("have the types that the package has", { timeout: 60_000 }, () => {
+    const files = withPrograms.flatMap((page) => {
+      const programs = programsOf(page);
+      const folder = place(programs);
+      return [...programs.keys()].map((name) => join(folder, name));
+    });
+    const config = ts.readConfigFile(join(root, "tsconfig.json"), (file) => ts.sys.readFile(file));
+    const { options } = ts.parseJsonConfigFileContent({ ...config.config, include: files }, ts.sys, root);
+    const program = ts.createProgram(files, options);
+    const found = files.flatMap((file) => {
+      const source = program.getSourceFile(file);
+      return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)].map(
+        ({ messageText }) => `${file}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`,
+      );
+    });
+    expect(found).toEqual([]);
+  });
+});
+
+test("quick start: its commands and programs, in their order, take events to their effect", { timeout: 60_000 }, async () => {
+  const programs = place(programsOf("quick-start.md"));
+  const folder = temporary(tmpdir());
+  const running: ({ readonly child: ChildProcess } & { readonly ended: Promise<unknown> })[] = [];
+  const shipped = async (): Promise<unknown[]> => query(join(folder, "shipping.db"), "SELECT order_id FROM parcels");
+
+  for (const [, kind, name = "", content = ""] of read("quick-start.md").matchAll(/^```(sh|ts)(?: (\S+))?\n([\s\S]*?)^```$/gm)) {
+    if (kind === "ts") {
+      const run = node([join(programs, name.replace(/\.ts$/, ".js"))], folder);
+      if (name !== "shipping.ts") expect(await run.ended, name).toEqual({ code: 0, out: "" });
+      else {
+        running.push(run);
+        await until(async () => (await shipped().catch(() => [])).length > 0, patienceMs);
+      }
+      continue;
+    }
+    for (const line of content.trim().split("\n")) {
+      const [npx, waybill, ...args] = line.split(" ");
+      expect([npx, waybill]).toEqual(["npx", "waybill"]);
+      if (args[0] === "relay") {
+        const { child, result } = await start(args, { cwd: folder });
+        cleanups.push(() => child.kill("SIGKILL"));
+        running.push({ child, ended: result });
+      } else expect(await cli(args, { cwd: folder }), line).toMatchObject({ code: 0, stderr: "" });
+    }
+  }
+  expect(await shipped()).toEqual([{ order_id: "o-1" }]);
+  const published = "SELECT 1 FROM outbox WHERE status = 'PUBLISHED'";
+  await until(async () => (await query(join(folder, "shop.db"), published)).length === 2, patienceMs);
+  expect(await query(join(folder, "shop.db"), "SELECT seq, event_type, state, hold FROM outbox_events")).toEqual([
+    { seq: 1, event_type: "OrderPlaced", state: "PUBLISHED", hold: null },
+    { seq: 2, event_type: "OrderUpdated", state: "PUBLISHED", hold: null },
+  ]);
+  for (const { child, ended } of running) {
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0 });
+  }
+});
+
+describe("deploying", () => {
+  test("a relay inside a service publishes, and drains on SIGTERM", { timeout: 60_000 }, async () => {
+    const folder = temporary(tmpdir());
+    const path = join(folder, "shop.db");
+    await cli(["migrate", "--store", `sqlite:${path}`], { cwd: folder });
+    const event = ["--aggregate-type", "Order", "--aggregate-id", "1", "--type", "OrderPlaced", "--payload", "{}"];
+    await cli(["events", "add", "--store", `sqlite:${path}`, ...event], { cwd: folder });
+    const { child, ended } = node([join(place(programsOf("deploying.md")), "relay-in-service.js")], folder);
+    await until(async () => (await query(path, "SELECT 1 FROM outbox WHERE status = 'PUBLISHED'")).length === 1, patienceMs);
+    child.kill("SIGTERM");
+    expect(await ended).toEqual({ code: 0, out: "" });
+    expect(await query(path, "SELECT relay FROM waybill_relays")).toEqual([]);
+  });
+
+  test("a run from cron waits for the lanes of a relay that died", { timeout: 60_000 }, async () => {
+    const folder = temporary(tmpdir());
+    const store = sqlite({ path: join(folder, "shop.db") });
+    cleanups.push(() => store[Symbol.asyncDispose]());
+    await store.schema.migrate();
+    const event = ["--aggregate-type", "Order", "--aggregate-id", "1", "--type", "OrderPlaced", "--payload", "{}"];
+    await cli(["events", "add", "--store", "sqlite:shop.db", ...event], { cwd: folder });
+    await store.leases.renew("died", 2_000);
+    await store.leases.take("died", [...Array(64).keys()]);
+    const once = ["relay", "--store", "sqlite:shop.db", "--broker", "embedded:broker.db", "--once", "--lease", "2s", "--json"];
+    const { code, stdout } = await cli(once, { cwd: folder });
+    expect([code, JSON.parse(stdout)]).toEqual([0, { published: 1, failed: 0, dead: 0, held: 0 }]);
+  });
+});
+
+describe("the package, as the docs say,", () => {
+  test("is loaded by require() too", async () => {
+    const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { exports: object };
+    const names = Object.keys(exports).map((path) => `waybill${path.slice(1)}`);
+    const script = `for (const name of ${JSON.stringify(names)}) if (Object.keys(require(name)).length === 0) throw new Error(name)`;
+    const { code, out } = await node(["--no-warnings", "--eval", script], root).ended;
+    expect({ code, out }).toEqual({ code: 0, out: "" });
+  });
+
+  test("has as many connections as deploying.md says", { timeout: 60_000 }, async () => {
+    const folder = temporary(tmpdir());
+    const open = await defaultDriver();
+    const opened: string[] = [];
+    const counting = (who: string) => (path: string) => {
+      opened.push(who);
+      return open(path);
+    };
+    const shop = join(folder, "shop.db");
+    const store = (who: string) => sqlite({ path: shop, open: counting(who) });
+    const broker = (who: string) => embedded({ path: join(folder, "broker.db"), open: counting(`${who}'s broker`) });
+    const setup = sqlite({ path: shop });
+    await setup.schema.migrate();
+    await setup[Symbol.asyncDispose]();
+
+    const db = open(shop);
+    const outbox = createOutbox({ store: store("outbox") });
+    await outbox.transaction(db, (_, events) => events.add({ aggregateType: "Order", aggregateId: "1", type: "OrderPlaced", payload: {} }));
+    const relay = createRelay({ store: store("relay"), sink: broker("relay") });
+    let handled = 0;
+    const subscriber = createSubscriber({
+      consumer: "docs",
+      source: broker("subscriber"),
+      inbox: store("subscriber"),
+      topics: ["order.events"],
+      handlers: { "*": () => void handled++ },
+    });
+    cleanups.push(() => Promise.all([relay.drain(), subscriber.drain()]));
+    await Promise.all([relay.start(), subscriber.start()]);
+    await until(() => handled === 1, patienceMs);
+    db.close();
+    expect(opened.sort()).toEqual(["relay", "relay's broker", "subscriber", "subscriber's broker", "subscriber's broker"]);
+  });
+});
+
+test("writing an adapter: the example passes the suites, and shows what it cannot do", { timeout: 120_000 }, async () => {
+  const programs = place(programsOf("writing-an-adapter.md"));
+  const { code, out } = await node(
+    ["--test", "--test-reporter=tap", join(programs, "journal.test.js"), join(programs, "store.test.js")],
+    programs,
+  ).ended;
+  const count = (what: string): number => Number(new RegExp(`^# ${what} (\\d+)$`, "m").exec(out)?.[1]);
+  expect({ code, failed: count("fail") }, out).toEqual({ code: 0, failed: 0 });
+  expect(count("pass")).toBeGreaterThan(120);
+  expect(out).toMatch(/# SKIP/);
+});
