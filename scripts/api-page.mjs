@@ -42,7 +42,8 @@ export function apiPage(entries) {
   const mentioned = mentions(checker, [...named], (symbol) => !named.has(symbol) && symbol.declarations?.some(isOurs) === true);
 
   const entry = ({ name, symbol }) => {
-    const parts = symbol.declarations.flatMap((declaration) => declared(declaration));
+    // Overloads are several declarations under one name: each would bring them all.
+    const parts = [...new Set(symbol.declarations.flatMap((declaration) => declared(declaration)))];
     const comment = parts.map(({ comment }) => comment).find((text) => text !== "");
     return [
       `### ${name}`,
@@ -92,10 +93,15 @@ function declarations(program) {
     files.set(source, file);
     return file;
   };
+  const texts = new Map();
+  const writtenOnce = (file, statement) => {
+    if (!texts.has(statement)) texts.set(statement, written(file, statement));
+    return texts.get(statement);
+  };
   return (declaration) => {
     const name = declaration.name?.text;
     const file = emitted(declaration.getSourceFile());
-    return file.statements.filter((statement) => namesOf(statement).includes(name)).map((statement) => written(file, statement));
+    return file.statements.filter((statement) => namesOf(statement).includes(name)).map((statement) => writtenOnce(file, statement));
   };
 }
 

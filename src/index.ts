@@ -4,9 +4,10 @@ export { defineEvents, type DraftOf, type EventDefinition, type EventMap, type P
 export { createSubscriber, type SubscriberOptions } from "./subscriber/subscriber.ts";
 export type { Handler, Handlers, SubscriberEvent } from "./subscriber/event.ts";
 export { fatal } from "./subscriber/fatal.ts";
+export { deadLetterTopic, type DeadLetterTopicOptions, type DeadTopic } from "./subscriber/dead-letter-topic.ts";
 export type { Route } from "./relay/route.ts";
 export { errorTable, isWaybillError, WaybillError, type ErrorCode } from "./core/errors.ts";
-export { states, type Added, type Draft, type Envelope, type State } from "./core/event.ts";
+export { states, type Added, type Draft, type Envelope, type Row, type State } from "./core/event.ts";
 export type { PathEvent, Observe } from "./core/path-events.ts";
 export type { Clock } from "./core/clock.ts";
 export type { Random } from "./core/random.ts";
@@ -14,7 +15,9 @@ export type { RetryOptions } from "./core/retry.ts";
 export type { Service } from "./core/service.ts";
 export type { Schema as EventSchema } from "./core/standard-schema.ts";
 export type { Failpoint, Failpoints } from "./core/failpoints.ts";
-export { LANES } from "./core/lane.ts";
+export { LANES, laneOf } from "./core/lane.ts";
+export { fromAttributes, toAttributes, type Attributes } from "./core/cloudevents.ts";
+export { createWake, type Wake } from "./core/wake.ts";
 export type { Store, Schema } from "./contracts/store.ts";
 export type {
   Claim,

@@ -41,11 +41,14 @@ describe("the docs", () => {
     const folder = mkdtempSync(join(cache, "api-"));
     try {
       const hidden = "interface Hidden {\n  /** Why. */\n  readonly here: true;\n}\n";
-      const visible = `/** What it is. */\nexport function made(of: Hidden): string {\n  return String(of);\n}\n`;
-      writeFileSync(join(folder, "index.ts"), `${hidden}${visible}export const own = 7;\n`);
+      const visible = ["/** What it is. */", "export function made(of: Hidden): string;", "export function made(of: 1): 1;"].join("\n");
+      const body = "\nexport function made(of: unknown): unknown {\n  return of;\n}\n";
+      writeFileSync(join(folder, "index.ts"), `${hidden}${visible}${body}export const own = 7;\n`);
       const page = apiPage([{ name: "toy", source: join(folder, "index.ts") }]);
       const code = (...lines: string[]): string => ["```ts", ...lines, "```", ""].join("\n");
-      expect(page).toContain(`## toy\n\n### made\n\nWhat it is.\n\n${code("function made(of: Hidden): string;")}`);
+      expect(page).toContain(
+        `## toy\n\n### made\n\nWhat it is.\n\n${code("function made(of: Hidden): string;", "function made(of: 1): 1;")}`,
+      );
       expect(page).toContain(`### own\n\n${code("const own = 7;")}`);
       expect(page).toContain(`### Hidden\n\n${code("interface Hidden {", "  /** Why. */", "  readonly here: true;", "}")}`);
     } finally {
@@ -54,7 +57,8 @@ describe("the docs", () => {
   });
 
   test.each(pages)("%s links only to what is there", (page) => {
-    const links = [...read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g)];
+    const prose = read(page).replaceAll(/^```[\s\S]*?^```$/gm, "");
+    const links = [...prose.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g)];
     const broken = links.filter(([, path = "", anchor]) => {
       const target = path === "" ? new URL(page, root) : new URL(path, new URL(page, root));
       return !existsSync(target) || (anchor !== undefined && !anchorsOf(readFileSync(target, "utf8")).has(anchor));

@@ -18,33 +18,38 @@ export interface BreakerOptions {
  * One state per topic that is not known to be well:
  *
  *   (none)    → open       the destination failed
+ *   (none)    → adopted    events were found waiting for it, and this relay has not seen why
  *   open      → trial      its metadata is well again, and one waiting aggregate was let go
- *   trial     → releasing  that one was stored
- *   trial     → open       that one was not, or nothing came of it in time
+ *   trial     → releasing  the destination answered to that one
+ *   trial     → open       it did not, or nothing came of it in time
+ *   adopted   → releasing  its metadata is well
  *   releasing → (none)     everything that waited has been let go
  *
- * An event that ends unknown in a trial, where it is alone on its topic, gets a strike when another event has been
- * stored there since its last strike. At the third it is the event that is to blame, not the destination.
+ * Only an open topic, and one under trial, keep new events back. An event that ends unknown in a trial, where it is
+ * alone on its topic, gets a strike when another event has been stored there since its last strike. At the third it is
+ * the event that is to blame, not the destination.
  */
 export interface Breaker {
   /** May an event for this topic be sent now? In a trial, one may. */
   admit(topic: string, id: string): boolean;
   why(topic: string): string;
-  stored(topic: string, id: string): void;
+  /** The destination stored the event, or refused it for what it is. */
+  answered(topic: string, id: string): void;
+  /** The event was admitted and then not sent. */
+  unsent(topic: string, id: string): void;
   /** The destination failed. True when it is this event's third strike: judge the event instead. */
   failed(topic: string, id: string, error: Error, unknown: boolean): boolean;
-  /** The probe failed: the next one comes later. */
-  probeFailed(topic: string, error: Error): void;
-  /** Events of this topic wait in the store, and this relay has not seen why. */
+  /** Events of this topic wait in the store. */
   adopt(topic: string): void;
   /** Topics to probe now. */
   due(): readonly string[];
+  probeFailed(topic: string, error: Error): void;
+  /** The probe was well. True when one waiting aggregate is to be let go on trial. */
+  probed(topic: string): boolean;
   /** Topics whose waiting events are to be let go now. */
   releasing(): readonly string[];
-  /** The probe was well: one event may go. */
-  tryOne(topic: string): void;
   /** Nothing waits for this topic any more. */
-  closed(topic: string): void;
+  released(topic: string): void;
   /** Milliseconds until something is due; Infinity when every topic is well. */
   dueInMs(): number;
   /** Nothing is due, under trial or being released. */
@@ -52,28 +57,36 @@ export interface Breaker {
 }
 
 interface Topic {
-  state: "open" | "trial" | "releasing";
+  state: "open" | "adopted" | "trial" | "releasing";
   why: string;
   failures: number;
   probeAt: number;
   trial: string | null;
+  /** Whether the opening was told, so that the closing is told too. */
+  told: boolean;
 }
 
 const strikesToBlame = 3;
-const trialMs = 30_000;
+/** A trial whose event never came up, because its lane went to another relay, ends after this. */
+const trialMs = 5_000;
 
 export function createBreaker(options: BreakerOptions): Breaker {
-  const { clock, observe } = options;
+  const { clock, observe, changed } = options;
   const topics = new Map<string, Topic>();
   const successes = new Map<string, number>();
   const strikes = new Map<string, { count: number; since: number }>();
 
+  const set = (name: string, topic: Topic): void => {
+    topics.set(name, topic);
+    changed.notify();
+  };
+
   const open = (name: string, why: string): void => {
-    const failures = (topics.get(name)?.failures ?? 0) + 1;
+    const before = topics.get(name);
+    const failures = (before?.failures ?? 0) + 1;
     const wait = Math.min(options.firstProbeMs * 2 ** (failures - 1), options.lastProbeMs) * (0.75 + options.random.next() / 2);
-    if (topics.get(name)?.state !== "open") observe({ type: "destination.opened", topic: name, error: why, probeInMs: Math.round(wait) });
-    topics.set(name, { state: "open", why, failures, probeAt: clock.monotonic() + wait, trial: null });
-    options.changed.notify();
+    if (before?.told !== true) observe({ type: "destination.opened", topic: name, error: why, probeInMs: Math.round(wait) });
+    set(name, { state: "open", why, failures, probeAt: clock.monotonic() + wait, trial: null, told: true });
   };
 
   const strike = (name: string, id: string): boolean => {
@@ -86,55 +99,75 @@ export function createBreaker(options: BreakerOptions): Breaker {
     return true;
   };
 
+  const onTrial = (name: string, id: string): Topic | null => {
+    const topic = topics.get(name);
+    return topic?.state === "trial" && topic.trial === id ? topic : null;
+  };
+
   return {
     admit(name, id) {
       const topic = topics.get(name);
-      if (topic === undefined || topic.state === "releasing") return true;
+      if (topic === undefined || topic.state === "releasing" || topic.state === "adopted") return true;
       if (topic.state === "open" || topic.trial !== null) return false;
       topic.trial = id;
       return true;
     },
     why: (name) => topics.get(name)?.why ?? "",
-    stored(name, id) {
+    answered(name, id) {
       strikes.delete(id);
       const topic = topics.get(name);
       if (topic === undefined) return;
       successes.set(name, (successes.get(name) ?? 0) + 1);
-      if (topic.state !== "trial") return;
-      topic.state = "releasing";
-      options.changed.notify();
+      if (onTrial(name, id) !== null) set(name, { ...topic, state: "releasing", trial: null });
+    },
+    unsent(name, id) {
+      const topic = onTrial(name, id);
+      if (topic !== null) topic.trial = null;
     },
     failed(name, id, error, unknown) {
-      const topic = topics.get(name);
-      const alone = topic?.state === "trial" && topic.trial === id;
-      if (alone && unknown && strike(name, id)) {
-        topic.state = "open"; // the destination is not to blame: probe it with another event at once
-        topic.probeAt = clock.monotonic();
-        options.changed.notify();
+      const topic = onTrial(name, id);
+      if (topic !== null && unknown && strike(name, id)) {
+        // The destination is not to blame: it is probed with another event at once.
+        set(name, { ...topic, state: "open", trial: null, probeAt: clock.monotonic() });
         return true;
       }
       // A window's many failures are one: only the first of them moves the next probe.
-      if (topic?.state !== "open") open(name, error.message);
+      if (topics.get(name)?.state !== "open") open(name, error.message);
       return false;
     },
-    probeFailed: (name, error) => open(name, error.message),
     adopt(name) {
       if (topics.has(name)) return;
-      topics.set(name, { state: "open", why: "events were found waiting for it", failures: 0, probeAt: clock.monotonic(), trial: null });
-      options.changed.notify();
+      set(name, {
+        state: "adopted",
+        why: "events were found waiting for it",
+        failures: 0,
+        probeAt: clock.monotonic(),
+        trial: null,
+        told: false,
+      });
     },
     due() {
       const now = clock.monotonic();
       for (const topic of topics.values()) if (topic.state === "trial" && topic.probeAt + trialMs <= now) topic.state = "open";
-      return [...topics].filter(([, topic]) => topic.state === "open" && topic.probeAt <= now).map(([name]) => name);
+      return [...topics]
+        .filter(([, { state, probeAt }]) => (state === "open" || state === "adopted") && probeAt <= now)
+        .map(([name]) => name);
+    },
+    probeFailed: (name, error) => open(name, error.message),
+    probed(name) {
+      const topic = topics.get(name);
+      if (topic?.state === "adopted") set(name, { ...topic, state: "releasing" });
+      if (topic?.state !== "open") return false;
+      set(name, { ...topic, state: "trial", trial: null, probeAt: clock.monotonic() });
+      return true;
     },
     releasing: () => [...topics].filter(([, { state }]) => state === "releasing").map(([name]) => name),
-    tryOne(name) {
+    released(name) {
       const topic = topics.get(name);
-      if (topic?.state === "open") topics.set(name, { ...topic, state: "trial", trial: null, probeAt: clock.monotonic() });
-    },
-    closed(name) {
-      if (topics.delete(name)) observe({ type: "destination.closed", topic: name });
+      // It may have failed again meanwhile, or be on trial with an event that came from elsewhere.
+      if (topic === undefined || !(topic.state === "releasing" || (topic.state === "trial" && topic.trial === null))) return;
+      topics.delete(name);
+      if (topic.told) observe({ type: "destination.closed", topic: name });
     },
     dueInMs() {
       const now = clock.monotonic();

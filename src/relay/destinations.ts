@@ -38,13 +38,13 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
       if (!signal.aborted) breaker.probeFailed(topic, asError(error));
       return;
     }
-    breaker.tryOne(topic);
-    if ((await outbox.release(coordinator.holding, topic, 1)) === 0) breaker.closed(topic);
+    if (!breaker.probed(topic)) return;
+    if ((await outbox.release(coordinator.holding, topic, 1)) === 0) breaker.released(topic);
     options.wake.notify();
   };
 
   const release = async (topic: string): Promise<void> => {
-    if ((await outbox.release(coordinator.holding, topic, releasePerStep)) < releasePerStep) breaker.closed(topic);
+    if ((await outbox.release(coordinator.holding, topic, releasePerStep)) < releasePerStep) breaker.released(topic);
     options.wake.notify();
   };
 

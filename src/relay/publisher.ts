@@ -89,10 +89,19 @@ export function createPublisher(options: PublisherOptions): Publisher {
 
   const conclude = (claim: Claim, topic: string, result: PublishResult): Outcome => {
     const { id } = claim.envelope;
-    if (result.status === "stored") breaker.stored(topic, id);
-    else if (result.status === "unknown" || (result.status === "refused" && result.blame === "destination")) {
-      const blamed = breaker.failed(topic, id, result.error, result.status === "unknown");
-      if (blamed) return refuse(claim, result.error, true, policy);
+    switch (result.status) {
+      case "stored":
+        breaker.answered(topic, id);
+        break;
+      case "skipped":
+        breaker.unsent(topic, id);
+        break;
+      case "unknown":
+        if (breaker.failed(topic, id, result.error, true)) return refuse(claim, result.error, true, policy);
+        break;
+      case "refused":
+        if (result.blame === "event") breaker.answered(topic, id);
+        else breaker.failed(topic, id, result.error, false);
     }
     return judge(claim, topic, result, policy);
   };
@@ -128,17 +137,23 @@ export function createPublisher(options: PublisherOptions): Publisher {
           : [];
         await options.failpoints.hit("after-publish", ids);
         for (const [index, { claim, message }] of sent.entries()) {
-          conclusion(
-            trusted
-              ? conclude(claim, message.topic, results[index] ?? { status: "unknown", error: new Error(`${sink.name} gave no result`) })
-              : { claim, as: "returned" },
-          );
+          if (!trusted) {
+            breaker.unsent(message.topic, claim.envelope.id);
+            conclusion({ claim, as: "returned" });
+          } else {
+            conclusion(conclude(claim, message.topic, results[index] ?? noResult(sink.name)));
+          }
         }
       }
       return part.claims.map((claim) => outcomes.get(claim)!);
     },
   };
 }
+
+const noResult = (name: string): PublishResult => ({
+  status: "unknown",
+  error: new WaybillError("PUBLISH_UNKNOWN", `${name} gave no result`),
+});
 
 function sizeOf({ envelope, source }: Outgoing): number {
   let bytes = envelope.data.byteLength;

@@ -1,9 +1,11 @@
+import { asError, isWaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Run } from "../core/service.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
 import { deliver, type Path } from "./deliver.ts";
 import { createProgress, type Step } from "./progress.ts";
 import { createSeat } from "./seat.ts";
+import { reasonOf } from "./reason.ts";
 import { receive, type Receive, type Session } from "./session.ts";
 import { createTurns } from "./turns.ts";
 import { until, within } from "./until.ts";
@@ -38,7 +40,7 @@ export async function subscribe<Tx>({ parts, source, topics, prefetch, seatMs, o
     return { source, subscription: { consumer, topics: from, prefetch }, draining, stopping, clock, random, observe, take };
   };
 
-  if ((await until(draining, connected(source, draining))) === null) return;
+  if ((await until(draining, connected(source, draining, parts))) === null) return;
   const ended = new AbortController();
   void watch(path, seatMs / 3, ended.signal);
   try {
@@ -62,8 +64,15 @@ export async function subscribe<Tx>({ parts, source, topics, prefetch, seatMs, o
   }
 }
 
-async function connected(source: Source, signal: AbortSignal): Promise<true> {
-  await source.connect(signal);
+/** A broker that is away is waited for when sessions receive; one that can never be had is said at once. */
+async function connected<Tx>(source: Source, signal: AbortSignal, { consumer, observe }: Subscribe<Tx>["parts"]): Promise<true> {
+  try {
+    await source.connect(signal);
+  } catch (cause) {
+    const error = asError(cause);
+    if (isWaybillError(error) && !error.retryable) throw error;
+    observe({ type: "subscriber.trouble", consumer, step: "receive", topic: null, id: null, error: reasonOf(error) });
+  }
   return true;
 }
 

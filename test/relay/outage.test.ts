@@ -91,6 +91,41 @@ describe.each(Object.entries(benches))("%s: while the broker is away", (_name, o
     expect((await s.bench.operator.status()).states).toMatchObject({ BLOCKED: 0, PUBLISHED: 60 });
   });
 
+  test("an event that is refused on trial shows that the destination answers: the others do not wait any longer", async () => {
+    let away = true;
+    const bad = draft("bad", 1);
+    const script: Script = { verdict: ({ envelope }) => (away ? "down" : envelope.id === bad.id ? "refused-for-good" : "stored") };
+    await using s = await scene(open, script, { probeMs: { first: 100, last: 200 } });
+    await s.bench.add(bad);
+    await s.clock.advance(50);
+    await s.bench.add(...Array.from({ length: 20 }, (_, i) => draft(`good-${i}`, 1)));
+    await s.clock.advance(50);
+    away = false;
+    await s.clock.advance(1_000);
+    expect((await s.bench.operator.status()).states).toMatchObject({ DEAD: 1, PUBLISHED: 20, BLOCKED: 0 });
+  });
+
+  test("under load, it is opened and closed once, and nothing is held again after it is well", async () => {
+    let away = false;
+    const script: Script = {
+      verdict: () => (away ? "down" : "stored"),
+      probe: () => {
+        if (away) throw new Error("away");
+      },
+      before: () => s.clock.sleep(5),
+    };
+    await using s = await scene(open, script, { batch: 5, batchesInFlight: 4, probeMs: { first: 100, last: 200 } });
+    for (let n = 1; n <= 150; n++) {
+      away = n > 30 && n < 60;
+      await s.bench.add(...Array.from({ length: 6 }, (_, i) => draft(`a-${i}`, n)));
+      await s.clock.advance(20);
+    }
+    await s.clock.advance(2_000);
+    expect((await s.bench.operator.status()).states).toMatchObject({ PUBLISHED: 900, BLOCKED: 0, PENDING: 0 });
+    const told = s.events.filter(({ type }) => type === "destination.opened" || type === "destination.closed").map(({ type }) => type);
+    expect(told).toEqual(["destination.opened", "destination.closed"]);
+  });
+
   test("a relay that takes over finds the held destination well again and lets everything go", async () => {
     let away = true;
     const script: Script = { verdict: () => (away ? "down" : "stored") };

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { WaybillError } from "../../src/core/errors.ts";
 import { envelope, eventually, settle } from "./fakes.ts";
 import { setup } from "./setup.ts";
 
@@ -106,10 +107,23 @@ describe("stop", () => {
 });
 
 describe("start", () => {
-  it("rejects when the broker cannot be reached", async () => {
-    const { broker, subscriber } = setup();
+  it("does not need the broker to be there: what comes later is handled", async () => {
+    const { broker, inbox, subscriber, clock } = setup();
+    const observed: string[] = [];
     const source = { ...broker.both, connect: () => Promise.reject(new Error("refused")) };
-    await expect(subscriber({ source }).start()).rejects.toThrow("refused");
+    const service = subscriber({ source, observe: (event) => void observed.push(event.type) });
+    await service.start();
+    expect(observed).toContain("subscriber.trouble");
+    const placed = envelope("a");
+    broker.add(topic, placed);
+    await clock.advance(1_000);
+    expect(inbox.effects).toEqual([placed.id]);
+  });
+
+  it("rejects when the broker can never be had", async () => {
+    const { broker, subscriber } = setup();
+    const source = { ...broker.both, connect: () => Promise.reject(new WaybillError("DRIVER_MISSING", "install it")) };
+    await expect(subscriber({ source }).start()).rejects.toThrow("install it");
   });
 
   it("can be given up while it connects", async () => {

@@ -17,6 +17,19 @@ describe("a manual clock", () => {
     expect([clock.now(), clock.monotonic(), clock.sleeping, awake]).toEqual([1_010, 10, 0, true]);
   });
 
+  test("says when the next sleep ends", async () => {
+    const clock = manualClock(1_000);
+    expect(clock.nextMs).toBe(null);
+    void clock.sleep(30);
+    const called = new AbortController();
+    void clock.sleep(10, called.signal);
+    expect(clock.nextMs).toBe(10);
+    await clock.advance(4);
+    expect(clock.nextMs).toBe(6);
+    called.abort();
+    expect(clock.nextMs).toBe(26);
+  });
+
   test("ends sleeps by their moments, equal ones in the order they came, each at its own moment", async () => {
     const clock = manualClock();
     const random = seededRandom(1);

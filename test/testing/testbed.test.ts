@@ -331,7 +331,7 @@ test("over a database of one's own, the same calls hold", async () => {
     db
       .prepare("SELECT order_id FROM parcels ORDER BY order_id")
       .all()
-      .map((row) => Object.values(row as object)[0]);
+      .map((row) => (row as { order_id: string }).order_id);
   await t.assertAdded(() => add(t, "a"), [{ type: "OrderPlaced", aggregateId: "a", payload: { total: 1 } }]);
   expect(await t.crashBeforeSettle()).toMatchObject({ published: 1 });
   expect(await t.crashBeforeAck(shipping)).toMatchObject({ handled: 1, seen: 3 });
