@@ -28,6 +28,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
   const lanes = new Map<number, bigint>();
   const leavingLanes = new Set<number>();
   let trustedUntil = -Infinity;
+  let renewedUntil = -Infinity;
   let renewedAt = -Infinity;
   let table: LaneTable = { lanes: [], live: [] };
 
@@ -42,7 +43,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
     const asked = clock.monotonic();
     await leases.renew(relay, leaseMs);
     renewedAt = asked;
-    trustedUntil = asked + leaseMs * 0.8;
+    renewedUntil = asked + leaseMs * 0.8;
   };
 
   const reconcile = async (work: Work): Promise<void> => {
@@ -50,6 +51,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
     const mine = new Map(table.lanes.filter(({ owner }) => owner === relay).map(({ lane, epoch }) => [lane, epoch]));
     drop([...lanes.keys()].filter((lane) => mine.get(lane) !== lanes.get(lane)));
     for (const lane of leavingLanes) if (!mine.has(lane)) leavingLanes.delete(lane);
+    trustedUntil = renewedUntil; // not before: a renewal after a lapse says nothing of the lanes
     const { take, give } = strategy(table, relay);
     // First out of the holding, so that nothing more is claimed from them; out of the table once nothing is under way.
     for (const lane of give) if (lanes.delete(lane)) leavingLanes.add(lane);

@@ -108,7 +108,11 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       (error) => options.onTrouble("settle", error),
     );
     if (report !== undefined) {
-      if (report.lost.length > 0) coordinator.lost(report.lost);
+      // A lane may have been won again since, under another epoch.
+      const lost = report.lost.filter((lane) =>
+        claims.some((claim) => claim.lane === lane && coordinator.holding.lanes.get(lane) === claim.epoch),
+      );
+      if (lost.length > 0) coordinator.lost(lost);
       await options.failpoints.hit("after-settle", idsOf(claims));
     }
     // What moved nothing must not be claimed again in a tight circle.

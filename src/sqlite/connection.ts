@@ -71,18 +71,7 @@ export function createConnection(options: ConnectionOptions): Connection {
     return opened;
   };
 
-  /** Locks are waited for here and not in SQLite, whose own waiting would stop the whole process. */
-  const patiently = async <T>(step: () => T): Promise<T> => {
-    const until = clock.monotonic() + options.lockTimeoutMs;
-    for (let wait = 1; ; wait = Math.min(wait * 2, 20)) {
-      try {
-        return step();
-      } catch (error) {
-        if (!isBusy(error) || clock.monotonic() >= until) throw error;
-        await clock.sleep(wait * (0.5 + systemRandom.next()));
-      }
-    }
-  };
+  const patiently = <T>(step: () => T): Promise<T> => waiting(options.lockTimeoutMs, step);
 
   return {
     write: (work) =>
@@ -125,16 +114,31 @@ export function createConnection(options: ConnectionOptions): Connection {
   };
 }
 
-async function openFile({ path, open }: ConnectionOptions): Promise<{ db: SqliteDatabase; statements: Statements }> {
+/** Locks are waited for here and not in SQLite, whose own waiting would stop the whole process. */
+async function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
+  const until = clock.monotonic() + lockTimeoutMs;
+  for (let wait = 1; ; wait = Math.min(wait * 2, 20)) {
+    try {
+      return step();
+    } catch (error) {
+      if (!isBusy(error) || clock.monotonic() >= until) throw error;
+      await clock.sleep(wait * (0.5 + systemRandom.next()));
+    }
+  }
+}
+
+async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promise<{ db: SqliteDatabase; statements: Statements }> {
   if (!existsSync(dirname(resolve(path)))) {
     throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`);
   }
   const db = opening(open ?? (await defaultDriver()), path);
   try {
     const statements = prepared(db);
-    db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `patiently`
-    await journal(statements);
-    db.exec("PRAGMA synchronous = FULL");
+    db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `waiting`
+    // Even these read the file, and another process may be closing or mending it.
+    const version = await waiting(lockTimeoutMs, () => statements.get("SELECT sqlite_version() AS version")?.["version"]);
+    await journal(statements, String(version));
+    await waiting(lockTimeoutMs, () => db.exec("PRAGMA synchronous = FULL"));
     return { db, statements };
   } catch (error) {
     db.close();
@@ -156,8 +160,7 @@ function opening(open: OpenSqlite, path: string): SqliteDatabase {
  * WAL only where its reset bug (several processes, 3.7.0 to 3.51.2) is mended; a rollback journal otherwise.
  * The mode is the file's: with an unmended library, a file that is in WAL mode is taken out of it, or refused.
  */
-async function journal(statements: Statements): Promise<void> {
-  const version = String(statements.get("SELECT sqlite_version() AS version")?.["version"]);
+async function journal(statements: Statements, version: string): Promise<void> {
   const wanted = walIsSafe(version) ? "wal" : "delete";
   for (let tries = 0; ; tries++) {
     let mode = "";
@@ -167,7 +170,7 @@ async function journal(statements: Statements): Promise<void> {
       mode = String(statements.get(`PRAGMA journal_mode = ${wanted}`)?.["journal_mode"]);
       if (mode === wanted) return;
     } catch (error) {
-      if (!isBusy(error)) throw error;
+      if (!isBusy(error) || (tries === 100 && mode === "")) throw error;
     }
     // Others may have the file open in its present mode. A rollback journal is safe with every version; WAL is not.
     if (mode === "delete" && wanted === "wal") return;

@@ -27,6 +27,9 @@ const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
 const notSuspect =
   "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 
+/** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
+const held = "(h.free_to IS NULL AND (h.destination IS NOT NULL OR o.seq <> h.cause_seq) AND h.cause_seq IS NOT NULL OR o.seq > h.free_to)";
+
 /**
  * Failed events whose turn has come, then each lane's pending rows in seq order: every lane an equal share first, and
  * what lanes leave over goes to those that are behind.
@@ -59,7 +62,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
       }
       const rows = statements.all(
         `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq > ?3
-         AND ${notOpen} AND ${notSuspect} ORDER BY o.seq LIMIT ?4`,
+         AND ${notOpen} AND (${notSuspect} OR ${held}) ORDER BY o.seq LIMIT ?4`,
         JSON.stringify(open.get(lane) ?? []),
         lane,
         after,

@@ -6,16 +6,24 @@ import { iso } from "./rows.ts";
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
   return {
     look: () =>
-      connection.read((statements) => ({
-        lanes: statements.all("SELECT lane, owner, epoch FROM waybill_lanes ORDER BY lane").map((row) => ({
-          lane: Number(row["lane"]),
-          owner: row["owner"] === null ? null : String(row["owner"]),
-          epoch: BigInt(row["epoch"] as number),
-        })),
-        live: statements
-          .all("SELECT relay FROM waybill_relays WHERE expires_at > ? ORDER BY relay", iso(clock.now()))
-          .map((row) => String(row["relay"])),
-      })),
+      connection.read((statements) => {
+        // One statement is one snapshot.
+        const rows = statements.all(
+          `SELECT lane, owner, epoch, NULL AS live FROM waybill_lanes
+           UNION ALL SELECT NULL, NULL, NULL, relay FROM waybill_relays WHERE expires_at > ? ORDER BY lane, live`,
+          iso(clock.now()),
+        );
+        return {
+          lanes: rows
+            .filter(({ live }) => live === null)
+            .map((row) => ({
+              lane: Number(row["lane"]),
+              owner: row["owner"] === null ? null : String(row["owner"]),
+              epoch: BigInt(row["epoch"] as number),
+            })),
+          live: rows.flatMap(({ live }) => (live === null ? [] : [String(live)])),
+        };
+      }),
     renew: (relay, ttlMs) =>
       connection.write((statements) => {
         const nowMs = clock.now();
