@@ -13,7 +13,7 @@ import { createOutbox, createRelay, createSubscriber } from "waybill";
 import { embedded } from "waybill/embedded";
 import { sqlite } from "waybill/sqlite";
 
-// One client for one file: another may be of a SQLite version that keeps its journal differently.
+// One client for all connections: two SQLite libraries in one process would lose each other's locks on a file.
 const open = (path: string): Database.Database => new Database(path);
 const db = open("shop.db");
 db.exec("PRAGMA busy_timeout = 5000");

@@ -4,6 +4,7 @@ import { systemClock as clock, type Clock } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import { createMutex } from "../core/mutex.ts";
 import { systemRandom } from "../core/random.ts";
+import { enter } from "./clients.ts";
 import {
   defaultDriver,
   explain,
@@ -59,7 +60,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   }
   const mutex = createMutex();
   const breathe = createTurns(options.clock ?? clock);
-  let opened: Promise<{ db: SqliteDatabase; statements: Statements }> | null = null;
+  let opened: Promise<Opened> | null = null;
   let closed = false;
 
   const connect = (): NonNullable<typeof opened> => {
@@ -108,7 +109,10 @@ export function createConnection(options: ConnectionOptions): Connection {
     close: () =>
       mutex.run(async () => {
         closed = true;
-        if (opened !== null) (await opened).db.close();
+        if (opened === null) return;
+        const { db, leave } = await opened;
+        db.close();
+        leave();
         opened = null;
       }),
   };
@@ -127,11 +131,18 @@ async function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
   }
 }
 
-async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promise<{ db: SqliteDatabase; statements: Statements }> {
+interface Opened {
+  readonly db: SqliteDatabase;
+  readonly statements: Statements;
+  readonly leave: () => void;
+}
+
+async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promise<Opened> {
   if (!existsSync(dirname(resolve(path)))) {
     throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`);
   }
   const db = opening(open ?? (await defaultDriver()), path);
+  const leave = enter(path, db);
   try {
     const statements = prepared(db);
     db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `waiting`
@@ -139,9 +150,10 @@ async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promi
     const version = await waiting(lockTimeoutMs, () => statements.get("SELECT sqlite_version() AS version")?.["version"]);
     await journal(statements, String(version));
     await waiting(lockTimeoutMs, () => db.exec("PRAGMA synchronous = FULL"));
-    return { db, statements };
+    return { db, statements, leave };
   } catch (error) {
     db.close();
+    leave();
     throw error;
   }
 }

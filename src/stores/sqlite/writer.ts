@@ -4,6 +4,7 @@ import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
 import { createMutex, type Mutex } from "../../core/mutex.ts";
+import { refuseOther } from "../../sqlite/clients.ts";
 import type { SqliteRow } from "../../sqlite/connection.ts";
 import { explain, inTransaction, isBusy, resultCode, type SqliteDatabase, type SqliteValue } from "../../sqlite/driver.ts";
 import { checkVersion, versionOf } from "./schema.ts";
@@ -20,6 +21,7 @@ export function createWriter(path: string): OutboxWriter<SqliteDatabase> {
 
   const append = (db: SqliteDatabase, rows: readonly Row[]): readonly Added[] => {
     refuseWithoutTransaction(db);
+    refuseOther(path, db);
     if (!checked) checkVersion(versionOf({ get: (sql) => db.prepare(sql).all()[0] as SqliteRow | undefined }), path);
     checked = true;
     const added = firstUses(db, rows);
@@ -150,6 +152,7 @@ export function createTransactor(path: string, lockTimeoutMs: number): Transacto
       if (outer.includes(db)) throw alreadyInside(); // it would wait for itself
       return mutexOf(db).run(async () => {
         if (inTransaction(db)) throw alreadyInside();
+        refuseOther(path, db);
         const until = clock.monotonic() + lockTimeoutMs;
         // No await between BEGIN and the work, nor between synchronous work and COMMIT: nobody else's statement falls in between.
         for (let wait = attempt(db, "BEGIN IMMEDIATE", until); wait !== null; wait = attempt(db, "BEGIN IMMEDIATE", until))

@@ -1,0 +1,2 @@
+export declare const newestLts: number;
+export declare function newestNode(): Promise<string>;

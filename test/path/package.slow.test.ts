@@ -1,0 +1,275 @@
+import { execFile, spawn } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { rolldown } from "rolldown";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { until } from "../cli/build.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const bin = (name: string): string => join(root, "node_modules", name);
+const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+  readonly exports: Readonly<Record<string, unknown>>;
+  readonly devDependencies: Readonly<Record<string, string>>;
+};
+const doors = Object.keys(manifest.exports)
+  .filter((path) => path !== "./package.json")
+  .map((path) => `waybill${path.slice(1)}`);
+
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+const hasSqlite = major > 22 || (major === 22 && minor >= 13);
+
+/** As a user's shell has it: this Node first, and nothing of this run's npm and vitest. */
+const env = {
+  ...Object.fromEntries(
+    Object.entries(process.env).filter(
+      ([name]) => !/^(npm_|NODE_|VITEST|INIT_CWD)/.test(name) || /^npm_config_(registry|cache|userconfig)$/.test(name),
+    ),
+  ),
+  PATH: [dirname(process.execPath), process.env["PATH"]].join(delimiter),
+};
+
+interface Result {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function run(command: string, args: readonly string[], cwd: string): Promise<Result> {
+  return new Promise((resolve) => {
+    execFile(command, args, { cwd, env, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : typeof error.code === "number" ? error.code : 1, stdout, stderr }),
+    );
+  });
+}
+
+const node = (args: readonly string[], cwd: string): Promise<Result> => run(process.execPath, args, cwd);
+
+let folder: string;
+let tarball: string;
+let packed: readonly string[];
+
+/** An empty folder with the tarball installed, and whatever else. */
+async function project(name: string, ...packages: readonly string[]): Promise<string> {
+  const path = join(folder, name);
+  mkdirSync(path);
+  writeFileSync(join(path, "package.json"), '{ "name": "a-service", "private": true, "type": "module" }');
+  const from = packages.length === 0 ? "--offline" : "--prefer-offline";
+  const installed = await run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", from, tarball, ...packages], path);
+  expect(installed.code, installed.stderr).toBe(0);
+  return path;
+}
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "waybill-package-"));
+  // A copy, since packing builds anew, and others may be using what is built here.
+  const copy = join(folder, "repository");
+  mkdirSync(copy);
+  for (const name of [
+    "package.json",
+    "tsconfig.json",
+    "tsconfig.build.json",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "src",
+    "test/support",
+  ]) {
+    cpSync(join(root, name), join(copy, name), { recursive: true });
+  }
+  symlinkSync(join(root, "node_modules"), join(copy, "node_modules"));
+  mkdirSync(join(copy, "dist"));
+  writeFileSync(join(copy, "dist/left-over.js"), "");
+  const { code, stdout, stderr } = await run("npm", ["pack", "--json", "--pack-destination", folder], copy);
+  expect(code, stderr).toBe(0);
+  const listed: unknown = JSON.parse(stdout);
+  const [pack] = Object.values(listed as object) as { readonly filename: string; readonly files: readonly { readonly path: string }[] }[];
+  tarball = join(folder, pack!.filename);
+  packed = pack!.files.map(({ path }) => path);
+}, 120_000);
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("the package", () => {
+  test("holds what src is built to, the readme, the changelog and the licence, and nothing else", () => {
+    const built = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+      .filter((path) => path.endsWith(".ts"))
+      .flatMap((path) => [".js", ".d.ts"].map((suffix) => `dist/${path.replaceAll("\\", "/").replace(/\.ts$/, suffix)}`));
+    expect([...packed].sort()).toEqual([...built, "CHANGELOG.md", "LICENSE", "README.md", "package.json"].sort());
+  });
+
+  test("is as publint wants it", async () => {
+    const { code, stdout } = await node([bin("publint/src/cli.js"), "run", tarball, "--strict"], folder);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining("All good!") as string });
+  });
+
+  test("has the types that its modules have, by attw", async () => {
+    // An ES module only: what attw's older compiler says of require() is checked with today's compiler, below.
+    const args = [bin("@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only", "--format", "json"];
+    const { code, stdout, stderr } = await node(args, folder);
+    expect(code, stdout + stderr).toBe(0);
+    const { analysis } = JSON.parse(stdout) as { analysis: { entrypoints: object } };
+    expect(Object.keys(analysis.entrypoints)).toEqual([...Object.keys(manifest.exports)]);
+  });
+
+  test("leaves out of a bundle what is not used", async () => {
+    const path = join(folder, "bundled");
+    mkdirSync(path);
+    symlinkSync(await installed(), join(path, "node_modules"));
+    const modules = async (code: string): Promise<string[]> => {
+      writeFileSync(join(path, "main.js"), code);
+      const bundle = await rolldown({ input: join(path, "main.js"), platform: "node", logLevel: "silent" });
+      const { output } = await bundle.generate({ format: "esm" });
+      await bundle.close();
+      return output
+        .flatMap((chunk) => (chunk.type === "chunk" ? Object.entries(chunk.modules) : []))
+        .flatMap(([id, { renderedLength }]) => (renderedLength > 0 ? (/waybill\/dist\/(.*)$/.exec(id)?.slice(1) ?? []) : []));
+    };
+    const small = await modules('import { createOutbox } from "waybill"; globalThis.out = createOutbox;');
+    expect(small).toContain("outbox/outbox.js");
+    expect(small.filter((id) => !/^(core|outbox)\//.test(id))).toEqual([]);
+    const whole = await modules('import * as waybill from "waybill"; globalThis.out = { ...waybill };');
+    expect(whole).toEqual(expect.arrayContaining(["relay/relay.js", "subscriber/subscriber.js", "create-relay.js"]));
+  });
+});
+
+/** The node_modules of a project with nothing but Waybill. */
+let alone: Promise<string> | null = null;
+const installed = async (): Promise<string> => join(await (alone ??= project("alone")), "node_modules");
+const service = async (): Promise<string> => join(await installed(), "..");
+
+describe("in an empty folder, without any client,", () => {
+  test("nothing else is installed", async () => {
+    expect(readdirSync(await installed()).filter((name) => !name.startsWith("."))).toEqual(["waybill"]);
+  });
+
+  test.each(doors)("%s is loaded by import and by require(), and is the same by both", async (door) => {
+    const script = `
+      import { createRequire } from "node:module";
+      const required = createRequire(import.meta.url)(${JSON.stringify(door)});
+      const imported = await import(${JSON.stringify(door)});
+      const names = Object.keys(imported);
+      if (names.length === 0) throw new Error("nothing is exported");
+      for (const name of names) if (required[name] !== imported[name]) throw new Error(name);`;
+    expect(await node(["--input-type=module", "--eval", script], await service())).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  test("the first use of SQLite works, or names the package to install", async () => {
+    const script = `
+      import { sqlite } from "waybill/sqlite";
+      import { embedded } from "waybill/embedded";
+      const said = [];
+      for (const use of [() => sqlite({ path: "first.db" }).schema.migrate(), () => embedded({ path: "second.db" }).provision(["t"])]) {
+        await use().then(() => said.push("works"), ({ code, message }) => said.push(code + ": " + message));
+      }
+      console.log(JSON.stringify(said));`;
+    const { stdout } = await node(["--input-type=module", "--eval", script], await service());
+    const missing = expect.stringMatching(/^DRIVER_MISSING: .*npm install libsql/) as string;
+    expect(JSON.parse(stdout)).toEqual(hasSqlite ? ["works", "works"] : [missing, missing]);
+  });
+
+  test("waybill dev works, or names the package to install", async () => {
+    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--exit-after", "3s"], await service());
+    if (hasSqlite) expect({ code, held: summaryOf(stdout).held }, stdout + stderr).toEqual({ code: 0, held: true });
+    else {
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/npm install libsql/);
+    }
+  });
+});
+
+const summaryOf = (stdout: string): { held?: boolean } => JSON.parse(stdout.trim().split("\n").at(-1)!) as { held?: boolean };
+
+describe("a consumer's types", () => {
+  const consumer = `
+    import { createOutbox, createRelay, createSubscriber, type Draft } from "waybill";
+    import { memory, memoryBroker } from "waybill/memory";
+    ${doors.map((door, i) => `import * as door${i} from "${door}";`).join("\n    ")}
+    export const all = [${doors.map((_, i) => `door${i}`).join(", ")}];
+    const store = memory();
+    const broker = memoryBroker();
+    const outbox = createOutbox({ store });
+    const draft: Draft = { aggregateType: "Order", aggregateId: "1", type: "OrderPlaced", payload: { total: 1 } };
+    export const added: Promise<{ readonly id: string; readonly duplicate: boolean }> = store.db.transaction((tx) => outbox.add(tx, draft));
+    export const stock = createSubscriber({
+      consumer: "stock",
+      source: broker,
+      inbox: store,
+      topics: ["order.events"],
+      handlers: { OrderPlaced: (event, tx) => void tx.table<string, bigint>("seqs").set(event.id, event.seq) },
+    });
+    export const relay = createRelay({ store, sink: broker });
+    // @ts-expect-error there is no such option, and a relay's types are known to be what they are
+    createRelay({ store, sink: broker, bach: 1 });
+  `;
+  const required = `import waybill = require("waybill");\nexport const outbox: typeof waybill.createOutbox = waybill.createOutbox;\n`;
+
+  test.each([
+    ["node16", "node16"],
+    ["nodenext", "nodenext"],
+    ["esnext", "bundler"],
+  ])("compile with module %s and moduleResolution %s", async (module, moduleResolution) => {
+    const path = join(folder, `types-${moduleResolution}`);
+    mkdirSync(path);
+    symlinkSync(await installed(), join(path, "node_modules"));
+    writeFileSync(join(path, "package.json"), '{ "type": "module" }');
+    writeFileSync(join(path, "consumer.ts"), consumer);
+    // Of these compilers, nodenext is the one that knows that require() may load an ES module.
+    if (module === "nodenext") writeFileSync(join(path, "required.cts"), required);
+    const compilerOptions = {
+      ...{ module, moduleResolution, target: "es2022", lib: ["es2023"], strict: true, noEmit: true, skipLibCheck: false },
+      ...{ exactOptionalPropertyTypes: true, types: ["node"], typeRoots: [bin("@types")] },
+    };
+    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions }));
+    const { code, stdout } = await node([bin("typescript/bin/tsc"), "-p", "."], path);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+  });
+});
+
+describe("with libsql beside it,", () => {
+  let path: string;
+  beforeAll(async () => {
+    path = await project("with-libsql", `libsql@${manifest.devDependencies["libsql"]}`);
+  }, 120_000);
+
+  test("waybill dev works", async () => {
+    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--exit-after", "3s"], path);
+    expect({ code, held: code === 0 && summaryOf(stdout).held }, stdout + stderr).toEqual({ code: 0, held: true });
+  });
+
+  test("the README's TypeScript compiles and takes an event to its effect", async () => {
+    const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+    writeFileSync(join(path, "shop.ts"), example);
+    const compilerOptions = { module: "nodenext", target: "es2023", strict: true, types: ["node"], typeRoots: [bin("@types")] };
+    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.ts"] }));
+    const compiled = await node([bin("typescript/bin/tsc"), "-p", "."], path);
+    expect(compiled).toEqual({ code: 0, stdout: "", stderr: "" });
+
+    const child = spawn(process.execPath, ["shop.js"], { cwd: path, env, stdio: ["ignore", "ignore", "pipe"] });
+    const ended = new Promise((resolve) => child.on("close", resolve));
+    let errors = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (errors += text));
+    try {
+      const open = await defaultDriver();
+      const parcels = (): unknown[] => {
+        try {
+          const db = open(join(path, "shop.db"));
+          try {
+            return db.prepare("SELECT order_id FROM parcels").all();
+          } finally {
+            db.close();
+          }
+        } catch {
+          return []; // not there yet, or locked
+        }
+      };
+      await until(() => parcels().length === 1 || child.exitCode !== null);
+      expect({ errors, exitCode: child.exitCode }).toEqual({ errors: "", exitCode: null });
+    } finally {
+      child.kill("SIGKILL");
+      await ended;
+    }
+  });
+});
