@@ -30,6 +30,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
   let trustedUntil = -Infinity;
   let renewedUntil = -Infinity;
   let renewedAt = -Infinity;
+  let patientUntil = -Infinity;
   let table: LaneTable = { lanes: [], live: [] };
 
   const drop = (gone: readonly number[]): void => {
@@ -42,9 +43,13 @@ export function createLeases(options: LeasesOptions): Coordinator {
     await options.failpoints.hit("before-renew", []);
     const asked = clock.monotonic();
     await leases.renew(relay, leaseMs);
+    // Whatever kept this relay from renewing may have kept the others: they get the time to do it before they are taken for dead.
+    if (clock.monotonic() - renewedAt > leaseMs && renewedAt > -Infinity) patientUntil = clock.monotonic() + leaseMs / 3;
     renewedAt = asked;
     renewedUntil = asked + leaseMs * 0.8;
   };
+
+  const ownerless = (lane: number): boolean => table.lanes[lane]?.owner === null;
 
   const reconcile = async (work: Work): Promise<void> => {
     table = await leases.look();
@@ -52,6 +57,12 @@ export function createLeases(options: LeasesOptions): Coordinator {
     drop([...lanes.keys()].filter((lane) => mine.get(lane) !== lanes.get(lane)));
     for (const lane of leavingLanes) if (!mine.has(lane)) leavingLanes.delete(lane);
     trustedUntil = renewedUntil; // not before: a renewal after a lapse says nothing of the lanes
+    // Won by a take whose answer was lost: nothing was ever claimed from them, so they are given back and won anew.
+    const unknown = [...mine.keys()].filter((lane) => !lanes.has(lane) && !leavingLanes.has(lane));
+    if (unknown.length > 0) {
+      await leases.give(relay, unknown);
+      table = await leases.look();
+    }
     const { take, give } = strategy(table, relay);
     // First out of the holding, so that nothing more is claimed from them; out of the table once nothing is under way.
     for (const lane of give) if (lanes.delete(lane)) leavingLanes.add(lane);
@@ -62,12 +73,26 @@ export function createLeases(options: LeasesOptions): Coordinator {
       for (const lane of idle) leavingLanes.delete(lane);
       observe({ type: "lanes.given", relay, lanes: idle });
     }
-    if (take.length > 0 && trustedUntil > clock.monotonic()) {
-      const won = await leases.take(relay, take);
+    const free = clock.monotonic() < patientUntil ? take.filter((lane) => ownerless(lane)) : take;
+    if (free.length > 0 && trustedUntil > clock.monotonic()) {
+      const won = await leases.take(relay, free);
       for (const [lane, epoch] of won) lanes.set(lane, epoch);
       if (won.size > 0) {
         observe({ type: "lanes.won", relay, lanes: [...won.keys()] });
         table = await leases.look();
+      }
+    }
+  };
+
+  /** A store that is away for a moment must not keep the lanes from the others for a whole lease. */
+  const leave = async (): Promise<void> => {
+    const until = clock.monotonic() + leaseMs;
+    for (;;) {
+      try {
+        return await leases.leave(relay);
+      } catch (error) {
+        if (clock.monotonic() >= until) throw error;
+        await clock.sleep(leaseMs / looksPerLease);
       }
     }
   };
@@ -104,7 +129,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
       const held = [...lanes.keys(), ...leavingLanes];
       lanes.clear();
       leavingLanes.clear();
-      await leases.leave(relay);
+      await leave();
       observe({ type: "lanes.given", relay, lanes: held });
     },
   };

@@ -18,11 +18,10 @@ export interface BreakerOptions {
  * One state per topic that is not known to be well:
  *
  *   (none)    → open       the destination failed
- *   (none)    → adopted    events were found waiting for it, and this relay has not seen why
+ *   (none)    → releasing  events were found waiting for it, and this relay has not seen why: they are routed anew
  *   open      → trial      its metadata is well again, and one waiting aggregate was let go
  *   trial     → releasing  the destination answered to that one
  *   trial     → open       it did not, or nothing came of it in time
- *   adopted   → releasing  its metadata is well
  *   releasing → (none)     everything that waited has been let go
  *
  * Only an open topic, and one under trial, keep new events back. An event that ends unknown in a trial, where it is
@@ -57,7 +56,7 @@ export interface Breaker {
 }
 
 interface Topic {
-  state: "open" | "adopted" | "trial" | "releasing";
+  state: "open" | "trial" | "releasing";
   why: string;
   failures: number;
   probeAt: number;
@@ -107,7 +106,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
   return {
     admit(name, id) {
       const topic = topics.get(name);
-      if (topic === undefined || topic.state === "releasing" || topic.state === "adopted") return true;
+      if (topic === undefined || topic.state === "releasing") return true;
       if (topic.state === "open" || topic.trial !== null) return false;
       topic.trial = id;
       return true;
@@ -138,7 +137,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
     adopt(name) {
       if (topics.has(name)) return;
       set(name, {
-        state: "adopted",
+        state: "releasing",
         why: "events were found waiting for it",
         failures: 0,
         probeAt: clock.monotonic(),
@@ -149,14 +148,11 @@ export function createBreaker(options: BreakerOptions): Breaker {
     due() {
       const now = clock.monotonic();
       for (const topic of topics.values()) if (topic.state === "trial" && topic.probeAt + trialMs <= now) topic.state = "open";
-      return [...topics]
-        .filter(([, { state, probeAt }]) => (state === "open" || state === "adopted") && probeAt <= now)
-        .map(([name]) => name);
+      return [...topics].filter(([, { state, probeAt }]) => state === "open" && probeAt <= now).map(([name]) => name);
     },
     probeFailed: (name, error) => open(name, error.message),
     probed(name) {
       const topic = topics.get(name);
-      if (topic?.state === "adopted") set(name, { ...topic, state: "releasing" });
       if (topic?.state !== "open") return false;
       set(name, { ...topic, state: "trial", trial: null, probeAt: clock.monotonic() });
       return true;

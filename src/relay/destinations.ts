@@ -2,7 +2,8 @@ import type { Coordinator } from "../contracts/coordinator.ts";
 import type { OutboxStore } from "../contracts/outbox-store.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { type Clock, withDeadline } from "../core/clock.ts";
-import { asError } from "../core/errors.ts";
+import { asError, WaybillError } from "../core/errors.ts";
+import { orAborted } from "../core/signal.ts";
 import type { Wake } from "../core/wake.ts";
 import type { Breaker } from "./breaker.ts";
 
@@ -21,6 +22,7 @@ export interface DestinationsOptions {
 }
 
 const longestWaitMs = 60_000;
+const busyMs = 100;
 const releasePerStep = 1_000;
 const troubleMs = 500;
 
@@ -33,7 +35,7 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
 
   const probe = async (topic: string): Promise<void> => {
     try {
-      await withDeadline(clock, options.probeTimeoutMs, signal, (late) => options.sink.probe(topic, late));
+      await withDeadline(clock, options.probeTimeoutMs, signal, (late) => orAborted(options.sink.probe(topic, late), late, tooLate));
     } catch (error) {
       if (!signal.aborted) breaker.probeFailed(topic, asError(error));
       return;
@@ -48,17 +50,32 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
     options.wake.notify();
   };
 
+  // Each topic by itself: one whose probe takes long keeps no other waiting.
+  const busy = new Set<string>();
+  const step = async (topic: string, work: (topic: string) => Promise<void>): Promise<void> => {
+    if (busy.has(topic)) return;
+    busy.add(topic);
+    try {
+      await work(topic);
+    } catch (error) {
+      options.onTrouble(asError(error));
+      await clock.sleep(troubleMs, signal);
+    } finally {
+      busy.delete(topic);
+      options.changed.notify();
+    }
+  };
   while (!signal.aborted) {
     if (coordinator.trustedForMs() <= 0) {
       await clock.sleep(troubleMs, signal);
       continue;
     }
-    const steps = [...breaker.due().map(probe), ...breaker.releasing().map(release)];
-    for (const step of await Promise.allSettled(steps)) {
-      if (step.status === "fulfilled") continue;
-      options.onTrouble(asError(step.reason));
-      await clock.sleep(troubleMs, signal);
-    }
-    await options.changed.wait(clock, Math.min(breaker.dueInMs(), longestWaitMs), signal);
+    for (const topic of breaker.due()) void step(topic, probe);
+    for (const topic of breaker.releasing()) void step(topic, release);
+    await options.changed.wait(clock, busy.size > 0 ? busyMs : Math.min(breaker.dueInMs(), longestWaitMs), signal);
   }
+}
+
+function tooLate(): never {
+  throw new WaybillError("DESTINATION_UNAVAILABLE", "the probe was not answered in time");
 }

@@ -31,6 +31,7 @@ const burstMs = [1, 2, 5, 10, 20, 40];
 
 interface OpenWindow {
   readonly window: FedWindow;
+  readonly narrow: boolean;
   unsettled: number;
   /** Parts that were finished at the same time are settled together. */
   settling: { readonly outcomes: Outcome[]; readonly done: Promise<void> } | null;
@@ -57,9 +58,11 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     const pause = async (): Promise<void> => {
       if (await options.wake.wait(clock, burstMs[burst++] ?? options.pollIntervalMs, draining)) burst = 0;
     };
-    /** How many more may be claimed; while there are suspects, nothing before all else is settled. */
-    const room = (): number =>
-      suspects > 0 && open.size > 0 ? 0 : Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
+    /** How many more may be claimed. Suspects are alone in flight: nothing before them, nothing beside them. */
+    const room = (): number => {
+      const apart = suspects > 0 || [...open.values()].some((entry) => entry.narrow);
+      return apart && open.size > 0 ? 0 : Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
+    };
     for (;;) {
       while (room() <= 0 && !draining.aborted) await new Promise<void>((resolve) => (settledSome = resolve));
       if (draining.aborted) return;
@@ -85,7 +88,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
-        open.set(fed.id, { window: fed, unsettled: fed.claims.length, settling: null });
+        open.set(fed.id, { window: fed, narrow, unsettled: fed.claims.length, settling: null });
         burst = burstMs.length;
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));

@@ -112,8 +112,8 @@ export function createPublisher(options: PublisherOptions): Publisher {
       const stopped = new Set<string>();
       const conclusion = (outcome: Outcome): void => {
         outcomes.set(outcome.claim, outcome);
+        if (outcome.as === "published") return;
         const aggregate = aggregateKey(outcome.claim.envelope);
-        if (outcome.as === "published" || stopped.has(aggregate)) return;
         stopped.add(aggregate);
         stops.stop(part, aggregate, outcome.claim.envelope.seq);
       };
@@ -145,9 +145,24 @@ export function createPublisher(options: PublisherOptions): Publisher {
           }
         }
       }
-      return part.claims.map((claim) => outcomes.get(claim)!);
+      return headsOnly(part.claims.map((claim) => outcomes.get(claim)!));
     },
   };
+}
+
+/**
+ * Only the first event of an aggregate that was not published is judged. What came after it was not sent, whatever
+ * was found out about it beforehand: its own turn comes when the first one is settled.
+ */
+function headsOnly(outcomes: readonly Outcome[]): readonly Outcome[] {
+  const stopped = new Set<string>();
+  return outcomes.map((outcome) => {
+    if (outcome.as === "published") return outcome;
+    const aggregate = aggregateKey(outcome.claim.envelope);
+    if (stopped.has(aggregate)) return { claim: outcome.claim, as: "returned" };
+    stopped.add(aggregate);
+    return outcome;
+  });
 }
 
 const noResult = (name: string): PublishResult => ({

@@ -98,6 +98,13 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     lastProbeMs: parts.probeMs.last,
     changed,
   });
+  const done = new AbortController();
+  let failure: Error | null = null;
+  const fail = (error: Error): void => {
+    failure ??= error;
+    done.abort();
+  };
+  let failingSince: number | null = null;
   const trouble = (step: "claim" | "publish" | "settle" | "probe", error: Error): void =>
     observe({ type: "relay.trouble", relay: name, step, error: error.message, code: isWaybillError(error) ? error.code : null });
 
@@ -107,8 +114,16 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     stops,
     storeTimeoutMs: parts.leaseMs,
     onClaimed: (window, narrow) => observe({ type: "relay.claimed", relay: name, count: window.claims.length, narrow }),
-    onHeld: (topics) => topics.forEach((topic) => breaker.adopt(topic)),
-    onTrouble: trouble,
+    onHeld: (topics) => {
+      failingSince = null; // a claim went through
+      topics.forEach((topic) => breaker.adopt(topic));
+    },
+    onTrouble: (step, error) => {
+      trouble(step, error);
+      // For cron, a store that stays away is a failed run; a relay that goes on waits for it.
+      failingSince ??= clock.monotonic();
+      if (once && clock.monotonic() - failingSince > parts.leaseMs) fail(error);
+    },
   });
   const publisher = createPublisher({ ...parts, breaker, steps, stops });
 
@@ -138,17 +153,10 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
       }),
     );
   };
-  const done = new AbortController();
   const underWay = new Set<Promise<void>>();
-  let failure: Error | null = null;
   /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
   const track = (work: Promise<void>): void => {
-    const tracked = work
-      .catch((error: unknown) => {
-        failure ??= asError(error);
-        done.abort();
-      })
-      .finally(() => underWay.delete(tracked));
+    const tracked = work.catch((error: unknown) => fail(asError(error))).finally(() => underWay.delete(tracked));
     underWay.add(tracked);
   };
 
@@ -168,8 +176,8 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
 
   try {
     // A broker that is away is an outage, met by the breaker once there is something to publish.
-    await withDeadline(clock, parts.publishTimeoutMs, noMore, (signal) => sink.connect(signal)).catch((error: unknown) =>
-      trouble("publish", asError(error)),
+    await withDeadline(clock, parts.publishTimeoutMs, noMore, (signal) => orAborted(sink.connect(signal), signal, () => undefined)).catch(
+      (error: unknown) => trouble("publish", asError(error)),
     );
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic)) {

@@ -20,7 +20,7 @@ export interface Stops {
 
 interface Stop {
   readonly part: Part;
-  readonly seq: bigint;
+  seq: bigint;
   settledAt: number;
 }
 
@@ -30,6 +30,11 @@ export function createStops(): Stops {
   return {
     tick: () => ++now,
     stop(part, aggregate, seq) {
+      const known = stops.get(aggregate)?.find((stop) => stop.part === part);
+      if (known !== undefined) {
+        if (seq < known.seq) known.seq = seq;
+        return;
+      }
       stops.set(aggregate, [...(stops.get(aggregate) ?? []), { part, seq, settledAt: Infinity }]);
     },
     settled(part) {

@@ -78,10 +78,11 @@ export function createConnection(options: ConnectionOptions): Connection {
     write: (work) =>
       mutex.run(async () => {
         await breathe();
-        const { db, statements } = await connect();
+        const { db, statements, wal } = await connect();
         try {
           await patiently(() => db.exec("BEGIN IMMEDIATE"));
           try {
+            if (!wal) refuseWal(statements, path);
             const result = await work(statements, db);
             // Some failures (disk full, I/O) make SQLite roll back by itself, and a statement after that would
             // be a transaction of its own.
@@ -135,6 +136,8 @@ interface Opened {
   readonly db: SqliteDatabase;
   readonly statements: Statements;
   readonly leave: () => void;
+  /** Whether this library may use a file in WAL mode. */
+  readonly wal: boolean;
 }
 
 async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promise<Opened> {
@@ -150,7 +153,7 @@ async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promi
     const version = await waiting(lockTimeoutMs, () => statements.get("SELECT sqlite_version() AS version")?.["version"]);
     await journal(statements, String(version));
     await waiting(lockTimeoutMs, () => db.exec("PRAGMA synchronous = FULL"));
-    return { db, statements, leave };
+    return { db, statements, leave, wal: walIsSafe(String(version)) };
   } catch (error) {
     db.close();
     leave();
@@ -179,6 +182,8 @@ async function journal(statements: Statements, version: string): Promise<void> {
     try {
       mode = String(statements.get("PRAGMA journal_mode")?.["journal_mode"]);
       if (mode === wanted) return;
+      // A file that has tables may be open elsewhere, in a library that must not use WAL: it stays as it is.
+      if (wanted === "wal" && statements.get("SELECT 1 AS found FROM sqlite_master LIMIT 1") !== undefined) return;
       mode = String(statements.get(`PRAGMA journal_mode = ${wanted}`)?.["journal_mode"]);
       if (mode === wanted) return;
     } catch (error) {
@@ -194,6 +199,15 @@ async function journal(statements: Statements, version: string): Promise<void> {
     }
     await clock.sleep(20);
   }
+}
+
+/** Another program may have switched the file since it was opened. */
+function refuseWal(statements: Statements, path: string): void {
+  if (statements.get("PRAGMA journal_mode")?.["journal_mode"] !== "wal") return;
+  throw new WaybillError(
+    "DRIVER_UNFIT",
+    `${path} was switched to WAL mode by another program, which this SQLite must not share: switch it back, or use a newer client`,
+  );
 }
 
 export function walIsSafe(version: string): boolean {

@@ -145,9 +145,16 @@ function judge(tables: Tables, event: StoredEvent, now: number): "claimable" | "
   return event.status === "PENDING" ? "block" : "wait";
 }
 
+/** What the relay has in its windows: only what is alone among all of it is alone. */
+export function inFlight(tables: Tables, relay: string): number {
+  let events = 0;
+  for (const window of tables.windows.values()) if (window.relay === relay) for (const lane of window.lanes.values()) events += lane.size;
+  return events;
+}
+
 function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]): OpenWindow {
   const lanes = new Map<number, Set<StoredEvent>>();
-  const window: OpenWindow = { id: String(++tables.lastWindow), relay, width: taken.length, lanes };
+  const window: OpenWindow = { id: String(++tables.lastWindow), relay, width: taken.length + inFlight(tables, relay), lanes };
   for (const event of taken) {
     event.window = window;
     const part = lanes.get(event.lane);

@@ -1,3 +1,4 @@
+import { inFlight } from "./claim.ts";
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import { closeLane, isFinal, isLive, type OpenWindow, type Tables } from "./tables.ts";
@@ -26,12 +27,15 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
     take: async (relay, lanes) => {
       const now = clock.now();
       const won = new Map<number, bigint>();
+      const widths = new Map(
+        [...tables.windows.values()].map((window) => [window, Math.max(window.width, inFlight(tables, window.relay))]),
+      );
       for (const lane of new Set(lanes)) {
         const state = tables.lanes[lane];
         if (state === undefined || (state.owner !== null && isLive(tables, state.owner, now))) continue;
         state.owner = relay;
         state.epoch += 1n;
-        for (const window of windowsIn(tables, lane)) suspect(tables, window, lane);
+        for (const window of windowsIn(tables, lane)) suspect(tables, window, lane, widths.get(window)!);
         won.set(lane, state.epoch);
       }
       return won;
@@ -47,8 +51,7 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
 const windowsIn = (tables: Tables, lane: number): OpenWindow[] => [...tables.windows.values()].filter((window) => window.lanes.has(lane));
 
 /** A relay died with this window open: what it had not settled is tried again in smaller windows. */
-function suspect(tables: Tables, window: OpenWindow, lane: number): void {
-  const { width } = window;
+function suspect(tables: Tables, window: OpenWindow, lane: number, width: number): void {
   for (const event of window.lanes.get(lane) ?? []) {
     if (isFinal(event)) continue;
     const before = tables.suspects.get(event.seq)?.deaths ?? 0;

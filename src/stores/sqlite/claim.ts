@@ -81,25 +81,43 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
  * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
  * aggregate, since order goes before caution.
  */
-const narrowRows = `FROM outbox o ${joins}
-  WHERE o.lane IN (SELECT x.lane FROM waybill_suspects x WHERE x.lane IN (SELECT value FROM json_each(?3)))
-    AND o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)
-    AND ${notOpen}
-    AND (${pending} OR o.status = 'FAILED' AND o.next_attempt_at <= ?2)`;
+const beforeSuspect =
+  "o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
+const narrowAtOnce = 1_000;
 
-export function countNarrow(scan: Omit<Scan, "limit">): number {
-  const { statements, lanes, now } = scan;
-  if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return 0;
-  const open = JSON.stringify([...openSeqs(scan).values()].flat());
-  return Number(statements.get(`SELECT count(*) AS n ${narrowRows}`, open, now, JSON.stringify(lanes))?.["n"]);
+function narrowRows(scan: Omit<Scan, "limit">): readonly SqliteRow[] {
+  const { statements, now } = scan;
+  const suspects = statements.all(
+    "SELECT lane, max(seq) AS last FROM waybill_suspects WHERE lane IN (SELECT value FROM json_each(?)) GROUP BY lane",
+    JSON.stringify(scan.lanes),
+  );
+  if (suspects.length === 0) return [];
+  const open = openSeqs(scan);
+  const rows = suspects.flatMap(({ lane, last }) =>
+    statements.all(
+      `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq <= ?3 AND ${notOpen} AND ${beforeSuspect} ORDER BY o.seq LIMIT ${narrowAtOnce}`,
+      JSON.stringify(open.get(Number(lane)) ?? []),
+      lane!,
+      last!,
+    ),
+  );
+  const due = statements.all(
+    `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+     AND ${notOpen} AND ${beforeSuspect} ORDER BY o.next_attempt_at LIMIT ${narrowAtOnce}`,
+    JSON.stringify([...open.values()].flat()),
+    now,
+    JSON.stringify(suspects.map(({ lane }) => lane)),
+  );
+  return [...rows, ...due].sort((a, b) => Number(a["seq"]) - Number(b["seq"]));
 }
+
+export const countNarrow = (scan: Omit<Scan, "limit">): number => narrowRows(scan).length;
 
 /** A tenth of the window they died in at a time, down to one. */
 export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
-  const { statements, lanes, now, limit } = scan;
-  const open = JSON.stringify([...openSeqs(scan).values()].flat());
+  const { statements, limit } = scan;
   const catcher = catchRows(statements);
-  for (const row of statements.all(`SELECT ${columns} ${narrowRows} ORDER BY o.seq`, open, now, JSON.stringify(lanes))) catcher.take(row);
+  for (const row of narrowRows(scan)) catcher.take(row);
   catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
   const found = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));

@@ -2,7 +2,7 @@ import type { Inbox } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Connection } from "../../sqlite/connection.ts";
-import type { SqliteDatabase } from "../../sqlite/driver.ts";
+import { isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
 import { lend } from "./lend.ts";
 import { iso } from "./rows.ts";
 
@@ -21,6 +21,10 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         const lent = lend(db);
         try {
           await work(lent.handle);
+        } catch (cause) {
+          // This transaction has the lock: a handler that meets one has gone past the handle it was given.
+          if (isBusy(cause)) throw new Error("the handler met a lock: it must write through the handle it is given", { cause });
+          throw cause;
         } finally {
           lent.takeBack();
         }

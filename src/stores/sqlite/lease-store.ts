@@ -70,8 +70,10 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
 function suspect(statements: Statements, lanes: string): void {
   statements.run(
     `INSERT INTO waybill_suspects (seq, lane, aggregate_type, aggregate_id, width, deaths)
-     SELECT o.seq, w.lane, o.aggregate_type, o.aggregate_id, w.width, w.width = 1
-     FROM waybill_windows w JOIN json_each(w.seqs) j JOIN outbox o ON o.seq = j.value
+     SELECT o.seq, w.lane, o.aggregate_type, o.aggregate_id, max(w.width, a.width), max(w.width, a.width) = 1
+     FROM waybill_windows w
+     JOIN (SELECT relay, sum(json_array_length(seqs)) AS width FROM waybill_windows GROUP BY relay) a ON a.relay = w.relay
+     JOIN json_each(w.seqs) j JOIN outbox o ON o.seq = j.value
      WHERE w.lane IN (SELECT value FROM json_each(?)) AND o.status IN ('PENDING', 'FAILED')
      ON CONFLICT DO UPDATE SET width = excluded.width, deaths = CASE WHEN excluded.width = 1 THEN deaths + 1 ELSE 0 END`,
     lanes,

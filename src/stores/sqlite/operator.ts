@@ -9,6 +9,8 @@ import { eventsAt } from "./schema.ts";
 import { readStatus } from "./status.ts";
 
 const purgeBatch = 10_000;
+/** Keys have a retention of their own: they outlive their events. */
+const keyRetentionMs = 7 * 24 * 3_600_000;
 
 export function createOperator(connection: Connection, clock: Clock): Operator {
   return {
@@ -33,7 +35,10 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
         );
         total += purged;
         if (purged < purgeBatch) {
-          await connection.write((statements) => audit(statements, "purge", by, total, { before: limit }, clock.now()));
+          await connection.write((statements) => {
+            statements.run("DELETE FROM waybill_keys WHERE created_at < ?", iso(clock.now() - keyRetentionMs));
+            audit(statements, "purge", by, total, { before: limit }, clock.now());
+          });
           return total;
         }
       }

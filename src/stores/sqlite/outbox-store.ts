@@ -134,6 +134,11 @@ function forgetSuspects(statements: Statements): void {
 }
 
 function recordWindow(statements: Statements, id: string, holding: Holding, found: readonly Found[], nowMs: number): void {
+  const others = statements.get(
+    "SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows WHERE relay = ?",
+    holding.relay,
+  );
+  const width = found.length + Number(others?.["n"]); // all that is in flight: only then is one alone
   const byLane = new Map<number, number[]>();
   for (const { row, lane } of found) byLane.set(lane, [...(byLane.get(lane) ?? []), Number(row["seq"])]);
   for (const [lane, seqs] of byLane) {
@@ -143,7 +148,7 @@ function recordWindow(statements: Statements, id: string, holding: Holding, foun
       lane,
       holding.relay,
       Number(holding.lanes.get(lane)),
-      found.length,
+      width,
       JSON.stringify(seqs),
       iso(nowMs),
     );

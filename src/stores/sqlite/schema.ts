@@ -36,10 +36,10 @@ CREATE TABLE outbox (
   id              TEXT NOT NULL UNIQUE DEFAULT (
                     lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-'
                     || substr('89AB', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
-  aggregate_type  TEXT NOT NULL CHECK (aggregate_type <> ''),
-  aggregate_id    TEXT NOT NULL CHECK (aggregate_id <> ''),
-  event_type      TEXT NOT NULL CHECK (event_type <> ''),
-  event_version   INTEGER NOT NULL DEFAULT 1,
+  aggregate_type  TEXT NOT NULL CHECK (typeof(aggregate_type) = 'text' AND aggregate_type <> ''),
+  aggregate_id    TEXT NOT NULL CHECK (typeof(aggregate_id) = 'text' AND aggregate_id <> ''),
+  event_type      TEXT NOT NULL CHECK (typeof(event_type) = 'text' AND event_type <> ''),
+  event_version   INTEGER NOT NULL DEFAULT 1 CHECK (event_version BETWEEN 1 AND 2147483647),
   payload         TEXT,
   payload_bytes   BLOB,
   content_type    TEXT NOT NULL DEFAULT 'application/json',
@@ -47,7 +47,7 @@ CREATE TABLE outbox (
   idempotency_key TEXT,
   lane            INTEGER CHECK (lane BETWEEN 0 AND ${LANES - 1}),
   created_at      TEXT NOT NULL DEFAULT (${now}),
-  available_at    TEXT,
+  available_at    TEXT CHECK (available_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9].[0-9][0-9][0-9]Z'),
   status          TEXT NOT NULL DEFAULT 'PENDING'
                   CHECK (status IN ('PENDING', 'PUBLISHED', 'FAILED', 'BLOCKED', 'DEAD', 'DISCARDED')),
   retry_count     INTEGER NOT NULL DEFAULT 0,
