@@ -92,6 +92,8 @@ export function createRelay(options: RelayOptions): Relay {
     );
   }
   const skipped = new Set(options.skip ?? []);
+  const batch = whole("batch", options.batch ?? 500);
+  const batchesInFlight = whole("batchesInFlight", options.batchesInFlight ?? 3);
   const life = uuidv7(clock, random)();
   const relay = createRelayService({
     outbox: store.outbox,
@@ -103,6 +105,7 @@ export function createRelay(options: RelayOptions): Relay {
       relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
       strategy: strategyOf(options.coordination ?? "partitioned", options.own),
       leaseMs,
+      window: batch * batchesInFlight,
       clock,
       failpoints,
       observe,
@@ -110,8 +113,8 @@ export function createRelay(options: RelayOptions): Relay {
     route: routeOf(options.route ?? DEFAULT_ROUTE),
     source: options.source ?? "/waybill",
     policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
-    batch: whole("batch", options.batch ?? 500),
-    batchesInFlight: whole("batchesInFlight", options.batchesInFlight ?? 3),
+    batch,
+    batchesInFlight,
     pollIntervalMs: positive("pollIntervalMs", options.pollIntervalMs ?? 100),
     publishTimeoutMs,
     leaseMs,

@@ -17,8 +17,8 @@ export interface Lane {
  */
 export interface LeaseStore {
   look(): Promise<LaneTable>;
-  /** The relay lives until `ttlMs` from now, by the database's clock. */
-  renew(relay: string, ttlMs: number): Promise<void>;
+  /** The relay lives until `ttlMs` from now, by the database's clock. `window` is for status: how many events it may have in flight. */
+  renew(relay: string, ttlMs: number, window?: number): Promise<void>;
   /**
    * Takes those of the lanes that have no owner or whose owner's lease has run out, and says under which epoch.
    * What a dead owner had in its windows there becomes suspect.

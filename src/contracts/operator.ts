@@ -92,7 +92,10 @@ export interface RelayStatus {
   readonly live: boolean;
   readonly expiresAt: Date;
   readonly lanes: readonly number[];
+  /** Claimed and not settled now. */
   readonly window: number;
+  /** The most it may have claimed and not settled at once: as many duplicates one fault may cause. */
+  readonly windowLimit: number;
 }
 
 export interface HoldStatus {

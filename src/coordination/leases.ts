@@ -11,6 +11,8 @@ export interface LeasesOptions {
   readonly relay: string;
   readonly strategy: Strategy;
   readonly leaseMs: number;
+  /** How many events the relay may have claimed and not settled at once; shown in status. */
+  readonly window: number;
   readonly clock: Clock;
   readonly failpoints: Failpoints;
   readonly observe: Observe;
@@ -42,7 +44,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
   const renew = async (): Promise<void> => {
     await options.failpoints.hit("before-renew", []);
     const asked = clock.monotonic();
-    await leases.renew(relay, leaseMs);
+    await leases.renew(relay, leaseMs, options.window);
     // Whatever kept this relay from renewing may have kept the others: they get the time to do it before they are taken for dead.
     if (clock.monotonic() - renewedAt > leaseMs && renewedAt > -Infinity) patientUntil = clock.monotonic() + leaseMs / 3;
     renewedAt = asked;

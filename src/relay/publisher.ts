@@ -6,6 +6,7 @@ import { type Clock, withDeadline } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
+import { checkHeaders } from "../core/headers.ts";
 import { follow } from "../core/signal.ts";
 import type { Breaker } from "./breaker.ts";
 import type { Part } from "./feed.ts";
@@ -57,6 +58,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     let message: Outgoing;
     try {
       message = { topic: topicOf(options.route, envelope), source: options.source, envelope };
+      checkHeaders(envelope.headers); // plain SQL may have written any
       const bytes = sizeOf(message);
       if (bytes > sink.can.maxBytes)
         throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${sink.name} takes ${sink.can.maxBytes}`);

@@ -146,7 +146,7 @@ describe("metrics", () => {
   const status: Status = {
     states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 7 },
     oldestUnpublishedMs: 1_500,
-    relays: [{ relay: "r", live: true, expiresAt: new Date(0), lanes: [0], window: 2 }],
+    relays: [{ relay: "r", live: true, expiresAt: new Date(0), lanes: [0], window: 2, windowLimit: 1500 }],
     lanes: { total: 64, owned: 60, free: 4 },
     holds: { aggregates: 8, blocked: 5, list: [] },
     breakers: [{ destination: 'odd"\\\ntopic', why: "w", since: new Date(0), aggregates: 9 }],

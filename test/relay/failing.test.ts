@@ -190,6 +190,30 @@ describe.each(Object.entries(benches))("%s: an event that must not be sent", (_n
     ]);
   });
 
+  test("with a header that a broker would misread, written by plain SQL, it dies unsent with the reason", async () => {
+    await using s = await scene(open, {});
+    const bad = draft("a", 1);
+
+    const claim = s.bench.store.outbox.claim.bind(s.bench.store.outbox);
+    // No database refuses such a header by itself: the store is made to give one out.
+    Object.assign(s.bench.store.outbox, {
+      claim: async (...asked: Parameters<typeof claim>) => {
+        const window = await claim(...asked);
+        return {
+          ...window,
+          claims: window.claims.map((each) => ({ ...each, envelope: { ...each.envelope, headers: { "Nats-Rollup": "all" } } })),
+        };
+      },
+    });
+    await s.bench.add(bad);
+    await s.clock.advance(200);
+    expect(s.sink.sent).toEqual([]);
+    expect((await s.bench.operator.show(bad.id))!).toMatchObject({
+      state: "DEAD",
+      lastError: expect.stringContaining("RESERVED_HEADER") as string,
+    });
+  });
+
   test("without a usable route, it dies with the reason", async () => {
     const lost = draft("a", 1, { type: "Odd" });
     await using s = await scene(open, {}, { route: (event) => (event.type === "Odd" ? "" : "topic") });

@@ -28,7 +28,13 @@ function page(out: Output, { states, oldestUnpublishedMs, relays, lanes, holds, 
     ]),
   ];
   if (relays.length > 0) {
-    const rows = relays.map((relay) => [relay.relay, relay.live ? "live" : "lapsed", relay.lanes.length, relay.window, relay.expiresAt]);
+    const rows = relays.map((relay) => [
+      relay.relay,
+      relay.live ? "live" : "lapsed",
+      relay.lanes.length,
+      `${relay.window} of ${relay.windowLimit}`,
+      relay.expiresAt,
+    ]);
     blocks.push(table(out, ["relay", "lease", "lanes", "window", "lease until"], rows));
   }
   if (breakers.length > 0) {

@@ -21,8 +21,9 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
         live: [...tables.relays.keys()].filter((relay) => isLive(tables, relay, now)),
       };
     },
-    renew: async (relay, ttlMs) => {
+    renew: async (relay, ttlMs, window = 0) => {
       tables.relays.set(relay, clock.now() + ttlMs);
+      tables.windowLimits.set(relay, window);
     },
     take: async (relay, lanes) => {
       const now = clock.now();

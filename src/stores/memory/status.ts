@@ -52,6 +52,7 @@ function relayStatus(tables: Tables, relay: string, expiresAt: number, now: numb
     expiresAt: new Date(expiresAt),
     lanes: tables.lanes.filter(({ owner }) => owner === relay).map(({ lane }) => lane),
     window: inWindows(tables, relay),
+    windowLimit: tables.windowLimits.get(relay) ?? 0,
   };
 }
 

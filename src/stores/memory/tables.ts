@@ -89,6 +89,8 @@ export interface Tables {
   readonly suspects: Map<bigint, Suspect>;
   /** When each relay's lease runs out. */
   readonly relays: Map<string, number>;
+  /** By relay, for status. */
+  readonly windowLimits: Map<string, number>;
   readonly audit: AuditRecord[];
 }
 
@@ -112,6 +114,7 @@ export function createTables(): Tables {
     windows: new Map(),
     suspects: new Map(),
     relays: new Map(),
+    windowLimits: new Map(),
     audit: [],
   };
 }

@@ -24,14 +24,16 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
           live: rows.flatMap(({ live }) => (live === null ? [] : [String(live)])),
         };
       }),
-    renew: (relay, ttlMs) =>
+    renew: (relay, ttlMs, window = 0) =>
       connection.write((statements) => {
         const nowMs = clock.now();
         statements.run(
-          "INSERT INTO waybill_relays (relay, started_at, expires_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at",
+          `INSERT INTO waybill_relays (relay, started_at, expires_at, window) VALUES (?, ?, ?, ?)
+           ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at, window = excluded.window`,
           relay,
           iso(nowMs),
           iso(nowMs + ttlMs),
+          window,
         );
         statements.run(
           "DELETE FROM waybill_relays WHERE expires_at <= ? AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)",

@@ -81,7 +81,8 @@ END;
 CREATE TABLE waybill_relays (
   relay      TEXT PRIMARY KEY,
   started_at TEXT NOT NULL,
-  expires_at TEXT NOT NULL
+  expires_at TEXT NOT NULL,
+  window     INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE waybill_lanes (
   lane  INTEGER PRIMARY KEY,

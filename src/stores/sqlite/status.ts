@@ -17,7 +17,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   )?.["at"];
   const lanes = statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane");
   const relays = statements.all(
-    `SELECT r.relay, r.expires_at, r.expires_at > ? AS live,
+    `SELECT r.relay, r.expires_at, r.expires_at > ? AS live, r.window AS window_limit,
             (SELECT coalesce(sum(json_array_length(w.seqs)), 0) FROM waybill_windows w WHERE w.relay = r.relay) AS window
      FROM waybill_relays r ORDER BY r.relay`,
     iso(nowMs),
@@ -33,6 +33,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       expiresAt: dateOf(row["expires_at"]),
       lanes: lanes.filter(({ owner }) => owner === row["relay"]).map(({ lane }) => Number(lane)),
       window: Number(row["window"]),
+      windowLimit: Number(row["window_limit"]),
     })),
     lanes: { total: LANES, owned, free: LANES - owned },
     holds: {
