@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
+import type { Status } from "../../src/contracts/operator.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { inProcess } from "../cli/in-process.ts";
 import { expectAllPublished, expectFewDuplicates, expectOneEffectEach, statusSaid, statusTruth, untilPublished } from "./judge.ts";
@@ -100,6 +101,8 @@ async function expectTrueStatus({ sql, storeUrl, folder }: Scene): Promise<void>
       expect(code).toBe(0);
       if (JSON.stringify(before) !== JSON.stringify(truth)) continue; // a lease ran out while we looked
       expect(statusSaid(stdout)).toEqual(truth);
+      const { relays } = JSON.parse(stdout) as Status;
+      for (const { windowLimit } of relays) expect(windowLimit, "how many duplicates a fault may cause").toBe(window);
       checked++;
     } finally {
       sql("ROLLBACK");

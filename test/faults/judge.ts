@@ -124,7 +124,7 @@ export function statusSaid(json: string): object {
   const status = JSON.parse(json) as Status;
   return {
     states: status.states,
-    relays: status.relays,
+    relays: status.relays.map(({ relay, live, expiresAt, lanes, window }) => ({ relay, live, expiresAt, lanes, window })),
     lanes: status.lanes,
     holds: { aggregates: status.holds.aggregates, blocked: status.holds.blocked },
     breakers: status.breakers.map(({ destination }) => destination),

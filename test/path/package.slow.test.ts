@@ -239,6 +239,16 @@ describe("with libsql beside it,", () => {
     expect({ code, held: code === 0 && summaryOf(stdout).held }, stdout + stderr).toEqual({ code: 0, held: true });
   });
 
+  test("the README's ten lines compile, run and see a first event arrive", async () => {
+    const [, lines = ""] = /```ts first-event\.ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+    expect(lines.trim().split("\n")).toHaveLength(10);
+    writeFileSync(join(path, "first-event.ts"), lines);
+    const compilerOptions = { module: "nodenext", target: "es2023", strict: true, types: ["node"], typeRoots: [bin("@types")] };
+    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["first-event.ts"] }));
+    expect(await node([bin("typescript/bin/tsc"), "-p", "."], path)).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(await node(["first-event.js"], path)).toEqual({ code: 0, stdout: "1\n", stderr: "" });
+  });
+
   test("the README's TypeScript compiles and takes an event to its effect", async () => {
     const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
     writeFileSync(join(path, "shop.ts"), example);

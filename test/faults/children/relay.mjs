@@ -32,9 +32,9 @@ let renewedAt = Infinity;
 let waits = false;
 const leases = {
   ...store.leases,
-  async renew(relay, ttlMs) {
+  async renew(relay, ttlMs, window) {
     waits = config.slowLook === true && performance.now() - renewedAt > ttlMs;
-    await store.leases.renew(relay, ttlMs);
+    await store.leases.renew(relay, ttlMs, window);
     renewedAt = performance.now();
     if (waits) tell({ type: "renewed" });
   },
