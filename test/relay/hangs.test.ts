@@ -17,62 +17,6 @@ const ns = (sink: ReturnType<typeof scriptedSink>, agg: string) => sink.log.filt
 const never = new Promise<never>(() => undefined);
 
 describe.each(Object.entries(benches))("%s", (name, open) => {
-  test("a late settle of an old epoch does not drop a lane that was won anew", async () => {
-    const clock = manualClock(start);
-    await using bench = await open(clock);
-    const sink = scriptedSink();
-    let renewFails = false;
-    let hang = true;
-    const a = createRelay({
-      ...base(bench, clock),
-      relayId: "a",
-      sink: {
-        ...sink,
-        publish: (batch, signal) => {
-          if (hang) {
-            hang = false;
-            return never;
-          }
-          return sink.publish(batch, signal);
-        },
-      },
-      store: {
-        ...bench.store,
-        leases: {
-          ...bench.store.leases,
-          renew: async (r, ms) => {
-            if (renewFails) throw new Error("locked");
-            return bench.store.leases.renew(r, ms);
-          },
-        },
-      },
-    });
-    void a.start();
-    await clock.advance(100);
-    renewFails = true;
-    await bench.add(draft("x", 1));
-    await clock.advance(30); // sent, no answer
-    expect(hang).toBe(false);
-    const b = createRelay({ ...base(bench, clock), sink, relayId: "b" });
-    void b.start();
-    await clock.advance(1_050);
-    expect((await bench.operator.status()).relays.find((r) => r.relay.startsWith("b"))!.lanes.length).toBe(64);
-    const drained = b.drain();
-    await clock.advance(60);
-    await drained;
-    renewFails = false;
-    await clock.advance(5_000);
-    await bench.add(draft("x", 2));
-    await clock.advance(60_000);
-    const { lanes, states } = await bench.operator.status();
-    expect({ x: new Set(ns(sink, "x")), owned: lanes.owned, pending: states.PENDING }).toEqual({
-      x: new Set([1, 2]),
-      owned: 64,
-      pending: 0,
-    });
-    await a.stop();
-  });
-
   test("a probe that never ends keeps neither other topics nor a drain waiting", async () => {
     const clock = manualClock(start);
     await using bench = await open(clock);
