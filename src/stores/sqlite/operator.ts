@@ -14,7 +14,7 @@ const keyRetentionMs = 7 * 24 * 3_600_000;
 
 export function createOperator(connection: Connection, clock: Clock): Operator {
   return {
-    status: () => connection.read((statements) => readStatus(statements, clock.now())),
+    status: () => connection.read((statements) => inOneSnapshot(statements, () => readStatus(statements, clock.now()))),
     list: (filter) => connection.read((statements) => list(statements, filter, clock.now())),
     show: (id) =>
       connection.read((statements) => {
@@ -44,6 +44,16 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
       }
     },
   };
+}
+
+/** Its parts must not contradict each other, however busy the file is. */
+function inOneSnapshot<T>(statements: Statements, work: () => T): T {
+  statements.exec("BEGIN");
+  try {
+    return work();
+  } finally {
+    statements.exec("COMMIT");
+  }
 }
 
 function list(statements: Statements, filter: EventFilter, nowMs: number): readonly EventRecord[] {
