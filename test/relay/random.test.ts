@@ -123,7 +123,7 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   for (const entry of relays) if (!entry.dead) await stop(entry);
 }
 
-const seeds = Number(process.env["WAYBILL_SEEDS"] ?? 12);
+const seeds = Number(process.env["WAYBILL_SEEDS"] ?? 8);
 const first = Number(process.env["WAYBILL_SEED"] ?? 1);
 
 describe.each(Object.keys(benches))("%s: under crashes, hand-overs and a failing broker", (name) => {
