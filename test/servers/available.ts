@@ -1,0 +1,90 @@
+import { describe, expect, test } from "vitest";
+import { mariadbBinaries, pgbouncerBinary, postgresBinaries } from "../../scripts/servers.mjs";
+
+/** Each server that tests may ask for, and how its programs are found or fetched; `mysql` is never started, only met. */
+const servers = {
+  postgres: () => postgresBinaries(15),
+  postgres14: () => postgresBinaries(14),
+  postgres18: () => postgresBinaries(18),
+  pgbouncer: pgbouncerBinary,
+  mariadb: mariadbBinaries,
+  mysql: async () => {
+    if (mysqlFromEnv() === null) throw new Error("WAYBILL_TEST_MYSQL_URL is not set");
+  },
+} as const;
+
+export type ServerName = keyof typeof servers;
+
+/** Null when the server can be had, and otherwise why not. Fetches its programs when they are not there. */
+export async function available(name: ServerName): Promise<string | null> {
+  try {
+    await servers[name]();
+    return null;
+  } catch (error) {
+    return (error as Error).message.trim();
+  }
+}
+
+export interface Lack {
+  readonly name: ServerName;
+  readonly why: string;
+}
+
+/**
+ * A `describe` that needs servers. Where one cannot be had, its tests are skipped aloud, or fail when WAYBILL_REQUIRE names the server.
+ * Await it at the top of a test file.
+ */
+export async function describeWith(names: ServerName | readonly ServerName[], title: string, body: () => void): Promise<void> {
+  const lacks: Lack[] = [];
+  for (const name of [names].flat()) {
+    const why = await available(name);
+    if (why !== null) lacks.push({ name, why });
+  }
+  const { verdict, told } = judge(lacks, process.env["WAYBILL_REQUIRE"] ?? "");
+  switch (verdict) {
+    case "run":
+      return void describe(title, body);
+    case "skip":
+      console.warn(`skipped: ${title}: ${told}`);
+      return void describe.skip(`${title} (${told.split("\n")[0]})`, body);
+    case "fail":
+      return void describe(title, () => {
+        test("has the servers that WAYBILL_REQUIRE names", () => expect.fail(told));
+      });
+  }
+}
+
+/** What becomes of tests for whose servers these are the lacks. `required` is a list of names; `all` is every server that we can start. */
+export function judge(lacks: readonly Lack[], required: string): { verdict: "run" | "skip" | "fail"; told: string } {
+  const every = Object.keys(servers);
+  const asked = required.split(",").flatMap((name) => name.trim() || []);
+  for (const name of asked) {
+    if (name !== "all" && !every.includes(name))
+      throw new Error(`WAYBILL_REQUIRE names ${name}, which is none of ${every.join(", ")}, all`);
+  }
+  const needed = ({ name }: Lack): boolean => asked.includes(name) || (asked.includes("all") && name !== "mysql");
+  const told = lacks.map(({ name, why }) => `${name}: not to be had: ${why}`).join("; ");
+  return { verdict: lacks.length === 0 ? "run" : lacks.some(needed) ? "fail" : "skip", told };
+}
+
+export interface External {
+  url(database?: string): string;
+}
+
+/** The MySQL that WAYBILL_TEST_MYSQL_URL names, which may create databases. */
+export const mysqlFromEnv = (): External | null => fromEnv("WAYBILL_TEST_MYSQL_URL");
+
+/** The PostgreSQL that WAYBILL_TEST_POSTGRES_URL names, which may create databases. */
+export const postgresFromEnv = (): External | null => fromEnv("WAYBILL_TEST_POSTGRES_URL");
+
+function fromEnv(variable: string): External | null {
+  const given = process.env[variable] ?? "";
+  if (given === "") return null;
+  return {
+    url: (database) => {
+      const url = new URL(given);
+      if (database !== undefined) url.pathname = `/${encodeURIComponent(database)}`;
+      return url.href;
+    },
+  };
+}
