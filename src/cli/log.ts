@@ -1,5 +1,5 @@
 import type { PathEvent } from "../core/path-events.ts";
-import { inWords } from "./duration.ts";
+import { inWords } from "../core/in-words.ts";
 import { count, visible } from "./output.ts";
 import { redactText } from "./redact.ts";
 
@@ -29,21 +29,35 @@ export function notable(event: PathEvent): LogLine | null {
       return { level: "info", text: `${event.topic} takes events again` };
     case "lanes.won":
     case "lanes.given":
-      return event.lanes.length === 0
+      return event.lanes.length === 0 || event.turn
         ? null
         : { level: "info", text: `${event.type === "lanes.won" ? "won" : "gave"} ${count(event.lanes.length, "lane")}` };
     case "lanes.lost":
       return { level: "warn", text: `lost ${count(event.lanes.length, "lane")} to another relay` };
+    case "housekeeping.done":
+      return housekept(event);
+    case "watch.warning":
+      return { level: "warn", text: event.text };
     case "relay.claimed":
     case "relay.published":
     case "subscriber.handled":
     case "subscriber.failed":
     case "subscriber.died":
     case "subscriber.ignored":
+    case "subscriber.full":
     case "subscriber.seat":
     case "subscriber.trouble":
       return null;
   }
+}
+
+function housekept({ purged, created, dropped, moved }: PathEvent & { type: "housekeeping.done" }): LogLine | null {
+  const done = [
+    ...(purged > 0 ? [`purged ${count(purged, "event")}`] : []),
+    ...(created.length > 0 ? [`made ${created.join(", ")}`] : []),
+    ...(dropped.length > 0 ? [`dropped ${dropped.join(", ")}${moved > 0 ? `, out of which ${count(moved, "event")} moved` : ""}`] : []),
+  ];
+  return done.length === 0 ? null : { level: "info", text: done.join("; ") };
 }
 
 export function logText(at: Date, { level, text }: LogLine): string {

@@ -32,6 +32,22 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual((await store.leases.look()).live, []);
   });
 
+  test("what a relay tells of its strategy is seen by all while it lives", async ({ store, clock }) => {
+    const { leases } = store;
+    await leases.renew("r1", ttlMs, 500, "competing");
+    await leases.renew("r2", ttlMs * 10, 500, "leader");
+    await leases.renew("r3", ttlMs * 10);
+    assert.deepEqual([...(await leases.look()).strategies].sort(), [
+      ["r1", "competing"],
+      ["r2", "leader"],
+    ]);
+    await leases.renew("r2", ttlMs * 10, 500, "static");
+    await clock.advance(ttlMs + 2_000);
+    assert.deepEqual([...(await leases.look()).strategies], [["r2", "static"]]);
+    await leases.leave("r2");
+    assert.equal((await leases.look()).strategies.size, 0);
+  });
+
   test("free lanes are taken, and owned ones are not", async ({ store }) => {
     const { leases } = store;
     await leases.renew("r1", ttlMs);

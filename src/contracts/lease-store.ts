@@ -3,6 +3,8 @@ export interface LaneTable {
   readonly lanes: readonly Lane[];
   /** Relays whose lease has not run out, the asking one included once it has renewed. */
   readonly live: readonly string[];
+  /** The strategy of each live relay that has told one. */
+  readonly strategies: ReadonlyMap<string, string>;
 }
 
 export interface Lane {
@@ -17,8 +19,11 @@ export interface Lane {
  */
 export interface LeaseStore {
   look(): Promise<LaneTable>;
-  /** The relay lives until `ttlMs` from now, by the database's clock. `window` is for status: how many events it may have in flight. */
-  renew(relay: string, ttlMs: number, window?: number): Promise<void>;
+  /**
+   * The relay lives until `ttlMs` from now, by the database's clock. `window` is for status: how many events it may have
+   * in flight. `strategy` is for the other relays, who find it in the table: how it shares the lanes.
+   */
+  renew(relay: string, ttlMs: number, window?: number, strategy?: string): Promise<void>;
   /**
    * Takes those of the lanes that have no owner or whose owner's lease has run out, and says under which epoch.
    * What a dead owner had in its windows there becomes suspect.

@@ -28,15 +28,31 @@ export type PathEvent =
   | {
       readonly type: "relay.trouble";
       readonly relay: string;
-      readonly step: "claim" | "publish" | "settle" | "renew" | "probe";
+      readonly step: "claim" | "publish" | "settle" | "renew" | "probe" | "housekeeping";
       readonly error: string;
       readonly code: ErrorCode | null;
     }
   | { readonly type: "destination.opened"; readonly topic: string; readonly error: string; readonly probeInMs: number }
   | { readonly type: "destination.closed"; readonly topic: string }
-  | { readonly type: "lanes.won"; readonly relay: string; readonly lanes: readonly number[] }
-  | { readonly type: "lanes.given"; readonly relay: string; readonly lanes: readonly number[] }
+  /** `turn`: as a matter of course, with coordination "competing". */
+  | { readonly type: "lanes.won"; readonly relay: string; readonly lanes: readonly number[]; readonly turn: boolean }
+  | { readonly type: "lanes.given"; readonly relay: string; readonly lanes: readonly number[]; readonly turn: boolean }
   | { readonly type: "lanes.lost"; readonly relay: string; readonly lanes: readonly number[] }
+  /** One for every run of housekeeping; not complete when part of it failed or the relay ended. */
+  | {
+      readonly type: "housekeeping.done";
+      readonly relay: string;
+      /** Events deleted, those of dropped partitions among them. */
+      readonly purged: number;
+      /** Partitions. */
+      readonly created: readonly string[];
+      readonly dropped: readonly string[];
+      /** Unpublished events that were moved out of dropped partitions. */
+      readonly moved: number;
+      readonly complete: boolean;
+      readonly ms: number;
+    }
+  | ({ readonly type: "watch.warning"; readonly relay: string } & WatchWarning)
   | {
       readonly type: "subscriber.handled";
       readonly consumer: string;
@@ -65,6 +81,14 @@ export type PathEvent =
       readonly error: string;
     }
   | { readonly type: "subscriber.ignored"; readonly consumer: string; readonly id: string; readonly eventType: string }
+  /** So many deliveries wait behind failing events of their aggregates that no more are received; or, later, there is room again. */
+  | {
+      readonly type: "subscriber.full";
+      readonly consumer: string;
+      readonly topic: string;
+      readonly unacknowledged: number;
+      readonly full: boolean;
+    }
   | { readonly type: "subscriber.seat"; readonly consumer: string; readonly topic: string; readonly held: boolean }
   | {
       readonly type: "subscriber.trouble";
@@ -74,6 +98,14 @@ export type PathEvent =
       readonly id: string | null;
       readonly error: string;
     };
+
+/** Something that makes the tables grow, or the relay slow, and who is to blame for it. */
+export interface WatchWarning {
+  readonly what: "writer" | "horizon" | "dead-rows" | "bytes" | "partitions";
+  /** Such as "session 4711". */
+  readonly holder: string | null;
+  readonly text: string;
+}
 
 export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat";
 

@@ -1,16 +1,27 @@
 import { describe, expect, test } from "vitest";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { createRelay, type Relay } from "../../src/create-relay.ts";
+import { strategyNames } from "../../src/coordination/strategies.ts";
+import { LANES } from "../../src/core/lane.ts";
+import { createRelay, type Relay, type RelayOptions } from "../../src/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { firstDeliveries, type Script, scriptedSink, type Verdict } from "../support/scripted-sink.ts";
 
 const start = Date.UTC(2030, 0, 1);
 
+interface Entry {
+  readonly relay: Relay;
+  dead: boolean;
+  /** How many copies its death may cost. */
+  readonly window: number;
+  /** It does not take every lane that is free. */
+  readonly picky: boolean;
+}
+
 /**
  * Relays come, crash, freeze and go while a broker fails in every way it can; then everything heals.
- * One seed decides all of it.
+ * One seed decides all of it. With every other seed, relays of all strategies are mixed.
  */
 async function run(seed: number, open: (typeof benches)[string]): Promise<void> {
   const clock = manualClock(start);
@@ -19,6 +30,8 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   await using bench = await open(clock);
   const events: PathEvent[] = [];
   const added = new Map<string, number>();
+  const mixed = seed % 2 === 0;
+  let lostAfter = 0;
   let healed = false;
   let crashing = false;
 
@@ -34,7 +47,9 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
         broken.set(topic, clock.monotonic() + random.next() * 3_000);
         return "down";
       }
-      return roll < odds.refused + odds.down + odds.lost ? pick(["lost-before", "lost-after"]) : "stored";
+      const verdict = roll < odds.refused + odds.down + odds.lost ? pick(["lost-before", "lost-after"] as const) : "stored";
+      if (verdict === "lost-after") lostAfter++;
+      return verdict;
     },
     probe(topic) {
       if (!healed && (broken.get(topic) ?? 0) > clock.monotonic()) throw new Error("still broken");
@@ -45,9 +60,13 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   };
   const sink = scriptedSink(script);
   const never = new Promise<void>(() => undefined);
-  const relays = new Set<{ relay: Relay; dead: boolean }>();
-  const startRelay = (): void => {
-    const entry = { dead: false } as { relay: Relay; dead: boolean };
+  const relays = new Set<Entry>();
+  const startRelay = (coordination: RelayOptions["coordination"] = mixed ? pick(strategyNames) : "partitioned"): void => {
+    const [batch, batchesInFlight] = [pick([1, 3, 10, 50]), pick([1, 2, 3, 4])];
+    const own = Array.from({ length: LANES }, (_, lane) => lane).filter(() => mixed && random.next() < 0.4);
+    const entry = { dead: false, window: batch * batchesInFlight, picky: coordination === "static" } as {
+      -readonly [K in keyof Entry]: Entry[K];
+    };
     const mortal = <T extends object>(part: T): T =>
       new Proxy(part, {
         get: (target, name) => {
@@ -60,8 +79,10 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
       sink: { ...sink, publish: (batch, signal) => (entry.dead ? never.then(() => []) : sink.publish(batch, signal)) },
       clock,
       random,
-      batch: pick([1, 3, 10, 50]),
-      batchesInFlight: pick([1, 2, 3, 4]),
+      batch,
+      batchesInFlight,
+      coordination,
+      ...(coordination === "static" ? { own } : {}),
       pollIntervalMs: pick([20, 100]),
       leaseMs: 2_000,
       retry: { delaysMs: [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600] },
@@ -78,7 +99,7 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
     relays.add(entry);
     void entry.relay.start().catch(() => undefined);
   };
-  const alive = (): { relay: Relay; dead: boolean }[] => [...relays].filter(({ dead }) => !dead);
+  const alive = (): Entry[] => [...relays].filter(({ dead }) => !dead);
 
   startRelay();
   for (let step = 0; step < 60; step++) {
@@ -96,7 +117,7 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
     if (roll < 0.1 && relays.size < 12) startRelay();
     else if (roll < 0.15 && alive().length > 1) await stop(pick(alive()));
   }
-  async function stop(entry: { relay: Relay; dead: boolean }): Promise<void> {
+  async function stop(entry: Entry): Promise<void> {
     relays.delete(entry);
     const drained = entry.relay.drain();
     await clock.advance(3_000);
@@ -104,7 +125,7 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   }
 
   healed = true;
-  if (alive().length === 0) startRelay();
+  if (alive().every(({ picky }) => picky)) startRelay(pick(["partitioned", "leader", "competing"]));
   const total = [...added.values()].reduce((sum, n) => sum + n, 0);
   for (let waited = 0; waited < 120_000; waited += 1_000) {
     const { states, holds } = await bench.operator.status();
@@ -115,6 +136,8 @@ async function run(seed: number, open: (typeof benches)[string]): Promise<void> 
   expect(states, `seed ${seed}`).toMatchObject({ PUBLISHED: total, PENDING: 0, FAILED: 0, BLOCKED: 0, DEAD: 0 });
   expect(holds.aggregates, `seed ${seed}: holds left`).toBe(0);
   expect(window.suspects, `seed ${seed}: suspects left`).toBe(0);
+  const faults = [...relays].filter(({ dead }) => dead).reduce((sum, { window: size }) => sum + size, lostAfter);
+  expect(sink.log.length - total, `seed ${seed}: copies`).toBeLessThanOrEqual(faults);
   const orders = firstDeliveries(sink.log);
   for (const [aggregate, count] of added) {
     const key = [...orders.keys()].find((name) => name.endsWith(`\0${aggregate}`));

@@ -34,9 +34,9 @@ describe.each(Object.entries(benches))("%s", (name, open) => {
         ...bench.store,
         leases: {
           ...bench.store.leases,
-          renew: async (r, ms) => {
+          renew: async (...of) => {
             if (renewFails) throw new Error("locked");
-            return bench.store.leases.renew(r, ms);
+            return bench.store.leases.renew(...of);
           },
         },
         outbox: {

@@ -9,8 +9,9 @@ interface Mark {
 
 export function createInbox(database: Database, clock: Clock): Inbox<MemoryTx> {
   const marks = new Map<string, Mark>();
-  const failures = new Map<string, { count: number; lastError: string }>();
-  const seats = new Map<string, { owner: string; expiresAt: number }>();
+  const failures = new Map<string, { count: number; lastError: string; failedAt: number }>();
+  /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
+  const seats = new Map<string, { owner: string; endsAt: number }>();
 
   return {
     once: (key, handlerVersion, work) =>
@@ -26,19 +27,20 @@ export function createInbox(database: Database, clock: Clock): Inbox<MemoryTx> {
       }),
     failed: async (key, error) => {
       const count = (failures.get(nameOf(key))?.count ?? 0) + 1;
-      failures.set(nameOf(key), { count, lastError: error });
+      failures.set(nameOf(key), { count, lastError: error, failedAt: clock.now() });
       return count;
     },
     forget: async (before) => {
+      for (const [name, { failedAt }] of failures) if (failedAt < before.getTime()) failures.delete(name);
       const old = [...marks].filter(([, mark]) => mark.handledAt < before.getTime());
       for (const [name] of old) marks.delete(name);
       return old.length;
     },
     sit: async (seat, ttlMs) => {
-      const now = clock.now();
+      const now = clock.monotonic();
       const taken = seats.get(placeOf(seat));
-      if (taken !== undefined && taken.owner !== seat.owner && taken.expiresAt > now) return false;
-      seats.set(placeOf(seat), { owner: seat.owner, expiresAt: now + ttlMs });
+      if (taken !== undefined && taken.owner !== seat.owner && taken.endsAt > now) return false;
+      seats.set(placeOf(seat), { owner: seat.owner, endsAt: now + ttlMs });
       return true;
     },
     leave: async (seat) => {

@@ -15,25 +15,24 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
 
   return {
     look: async () => {
-      const now = clock.now();
+      const live = [...tables.relays].filter(([relay]) => isLive(tables, relay, clock));
       return {
         lanes: tables.lanes.map(({ lane, owner, epoch }) => ({ lane, owner, epoch })),
-        live: [...tables.relays.keys()].filter((relay) => isLive(tables, relay, now)),
+        live: live.map(([relay]) => relay),
+        strategies: new Map(live.flatMap(([relay, { strategy }]) => (strategy === undefined ? [] : [[relay, strategy]]))),
       };
     },
-    renew: async (relay, ttlMs, window = 0) => {
-      tables.relays.set(relay, clock.now() + ttlMs);
-      tables.windowLimits.set(relay, window);
+    renew: async (relay, ttlMs, window = 0, strategy) => {
+      tables.relays.set(relay, { endsAt: clock.monotonic() + ttlMs, window, strategy });
     },
     take: async (relay, lanes) => {
-      const now = clock.now();
       const won = new Map<number, bigint>();
       const widths = new Map(
         [...tables.windows.values()].map((window) => [window, Math.max(window.width, inFlight(tables, window.relay))]),
       );
       for (const lane of new Set(lanes)) {
         const state = tables.lanes[lane];
-        if (state === undefined || (state.owner !== null && isLive(tables, state.owner, now))) continue;
+        if (state === undefined || (state.owner !== null && isLive(tables, state.owner, clock))) continue;
         state.owner = relay;
         state.epoch += 1n;
         for (const window of windowsIn(tables, lane)) suspect(tables, window, lane, widths.get(window)!);

@@ -1,3 +1,4 @@
+import type { Clock } from "../../core/clock.ts";
 import type { Row, State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 
@@ -75,6 +76,13 @@ export interface AuditRecord {
   readonly ids: readonly string[];
 }
 
+export interface RelayLease {
+  /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
+  readonly endsAt: number;
+  readonly window: number;
+  readonly strategy: string | undefined;
+}
+
 export interface Tables {
   lastSeq: bigint;
   lastWindow: number;
@@ -87,10 +95,7 @@ export interface Tables {
   readonly windows: Map<string, OpenWindow>;
   /** By seq. */
   readonly suspects: Map<bigint, Suspect>;
-  /** When each relay's lease runs out. */
-  readonly relays: Map<string, number>;
-  /** By relay, for status. */
-  readonly windowLimits: Map<string, number>;
+  readonly relays: Map<string, RelayLease>;
   readonly audit: AuditRecord[];
 }
 
@@ -114,7 +119,6 @@ export function createTables(): Tables {
     windows: new Map(),
     suspects: new Map(),
     relays: new Map(),
-    windowLimits: new Map(),
     audit: [],
   };
 }
@@ -122,7 +126,8 @@ export function createTables(): Tables {
 export const isFinal = (event: StoredEvent): boolean =>
   event.status === "PUBLISHED" || event.status === "DEAD" || event.status === "DISCARDED";
 
-export const isLive = (tables: Tables, relay: string, now: number): boolean => (tables.relays.get(relay) ?? -Infinity) > now;
+export const isLive = (tables: Tables, relay: string, clock: Clock): boolean =>
+  (tables.relays.get(relay)?.endsAt ?? -Infinity) > clock.monotonic();
 
 /** Makes an event claimable again, in its place by seq. */
 export function enqueue(tables: Tables, event: StoredEvent): void {

@@ -3,10 +3,12 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Connection } from "../../sqlite/connection.ts";
 import { isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
+import { createExpiry } from "./expiry.ts";
 import { lend } from "./lend.ts";
 import { iso } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
+  const expiry = createExpiry(clock);
   return {
     once: (key, handlerVersion, work) =>
       connection.write(async (statements, db) => {
@@ -60,17 +62,24 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
       }),
     sit: (seat, ttlMs) =>
       connection.write((statements) => {
-        const nowMs = clock.now();
-        const taken = statements.run(
-          `INSERT INTO waybill_seats (consumer, topic, owner, expires_at) VALUES (?1, ?2, ?3, ?4)
-           ON CONFLICT DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at WHERE owner = ?3 OR expires_at <= ?5`,
+        const row = statements.get(
+          "SELECT owner, expires_at, ttl_ms FROM waybill_seats WHERE consumer = ? AND topic = ?",
+          seat.consumer,
+          seat.topic,
+        );
+        const place = JSON.stringify([seat.consumer, seat.topic]);
+        const lease = { expiresAt: String(row?.["expires_at"]), ttlMs: Number(row?.["ttl_ms"]) };
+        if (row !== undefined && row["owner"] !== seat.owner && expiry.isLive(place, lease)) return false;
+        statements.run(
+          `INSERT INTO waybill_seats (consumer, topic, owner, expires_at, ttl_ms) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms`,
           seat.consumer,
           seat.topic,
           seat.owner,
-          iso(nowMs + ttlMs),
-          iso(nowMs),
+          iso(clock.now() + ttlMs),
+          ttlMs,
         );
-        return taken === 1;
+        return true;
       }),
     leave: (seat) =>
       connection.write((statements) => {

@@ -1,43 +1,61 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
+import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
+import { createExpiry } from "./expiry.ts";
 import { iso } from "./rows.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
+  const expiry = createExpiry(clock);
+  const liveOf = (rows: readonly SqliteRow[]): readonly SqliteRow[] => {
+    expiry.keep(new Set(rows.map((row) => String(row["relay"]))));
+    return rows.filter((row) =>
+      expiry.isLive(String(row["relay"]), { expiresAt: String(row["expires_at"]), ttlMs: Number(row["ttl_ms"]) }),
+    );
+  };
+  const liveNames = (statements: Statements): string =>
+    JSON.stringify(liveOf(statements.all("SELECT relay, expires_at, ttl_ms FROM waybill_relays")).map((row) => String(row["relay"])));
+
   return {
     look: () =>
       connection.read((statements) => {
         // One statement is one snapshot.
         const rows = statements.all(
-          `SELECT lane, owner, epoch, NULL AS live FROM waybill_lanes
-           UNION ALL SELECT NULL, NULL, NULL, relay FROM waybill_relays WHERE expires_at > ? ORDER BY lane, live`,
-          iso(clock.now()),
+          `SELECT lane, owner, epoch, NULL AS relay, NULL AS expires_at, NULL AS ttl_ms, NULL AS strategy FROM waybill_lanes
+           UNION ALL SELECT NULL, NULL, NULL, relay, expires_at, ttl_ms, strategy FROM waybill_relays ORDER BY lane, relay`,
         );
+        const live = liveOf(rows.filter(({ relay }) => relay !== null));
         return {
           lanes: rows
-            .filter(({ live }) => live === null)
+            .filter(({ relay }) => relay === null)
             .map((row) => ({
               lane: Number(row["lane"]),
               owner: row["owner"] === null ? null : String(row["owner"]),
               epoch: BigInt(row["epoch"] as number),
             })),
-          live: rows.flatMap(({ live }) => (live === null ? [] : [String(live)])),
+          live: live.map((row) => String(row["relay"])),
+          strategies: new Map(
+            live.flatMap((row) => (row["strategy"] === null ? [] : [[String(row["relay"]), String(row["strategy"])] as const])),
+          ),
         };
       }),
-    renew: (relay, ttlMs, window = 0) =>
+    renew: (relay, ttlMs, window = 0, strategy) =>
       connection.write((statements) => {
         const nowMs = clock.now();
         statements.run(
-          `INSERT INTO waybill_relays (relay, started_at, expires_at, window) VALUES (?, ?, ?, ?)
-           ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at, window = excluded.window`,
+          `INSERT INTO waybill_relays (relay, started_at, expires_at, ttl_ms, window, strategy) VALUES (?, ?, ?, ?, ?, ?)
+           ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms, window = excluded.window,
+             strategy = excluded.strategy`,
           relay,
           iso(nowMs),
           iso(nowMs + ttlMs),
+          ttlMs,
           window,
+          strategy ?? null,
         );
         statements.run(
-          "DELETE FROM waybill_relays WHERE expires_at <= ? AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)",
-          iso(nowMs),
+          `DELETE FROM waybill_relays WHERE relay NOT IN (SELECT value FROM json_each(?))
+             AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)`,
+          liveNames(statements),
         );
       }),
     take: (relay, lanes) =>
@@ -45,11 +63,11 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
         const taken = statements.all(
           `UPDATE waybill_lanes SET owner = ?1, epoch = epoch + 1
            WHERE lane IN (SELECT value FROM json_each(?2))
-             AND (owner IS NULL OR owner <> ?1 AND NOT EXISTS (SELECT 1 FROM waybill_relays r WHERE r.relay = owner AND r.expires_at > ?3))
+             AND (owner IS NULL OR owner <> ?1 AND owner NOT IN (SELECT value FROM json_each(?3)))
            RETURNING lane, epoch`,
           relay,
           JSON.stringify(lanes),
-          iso(clock.now()),
+          liveNames(statements),
         );
         const won = new Map(taken.map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]));
         suspect(statements, JSON.stringify([...won.keys()]));

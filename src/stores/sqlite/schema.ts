@@ -82,7 +82,9 @@ CREATE TABLE waybill_relays (
   relay      TEXT PRIMARY KEY,
   started_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
-  window     INTEGER NOT NULL DEFAULT 0
+  ttl_ms     REAL NOT NULL,
+  window     INTEGER NOT NULL,
+  strategy   TEXT
 ) WITHOUT ROWID;
 CREATE TABLE waybill_lanes (
   lane  INTEGER PRIMARY KEY,
@@ -160,6 +162,7 @@ CREATE TABLE waybill_seats (
   topic      TEXT NOT NULL,
   owner      TEXT NOT NULL,
   expires_at TEXT NOT NULL,
+  ttl_ms     REAL NOT NULL,
   PRIMARY KEY (consumer, topic)
 ) WITHOUT ROWID;
 

@@ -1,7 +1,8 @@
+import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
-import type { Statements } from "../../sqlite/connection.ts";
+import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
 import { dateOf, iso } from "./rows.ts";
 import { eventsAt, versionOf } from "./schema.ts";
 
@@ -17,19 +18,18 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   )?.["at"];
   const lanes = statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane");
   const relays = statements.all(
-    `SELECT r.relay, r.expires_at, r.expires_at > ? AS live, r.window AS window_limit,
+    `SELECT r.relay, r.expires_at, r.ttl_ms, r.window AS window_limit,
             (SELECT coalesce(sum(json_array_length(w.seqs)), 0) FROM waybill_windows w WHERE w.relay = r.relay) AS window
      FROM waybill_relays r ORDER BY r.relay`,
-    iso(nowMs),
   );
-  const live = new Set(relays.filter((row) => Number(row["live"]) === 1).map((row) => row["relay"]));
+  const live = new Set(relays.filter((row) => isLive(row, nowMs)).map((row) => row["relay"]));
   const owned = lanes.filter(({ owner }) => live.has(owner)).length;
   return {
     states: counts,
     oldestUnpublishedMs: oldest === null || oldest === undefined ? null : Math.max(0, nowMs - dateOf(oldest).getTime()),
     relays: relays.map((row) => ({
       relay: String(row["relay"]),
-      live: Number(row["live"]) === 1,
+      live: live.has(row["relay"]),
       expiresAt: dateOf(row["expires_at"]),
       lanes: lanes.filter(({ owner }) => owner === row["relay"]).map(({ lane }) => Number(lane)),
       window: Number(row["window"]),
@@ -79,5 +79,18 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       )
       .map((row) => ({ error: String(row["error"]), events: Number(row["n"]), oldest: dateOf(row["oldest"]) })),
     schemaVersion: versionOf(statements),
+    watch: readWatch(statements),
   };
+}
+
+/** A file's readers and writers are known to the operating system only, and space that was freed is used again. */
+export function readWatch(statements: Statements): Watch {
+  const [pages, size] = ["page_count", "page_size"].map((name) => Number(statements.get(`PRAGMA ${name}`)?.[name]));
+  return { bytes: pages! * size!, deadRows: "unknown", horizon: "unknown", writer: "unknown", unseen: null };
+}
+
+/** A lease that has far longer to run than it was made for was written before the clock stepped back; its owner renews it soon, if it lives. */
+function isLive(row: SqliteRow, nowMs: number): boolean {
+  const leftMs = dateOf(row["expires_at"]).getTime() - nowMs;
+  return leftMs > 0 && leftMs <= 2 * Number(row["ttl_ms"]);
 }

@@ -32,9 +32,9 @@ let renewedAt = Infinity;
 let waits = false;
 const leases = {
   ...store.leases,
-  async renew(relay, ttlMs, window) {
+  async renew(relay, ttlMs, ...about) {
     waits = config.slowLook === true && performance.now() - renewedAt > ttlMs;
-    await store.leases.renew(relay, ttlMs, window);
+    await store.leases.renew(relay, ttlMs, ...about);
     renewedAt = performance.now();
     if (waits) tell({ type: "renewed" });
   },
