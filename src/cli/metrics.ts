@@ -1,3 +1,4 @@
+import type { Watch } from "../contracts/housekeeping.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { PathEvent } from "../core/path-events.ts";
 
@@ -18,11 +19,15 @@ const counters: Readonly<Record<string, string>> = {
   waybill_trouble_total: "Steps that went wrong, by step.",
   waybill_destination_opened_total: "Times a topic stopped taking events.",
   waybill_lanes_lost_total: "Lanes that another relay took over.",
+  waybill_purged_total: "Published and discarded events that this relay deleted.",
+  waybill_warnings_total: "Warnings of the watch over the tables, by what they are about.",
 };
+
+const labelled = ["waybill_trouble_total", "waybill_warnings_total"];
 
 export function createMetrics(): Metrics {
   const totals = new Map<string, Map<string, number>>(
-    Object.keys(counters).map((name) => [name, new Map(name === "waybill_trouble_total" ? [] : [["", 0]])]),
+    Object.keys(counters).map((name) => [name, new Map(labelled.includes(name) ? [] : [["", 0]])]),
   );
   const add = (name: keyof typeof counters, by: number, labels: Labels = {}): void => {
     const series = totals.get(name)!;
@@ -38,6 +43,8 @@ export function createMetrics(): Metrics {
       if (event.type === "relay.trouble") add("waybill_trouble_total", 1, { step: event.step });
       if (event.type === "destination.opened") add("waybill_destination_opened_total", 1);
       if (event.type === "lanes.lost") add("waybill_lanes_lost_total", event.lanes.length);
+      if (event.type === "housekeeping.done") add("waybill_purged_total", event.purged);
+      if (event.type === "watch.warning") add("waybill_warnings_total", 1, { what: event.what });
     },
     text(status) {
       const lines = gauges(status);
@@ -55,7 +62,7 @@ function gauges(status: Status | null): string[] {
   const gauge = (name: string, help: string, series: readonly (readonly [Labels, number])[]): void => {
     lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} gauge`, ...series.map(([labels, value]) => `${name}${written(labels)} ${value}`));
   };
-  gauge("waybill_store_up", "1 when the store answered this request.", [[{}, status === null ? 0 : 1]]);
+  gauge("waybill_store_up", "1 when the store answered, at most a second ago.", [[{}, status === null ? 0 : 1]]);
   if (status === null) return lines;
   gauge(
     "waybill_events",
@@ -81,7 +88,25 @@ function gauges(status: Status | null): string[] {
   gauge("waybill_window_events", "Events claimed and not settled, over all relays.", [[{}, status.window.events]]);
   gauge("waybill_suspects", "Events of dead windows that wait to be tried alone.", [[{}, status.window.suspects]]);
   gauge("waybill_schema_version", "Version of the tables.", [[{}, status.schemaVersion]]);
+  const watched = (name: string, help: string, value: number | "unknown" | undefined): void => {
+    if (value !== undefined && value !== "unknown") gauge(name, help, [[{}, value]]);
+  };
+  const { watch } = status;
+  watched("waybill_outbox_bytes", "Size of the outbox with its indexes.", watch?.bytes);
+  watched("waybill_dead_rows", "Rows of the outbox that were deleted or replaced and are not cleaned up yet.", watch?.deadRows);
+  watched(
+    "waybill_oldest_writer_seconds",
+    "Age of the oldest open transaction that has written; 0 when there is none.",
+    ageOf(watch?.writer),
+  );
+  watched("waybill_horizon_seconds", "Age of what keeps dead rows from being cleaned up; 0 when nothing does.", ageOf(watch?.horizon));
   return lines;
+}
+
+function ageOf(holder: Watch["writer"] | undefined): number | "unknown" | undefined {
+  if (holder === undefined || holder === "unknown") return holder;
+  if (holder === null) return 0;
+  return holder.ageMs === "unknown" ? "unknown" : holder.ageMs / 1000;
 }
 
 function written(labels: Labels): string {

@@ -4,6 +4,7 @@ import { aggregateKey, type Envelope } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
 import { comparable, difficultEvents, quiet, sampleEvent, within } from "./corpus.ts";
 import type { Test } from "./harness.ts";
+import { begin, type Receiving } from "./receiving.ts";
 
 export interface SourceHarness {
   /** Another source on the same broker, as a new process would have it; not connected yet. */
@@ -30,17 +31,6 @@ export interface SourceSuite {
 interface Bench extends SourceHarness {
   /** Opens, receives, and closes at the end of the test. */
   readonly receive: (subscription: Partial<Subscription>, signal?: AbortSignal) => Promise<Receiving>;
-}
-
-interface Receiving {
-  /** The next `count`, or a failure when they do not come. */
-  readonly take: (count: number) => Promise<readonly Delivery[]>;
-  /** The next one, however long it takes; undefined at the end. */
-  readonly next: () => Promise<Delivery | undefined>;
-  return(): Promise<unknown>;
-  /** Ends the iteration and closes the source, as a clean stop does. */
-  close(): Promise<void>;
-  readonly source: Source;
 }
 
 const quietMs = 200;
@@ -184,6 +174,37 @@ export function sourceSuite(suite: SourceSuite): void {
     await quiet(quietMs, "a delivery beyond prefetch, after one ack given twice", next());
   });
 
+  test("what is set aside makes room for others, up to `waiting`, and is not acknowledged by it", async ({
+    topics: [topic],
+    store,
+    receive,
+  }) => {
+    const events = many(8);
+    await store(topic, events);
+    const first = await receive({ prefetch: 2, waiting: 3 });
+    const deliveries = [...(await first.take(2))];
+    deliveries[0]!.aside();
+    // The same one once more makes no more room.
+    deliveries[0]!.aside();
+    deliveries.push(...(await first.take(1)));
+    const fourth = first.next();
+    await quiet(quietMs, "a delivery beyond prefetch, after one was set aside twice", fourth);
+    deliveries[1]!.aside();
+    deliveries.push((await within(soonMs, "delivery after one was set aside", fourth))!);
+    for (const delivery of deliveries) delivery.aside();
+    deliveries.push(...(await first.take(1)));
+    const sixth = first.next();
+    await quiet(quietMs, "a delivery beyond prefetch and waiting", sixth);
+    await deliveries[0]!.ack();
+    deliveries.push((await within(soonMs, "delivery after an ack of what was set aside", sixth))!);
+    assert.deepEqual(
+      ids(deliveries),
+      events.slice(0, 6).map(({ id }) => id),
+    );
+    await first.close();
+    assert.deepEqual(ids(await (await receive({})).take(1)), [events[1]!.id]);
+  });
+
   test("consumers are independent: each gets everything, each has its own acks", async ({ topics: [topic], store, receive }) => {
     const events = many(5);
     await store(topic, events);
@@ -284,39 +305,6 @@ async function acked(soonMs: number, next: () => Promise<Delivery | undefined>):
   assert.ok(delivery !== undefined, "the iteration ended early");
   await delivery.ack();
   return delivery.envelope;
-}
-
-async function begin(
-  source: Source,
-  subscription: Subscription,
-  signal: AbortSignal,
-  { soonMs, againMs }: { readonly soonMs: number; readonly againMs: number },
-): Promise<Receiving> {
-  await within(soonMs, "connect", source.connect(never()));
-  const iterator = source.receive(subscription, signal)[Symbol.asyncIterator]();
-  const next = async (): Promise<Delivery | undefined> => {
-    const result = await iterator.next();
-    return result.done === true ? undefined : result.value;
-  };
-  const leave = async (): Promise<unknown> => iterator.return?.();
-  return {
-    source,
-    next,
-    return: leave,
-    async take(count) {
-      const taken: Delivery[] = [];
-      while (taken.length < count) {
-        const delivery = await within(againMs, `delivery ${taken.length + 1} of ${count}`, next());
-        assert.ok(delivery !== undefined, `the iteration ended after ${taken.length} of ${count}`);
-        taken.push(delivery);
-      }
-      return taken;
-    },
-    async close() {
-      await within(soonMs, "return", leave());
-      await within(soonMs, "close", source[Symbol.asyncDispose]());
-    },
-  };
 }
 
 function idsByAggregate(events: readonly Envelope[]): Record<string, string[]> {

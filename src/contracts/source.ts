@@ -5,13 +5,17 @@ export interface Delivery {
   readonly envelope: Envelope;
   /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
   ack(): Promise<void>;
+  /** It waits, perhaps for long: until its ack it counts against `waiting`, and no more against `prefetch`. Twice is harmless. */
+  aside(): void;
 }
 
 export interface Subscription {
   readonly consumer: string;
   readonly topics: readonly string[];
-  /** How many deliveries may be unacknowledged at once. */
+  /** How many deliveries may be unacknowledged at once, apart from those that are set aside. */
   readonly prefetch: number;
+  /** How many more may be unacknowledged because they are set aside: never more than `prefetch` + `waiting` in all. @default 0 */
+  readonly waiting?: number;
 }
 
 export interface Source extends AsyncDisposable {
@@ -22,7 +26,7 @@ export interface Source extends AsyncDisposable {
   };
   connect(signal: AbortSignal): Promise<void>;
   /**
-   * Pulled: nothing is fetched beyond `prefetch`. One aggregate's deliveries come in the order they were stored.
+   * Pulled: nothing is delivered beyond `prefetch` and `waiting`. One aggregate's deliveries come in the order they were stored.
    * Ends when the signal aborts; what was not acknowledged is delivered again, to whoever asks next.
    */
   receive(subscription: Subscription, signal: AbortSignal): AsyncIterable<Delivery>;

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 
-/** A signal of one's own that also aborts when `outer` does. `release` it when the work is over. */
+/** A signal of one's own that also aborts when one that it follows does. `release` it when the work is over. */
 export interface Follower {
   readonly signal: AbortSignal;
   abort(): void;
@@ -13,16 +13,19 @@ export function shared(controller: AbortController): AbortController {
   return controller;
 }
 
-/** Instead of AbortSignal.any, which on Node 20 keeps every signal it ever made for as long as `outer` lives. */
-export function follow(outer: AbortSignal): Follower {
+/** Instead of AbortSignal.any, which on Node 20 keeps every signal it ever made for as long as one of `outers` lives. */
+export function follow(...outers: readonly AbortSignal[]): Follower {
   const own = shared(new AbortController());
-  const abort = (): void => own.abort(outer.reason);
-  if (outer.aborted) abort();
-  else outer.addEventListener("abort", abort, { once: true });
+  const followed = outers.map((outer) => {
+    const abort = (): void => own.abort(outer.reason);
+    if (outer.aborted) abort();
+    else outer.addEventListener("abort", abort, { once: true });
+    return () => outer.removeEventListener("abort", abort);
+  });
   return {
     signal: own.signal,
     abort: () => own.abort(),
-    release: () => outer.removeEventListener("abort", abort),
+    release: () => followed.forEach((leave) => leave()),
   };
 }
 
@@ -40,4 +43,11 @@ export function orAborted<T>(work: Promise<T>, signal: AbortSignal, instead: () 
     signal.addEventListener("abort", abort, { once: true });
     void work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
+}
+
+/** Whether the work was done before the signal aborted; a failure before that is the caller's. */
+export function finished(work: () => Promise<unknown>, signal: AbortSignal | undefined): Promise<boolean> {
+  if (signal?.aborted === true) return Promise.resolve(false);
+  const done = (async () => work())().then(() => true);
+  return signal === undefined ? done : orAborted(done, signal, () => false);
 }

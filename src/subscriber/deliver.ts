@@ -43,6 +43,8 @@ export interface Post {
   readonly delivery: Delivery;
   readonly session: Session;
   readonly turn: Turn;
+  /** Its aggregate has to wait: what comes behind it must not keep others from being delivered. */
+  readonly hold: () => void;
 }
 
 /** Left without an ack, for another session or process. */
@@ -58,6 +60,7 @@ export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> 
     if (failure === left) return false;
     if (failure === null) return acknowledge(path, post, "after-effect");
 
+    post.hold();
     const attempts = await count(path, post, failure);
     if (attempts === left) return false;
     const waitMs = isFatal(failure) ? null : path.retry.next(attempts);
@@ -103,7 +106,8 @@ function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof lef
         work.failure = null;
         step.extend(handlerTimeoutMs + graceMs);
         try {
-          await inTime(clock, handlerTimeoutMs, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
+          const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
+          await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
           await failpoints.hit("before-commit", [id]);
         } catch (error) {
           work.failure = asError(error);
@@ -131,6 +135,7 @@ function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof lef
 }
 
 const maxLost = 3;
+const slowMs = 1_000;
 
 const databaseCodes: readonly ErrorCode[] = [
   "STORE_UNAVAILABLE",
@@ -185,8 +190,9 @@ async function acknowledge<Tx>(path: Path<Tx>, post: Post, before?: "after-effec
   return true;
 }
 
-async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn }: Post, ms: number): Promise<void> {
+async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn, hold }: Post, ms: number): Promise<void> {
   if (ms <= 0) return;
+  hold();
   const { id } = delivery.envelope;
   const now = clock.monotonic();
   for (const [other, by] of resting) if (by <= now) resting.delete(other);

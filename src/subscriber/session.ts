@@ -5,6 +5,7 @@ import type { Random } from "../core/random.ts";
 import { follow } from "../core/signal.ts";
 import type { Delivery, Source, Subscription } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
+import { watchFullness } from "./fullness.ts";
 import { reasonOf } from "./reason.ts";
 import { until, within } from "./until.ts";
 
@@ -62,9 +63,10 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     }
   };
 
+  const running = new Set<Promise<void>>();
+  const fullness = watchFullness(subscription, running, options.observe);
   let received = false;
   let deliveries: AsyncIterator<Delivery> | null = null;
-  const running = new Set<Promise<void>>();
   try {
     deliveries = source.receive(subscription, ending.signal)[Symbol.asyncIterator]();
     while (session.ours()) {
@@ -72,8 +74,13 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
       if (next === null) break;
       if (next.done === true) throw new Error(`${source.name} stopped delivering`);
       received = true;
-      const task = take(next.value).finally(() => running.delete(task));
+      const { delivery, done } = fullness.watch(next.value);
+      const task = take(delivery).finally(() => {
+        running.delete(task);
+        done();
+      });
       running.add(task);
+      fullness.look();
     }
     await until(ending.signal, Promise.all(running));
   } catch (error) {

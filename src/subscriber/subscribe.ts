@@ -3,6 +3,7 @@ import { aggregateKey } from "../core/event.ts";
 import type { Run } from "../core/service.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
 import { deliver, type Path } from "./deliver.ts";
+import { createHolds } from "./holds.ts";
 import { createProgress, type Step } from "./progress.ts";
 import { createSeat } from "./seat.ts";
 import { reasonOf } from "./reason.ts";
@@ -15,6 +16,7 @@ export interface Subscribe<Tx> {
   readonly source: Source;
   readonly topics: readonly string[];
   readonly prefetch: number;
+  readonly maxWaiting: number;
   readonly seatMs: number;
   readonly owner: string;
 }
@@ -23,21 +25,30 @@ export interface Subscribe<Tx> {
 const rollbackMs = 1_000;
 
 /** A subscriber's whole life, from connecting to the last ack. */
-export async function subscribe<Tx>({ parts, source, topics, prefetch, seatMs, owner }: Subscribe<Tx>, run: Run): Promise<void> {
+export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<void> {
+  const { parts, source, topics, prefetch, maxWaiting, seatMs, owner } = settings;
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe } = parts;
   const progress = createProgress(clock);
   const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map() };
   const turns = createTurns(parts.concurrency);
+  const holds = createHolds();
   const take = async (delivery: Delivery, session: Session): Promise<boolean> => {
+    const key = `${delivery.topic}\0${aggregateKey(delivery.envelope)}`;
+    const { hold, leave } = holds.enter(key, delivery);
     let acked = false;
-    await turns.take(`${delivery.topic}\0${aggregateKey(delivery.envelope)}`, async (turn) => {
-      acked = await deliver(path, { delivery, session, turn });
-    });
+    try {
+      await turns.take(key, async (turn) => {
+        acked = await deliver(path, { delivery, session, turn, hold });
+      });
+    } finally {
+      leave();
+    }
     return acked;
   };
   const receiving = (from: readonly string[]): Receive => {
-    return { source, subscription: { consumer, topics: from, prefetch }, draining, stopping, clock, random, observe, take };
+    const subscription = { consumer, topics: from, prefetch, waiting: maxWaiting };
+    return { source, subscription, draining, stopping, clock, random, observe, take };
   };
 
   if ((await until(draining, connected(source, draining, parts))) === null) return;

@@ -35,8 +35,13 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly retry?: RetryOptions;
   /** How many aggregates are handled side by side. @default 16 */
   readonly concurrency?: number;
-  /** How many deliveries of a topic may be unacknowledged; those behind a failing event count too. @default 16 for each of `concurrency` */
+  /** How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency` */
   readonly prefetch?: number;
+  /**
+   * How many more may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When
+   * as many do, the topic's other aggregates wait too, and `subscriber.full` is told. @default 10000
+   */
+  readonly maxWaiting?: number;
   /** @default 30000 */
   readonly handlerTimeoutMs?: number;
   /** Recorded with each mark. @default 1 */
@@ -53,7 +58,7 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
 
 const known = [
   ...["consumer", "source", "inbox", "topics", "handlers", "events", "tx", "deadLetters", "deadTopic", "retry", "concurrency", "prefetch"],
-  ...["handlerTimeoutMs", "handlerVersion", "seatMs", "owner", "clock", "random", "failpoints", "observe"],
+  ...["maxWaiting", "handlerTimeoutMs", "handlerVersion", "seatMs", "owner", "clock", "random", "failpoints", "observe"],
 ];
 
 /** The options as far as they do not depend on the types of transactions and events. */
@@ -93,6 +98,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     source,
     topics: [...options.topics],
     prefetch: whole("prefetch", options.prefetch ?? concurrency * 16),
+    maxWaiting: whole("maxWaiting", options.maxWaiting ?? 10_000),
     seatMs: positive("seatMs", options.seatMs ?? 15_000),
     owner: options.owner ?? uuidv7(clock, random)(),
   };

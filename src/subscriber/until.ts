@@ -22,18 +22,30 @@ export async function within<T>(clock: Clock, ms: number, signal: AbortSignal, p
   }
 }
 
+export interface Limits {
+  readonly ms: number;
+  /** After this long, `onSlow` is told, once. */
+  readonly slowMs: number;
+  onSlow(): void;
+}
+
 /**
  * Runs a handler for at most `ms`. A handler that does not heed its signal goes on, but nobody waits for it:
  * this rejects, so that its transaction is rolled back.
  */
-export async function inTime(clock: Clock, ms: number, stopping: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+export async function inTime(
+  clock: Clock,
+  { ms, slowMs, onSlow }: Limits,
+  stopping: AbortSignal,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   const handler = new AbortController();
-  const done = await within(
-    clock,
-    ms,
-    stopping,
-    work(handler.signal).then(() => true),
-  );
+  const working = work(handler.signal).then(() => true);
+  let done = await within(clock, Math.min(slowMs, ms), stopping, working);
+  if (done === null && slowMs < ms && !stopping.aborted) {
+    onSlow();
+    done = await within(clock, ms - slowMs, stopping, working);
+  }
   if (done === true) return;
   const error = stopping.aborted
     ? new WaybillError("STOPPED", "the subscriber was stopped while the handler ran")

@@ -77,7 +77,7 @@ describe("a file that embedded cannot use", () => {
     ]) {
       expect(code(wrong)).toThrow(expect.objectContaining({ code: "INVALID_OPTION" }));
     }
-    for (const wrong of [{ consumer: "" }, { topics: [] }, { prefetch: 0 }]) {
+    for (const wrong of [{ consumer: "" }, { topics: [] }, { prefetch: 0 }, { waiting: 0.5 }]) {
       expect(() => embedded({ path: "x.db" }).receive({ consumer: "a", topics: ["t"], prefetch: 1, ...wrong }, never)).toThrow(
         expect.objectContaining({ code: "INVALID_OPTION" }),
       );

@@ -71,7 +71,7 @@ describe("memory", () => {
 
   test("an unknown option and a subscription that cannot be are refused", () => {
     expect(() => memoryBroker({ maxByte: 1 } as object)).toThrow(/did you mean maxBytes/);
-    for (const wrong of [{ consumer: "" }, { topics: [] }, { prefetch: 0 }, { prefetch: 1.5 }]) {
+    for (const wrong of [{ consumer: "" }, { topics: [] }, { prefetch: 0 }, { prefetch: 1.5 }, { waiting: -1 }]) {
       expect(() => memoryBroker().receive({ consumer: "a", topics: ["t"], prefetch: 1, ...wrong }, never)).toThrow(
         expect.objectContaining({ code: "INVALID_OPTION" }),
       );

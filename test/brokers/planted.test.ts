@@ -268,6 +268,9 @@ describe("the source suite", () => {
     ["reads data as text", /as it was stored/, envelopes(({ data }) => ({ data: asText(data) }))],
     ["loses the idempotency key", /as it was stored/, envelopes(() => ({ idempotencyKey: null }))],
     ["takes prefetch as a suggestion", /no more than `prefetch`/, asking(({ prefetch }) => ({ prefetch: prefetch + 1 }))],
+    ["does not hear that a delivery waits", /what is set aside/, handing(() => (delivery) => ({ ...delivery, aside: () => undefined }))],
+    ["acknowledges what waits", /what is set aside/, handing(() => (delivery) => ({ ...delivery, aside: () => void delivery.ack() }))],
+    ["lets any number wait", /what is set aside/, asking(() => ({ waiting: 1_000 }))],
     ["has one offset for all consumers", /consumers are independent/, asking(() => ({ consumer: "one" }))],
     ["reads every topic", /only the topics asked for/, asking(() => ({ topics }))],
     [

@@ -2,6 +2,7 @@ import { createMutex, type Mutex } from "../../src/core/mutex.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
+import { createRoom } from "../../src/core/room.ts";
 import { createWake } from "../../src/core/wake.ts";
 import type { Inbox, Seat } from "../../src/contracts/inbox.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
@@ -43,6 +44,8 @@ export function envelope(aggregateId: string, payload: unknown = {}, rest: Parti
 
 export interface FakeBroker {
   readonly acked: string[];
+  /** How many deliveries there were, repeated ones included. */
+  readonly delivered: number;
   readonly letters: Outgoing[];
   readonly source: Source;
   readonly sink: Sink;
@@ -70,39 +73,45 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
   const wakes = new Set<ReturnType<typeof createWake>>();
   let broken: { error: Error; at: number } | null = null;
   let breaks = 0;
+  let delivered = 0;
   const notify = (): void => wakes.forEach((wake) => wake.notify());
 
   const source: Source = {
     name: "fake",
     can: { assign },
     connect: async () => undefined,
-    async *receive({ topics, prefetch }, signal): AsyncGenerator<Delivery> {
+    async *receive({ topics, ...bounds }, signal): AsyncGenerator<Delivery> {
       received.push(topics.join(","));
       const wake = createWake();
       wakes.add(wake);
       const opened = breaks;
       let at = 0;
-      let unacked = 0;
+      const room = createRoom(bounds);
       try {
         while (!signal.aborted) {
           if (broken !== null && broken.at > opened) throw broken.error;
-          const next = unacked < prefetch ? log[at] : undefined;
+          const next = room.left > 0 ? log[at] : undefined;
           if (next === undefined) {
             await wake.wait(clock, 3_600_000, signal);
             continue;
           }
           at += 1;
           if (!topics.includes(next.topic) || acked.has(next.envelope.id)) continue;
-          unacked += 1;
+          const taken = room.take();
+          delivered += 1;
           yield {
             ...next,
             async ack() {
               const error = ackErrors.shift();
               if (error !== undefined) throw error;
-              unacked -= 1;
+              taken.ack();
               acked.add(next.envelope.id);
               broker.acked.push(next.envelope.id);
               notify();
+            },
+            aside() {
+              taken.aside();
+              wake.notify();
             },
           };
         }
@@ -128,6 +137,9 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
   };
   const broker: FakeBroker = {
     acked: [],
+    get delivered() {
+      return delivered;
+    },
     letters,
     source,
     sink,

@@ -147,6 +147,7 @@ describe("a bad option", () => {
     [{ inbox: {} }, "inbox must be a store"],
     [{ concurrency: 0 }, "concurrency"],
     [{ prefetch: 1.5 }, "prefetch"],
+    [{ maxWaiting: 0 }, "maxWaiting"],
     [{ handlerTimeoutMs: -1 }, "handlerTimeoutMs"],
     [{ seatMs: Number.NaN }, "seatMs"],
     [{ retry: { delaysMs: [-1] } }, "retry.delaysMs"],

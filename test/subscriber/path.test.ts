@@ -181,6 +181,47 @@ describe.each(Object.keys(machines))("over the %s", (name) => {
     expect(byAggregate(machine.effects())).toEqual({ a: [1, 3] });
   });
 
+  it("others go on while thousands wait behind one that fails, and go on again when the process is replaced", async () => {
+    const machine = await machines[name]!();
+    const seen: PathEvent[] = [];
+    let mended = 0;
+    const run = async (): Promise<ReturnType<typeof createSubscriber>> => {
+      const { inbox, broker } = await machine.process();
+      const service = createSubscriber({
+        ...{ consumer: "stock", source: broker, inbox, topics: [topic], events, retry: { delaysMs: [600_000, 600_000] } },
+        handlers: {
+          OrderPlaced({ aggregateId: aggregate, payload: { n } }, write) {
+            if (aggregate === "bad" && n >= mended) throw new Error("not yet");
+            write({ aggregate, n });
+          },
+        },
+        observe: (event) => void seen.push(event),
+      });
+      closing.push(() => service.stop());
+      await service.start();
+      return service;
+    };
+    const { broker } = await machine.process();
+    const followers = Array.from({ length: 5_000 }, (_, n) => ({ topic, source: "/test", envelope: envelope("bad", { n }) }));
+    await broker.publish(followers, new AbortController().signal);
+    const first = await run();
+    const good = ["a", "b", "c", "d"];
+    await publish(broker, good, 1, 10);
+    await eventually(() => machine.effects().length === 40);
+    await first.drain();
+    const second = await run();
+    await publish(broker, good, 11, 12);
+    await eventually(() => machine.effects().length === 48);
+    const expected = Array.from({ length: 12 }, (_, i) => i + 1);
+    expect(byAggregate(machine.effects())).toEqual(Object.fromEntries(good.map((aggregate) => [aggregate, expected])));
+    mended = 20;
+    await second.drain();
+    await run();
+    await eventually(() => machine.effects().length === 68);
+    expect(byAggregate(machine.effects())["bad"]).toEqual(Array.from({ length: 20 }, (_, n) => n));
+    expect(seen.filter(({ type }) => type === "subscriber.full" || type === "subscriber.died")).toEqual([]);
+  });
+
   it("attempts go on where they were when the process is replaced", async () => {
     const machine = await machines[name]!();
     const attempts: number[] = [];

@@ -29,7 +29,17 @@ describe("three processes", () => {
         const start = async (n: number): Promise<void> => {
           if (processes[n] !== null) return;
           const service = createSubscriber<FakeTx>({
-            ...{ consumer: "stock", source: broker.both, inbox, topics: [topic], concurrency: 2, prefetch: 6, clock, random },
+            ...{
+              consumer: "stock",
+              source: broker.both,
+              inbox,
+              topics: [topic],
+              concurrency: 2,
+              prefetch: 4,
+              maxWaiting: 3,
+              clock,
+              random,
+            },
             owner: `process-${++made}`,
             handlerTimeoutMs: 2_000,
             retry: { delaysMs: Array.from({ length: 200 }, () => 100) },

@@ -10,11 +10,15 @@ export interface Stored {
 }
 
 /** The next messages after each topic's cursor, in the order they were stored, over all topics at most `limit`. */
-export function readAfter(statements: Statements, cursors: ReadonlyMap<string, number>, limit: number): readonly Stored[] {
-  const topics = [...cursors.keys()];
+export function readAfter(
+  statements: Statements,
+  places: ReadonlyMap<string, { readonly cursor: number }>,
+  limit: number,
+): readonly Stored[] {
+  const topics = [...places.keys()];
   // One statement is one snapshot: read topic by topic, a later message could overtake an earlier one of another topic.
   const sql = `${topics.map((_, i) => `SELECT * FROM (${next(i)})`).join(" UNION ALL ")} ORDER BY "offset" LIMIT ?`;
-  const rows = statements.all(sql, ...topics.flatMap((topic) => [topic, cursors.get(topic)!, limit]), limit);
+  const rows = statements.all(sql, ...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit);
   return rows.map((row) => ({ topic: topics[Number(row["nth"])]!, offset: Number(row["offset"]), envelope: decode(row) }));
 }
 

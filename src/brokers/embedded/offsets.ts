@@ -1,15 +1,16 @@
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
 import { createMutex } from "../../core/mutex.ts";
-import type { Statements } from "../../sqlite/connection.ts";
+import { bytesOf, type Statements } from "../../sqlite/connection.ts";
 import type { Log } from "./log.ts";
+import type { Mark, Place, Run } from "./place.ts";
 
 /** Where each consumer stands. What is noted is written soon, many notes in one transaction, never one each. */
 export interface Offsets {
   /** Where a consumer goes on in each topic. From its first call on, retention keeps what it has not acknowledged. */
-  start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** Everything of the topic up to this offset is acknowledged. */
-  note(consumer: string, topic: string, offset: number): void;
+  start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, Mark>>;
+  /** What `place` tells has changed. */
+  note(consumer: string, topic: string, place: Pick<Place, "mark">): void;
   /** This message is no event; recorded no later than the offset that passes it. */
   noteSkipped(consumer: string, topic: string, offset: number, why: string): void;
   /** Resolves when everything noted so far is durable. */
@@ -18,36 +19,39 @@ export interface Offsets {
   readonly failure: Error | null;
 }
 
-interface Mark {
+interface Noted {
   readonly consumer: string;
   readonly topic: string;
-  readonly offset: number;
 }
 
 const flushMs = 20;
 
 export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Offsets {
   const mutex = createMutex();
-  let acked = new Map<string, Mark>();
-  let skipped: (Mark & { readonly why: string })[] = [];
+  let acked = new Map<Pick<Place, "mark">, Noted>();
+  let skipped: (Noted & { readonly offset: number; readonly why: string })[] = [];
   let scheduled = false;
   let failure: Error | null = null;
 
   const write = async (): Promise<void> => {
     if (acked.size === 0 && skipped.length === 0) return;
-    const marks = acked;
+    const places = acked;
     const passed = skipped;
+    // Now, not when the lock is there: an offset must not be written before the record of what it passes.
+    const marks = [...places].map(([place, noted]) => ({ ...noted, ...place.mark() }));
     acked = new Map();
     skipped = [];
     try {
       const at = new Date(clock.now()).toISOString();
       await log.write((statements) => {
         for (const { consumer, topic, offset, why } of passed) statements.run(skip, consumer, offset, topic, why, at);
-        for (const { consumer, topic, offset } of marks.values()) statements.run(advance, consumer, topic, offset, at);
+        for (const { consumer, topic, offset, beyond } of marks) {
+          statements.run(advance, consumer, topic, offset, JSON.stringify(beyond), at);
+        }
       });
       failure = null;
     } catch (error) {
-      acked = new Map([...marks, ...acked]);
+      acked = new Map([...places, ...acked]);
       skipped = [...passed, ...skipped];
       failure = asError(error);
       throw error;
@@ -78,8 +82,8 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
         return positions(statements, consumer, topics);
       });
     },
-    note(consumer, topic, offset) {
-      acked.set(JSON.stringify([consumer, topic]), { consumer, topic, offset });
+    note(consumer, topic, place) {
+      acked.set(place, { consumer, topic });
       schedule();
     },
     noteSkipped(consumer, topic, offset, why) {
@@ -93,16 +97,36 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
 const register = `INSERT OR IGNORE INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, 0, ?)`;
 
 // Two readers of one consumer may overlap for a moment; the one that is behind must not take the other back.
-const advance = `INSERT INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, ?, ?)
-  ON CONFLICT (consumer, topic) DO UPDATE SET "offset" = max("offset", excluded."offset"), updated_at = excluded.updated_at`;
+const advance = `INSERT INTO waybill_broker_consumers (consumer, topic, "offset", beyond, updated_at) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (consumer, topic) DO UPDATE SET "offset" = excluded."offset", beyond = excluded.beyond, updated_at = excluded.updated_at
+  WHERE excluded."offset" >= "offset"`;
 
 const skip = `INSERT OR IGNORE INTO waybill_broker_skipped (consumer, "offset", topic, why, skipped_at) VALUES (?, ?, ?, ?, ?)`;
 
-function positions(statements: Statements, consumer: string, topics: readonly string[]): Map<string, number> {
-  const found = new Map<string, number>();
+function positions(statements: Statements, consumer: string, topics: readonly string[]): Map<string, Mark> {
+  const found = new Map<string, Mark>();
   for (const topic of topics) {
-    const row = statements.get(`SELECT "offset" FROM waybill_broker_consumers WHERE consumer = ? AND topic = ?`, consumer, topic);
-    if (row !== undefined) found.set(topic, Number(row["offset"]));
+    const row = statements.get(
+      `SELECT "offset", CAST(beyond AS BLOB) AS beyond FROM waybill_broker_consumers WHERE consumer = ? AND topic = ?`,
+      consumer,
+      topic,
+    );
+    if (row !== undefined) found.set(topic, { offset: Number(row["offset"]), beyond: runsIn(row["beyond"]) });
   }
   return found;
+}
+
+/** Empty where it cannot be read: then more is delivered again than need be, and nothing is lost. */
+function runsIn(json: unknown): readonly Run[] {
+  try {
+    const runs = JSON.parse(Buffer.from(bytesOf(json)).toString()) as readonly Run[];
+    let last = -Infinity;
+    for (const [from, to] of runs) {
+      if (!Number.isSafeInteger(from) || !Number.isSafeInteger(to) || from <= last || to < from) return [];
+      last = to;
+    }
+    return runs;
+  } catch {
+    return [];
+  }
 }

@@ -10,8 +10,8 @@ import type { Connection, Statements } from "../../sqlite/connection.ts";
  * bytes, `stored_at` UTC as 2030-01-31T23:59:59.999Z. SQLite has one writer at a time, so that offsets are in commit order
  * and a reader never has to look back.
  *
- * waybill_broker_consumers has, per consumer and topic, the offset up to which everything is acknowledged. A consumer
- * becomes known when it first receives, and retention keeps what it has not acknowledged for as long as its row is there:
+ * waybill_broker_consumers has, per consumer and topic, the offset up to which everything is acknowledged, and `beyond` it a
+ * JSON array with the first and the last offset of each run that is acknowledged too. A consumer becomes known when it first receives, and retention keeps what it has not acknowledged for as long as its row is there:
  * delete the row of one that will never come back.
  *
  * waybill_broker_skipped names messages that are no events (written by somebody else, or damaged), and which consumer
@@ -36,6 +36,7 @@ CREATE TABLE waybill_broker_consumers (
   consumer TEXT NOT NULL,
   topic TEXT NOT NULL,
   "offset" INTEGER NOT NULL,
+  beyond TEXT NOT NULL DEFAULT '[]',
   updated_at TEXT NOT NULL,
   PRIMARY KEY (consumer, topic)
 ) WITHOUT ROWID;

@@ -1,13 +1,14 @@
 import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
-import { createAckLedger } from "../../core/ack-ledger.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { whole } from "../../core/options.ts";
+import { createRoom } from "../../core/room.ts";
+import { follow, orAborted, type Follower } from "../../core/signal.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 import { readAfter } from "./fetch.ts";
-import { orAborted } from "../../core/signal.ts";
 import type { Log } from "./log.ts";
 import type { Offsets } from "./offsets.ts";
+import { createPlace, type Mark } from "./place.ts";
 
 export interface SourceOptions {
   readonly log: Log;
@@ -20,8 +21,9 @@ export interface SourceOptions {
 }
 
 /**
- * Reads from the consumer's acknowledged offset on, and counts what is in hand. An ack is noted at once and durable soon;
- * one given after the iteration has ended is durable when it resolves. When acks cannot be written, the iteration rejects.
+ * Reads from the consumer's acknowledged offset on, past what it acknowledged beyond it, and counts what is in hand. An ack
+ * is noted at once and durable soon; one given after the iteration has ended is durable when it resolves. When acks cannot be
+ * written, the iteration rejects.
  */
 export function createSource(options: SourceOptions): Pick<Source, "receive"> {
   return {
@@ -29,13 +31,14 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> {
       const topics = check(subscription);
       return {
         [Symbol.asyncIterator]() {
-          const ended = new AbortController();
-          const deliveries = iterate({ ...subscription, topics }, AbortSignal.any([signal, options.closing, ended.signal]), options);
+          const ending = follow(signal, options.closing);
+          const deliveries = iterate({ ...subscription, topics }, ending, options);
           return {
             next: () => deliveries.next(),
             return() {
               // A generator that waits for its next message would not hear of it otherwise.
-              ended.abort();
+              ending.abort();
+              ending.release(); // a generator that has not begun does not
               return deliveries.return(undefined);
             },
           };
@@ -45,71 +48,73 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> {
   };
 }
 
-function check({ consumer, topics, prefetch }: Subscription): readonly string[] {
+function check({ consumer, topics, prefetch, waiting = 0 }: Subscription): readonly string[] {
   if (typeof consumer !== "string" || consumer === "") {
     throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
   }
   if (topics.length === 0) throw new WaybillError("INVALID_OPTION", `consumer ${consumer} needs at least one topic`);
   whole("prefetch", prefetch);
+  whole("waiting", waiting, 0);
   return [...new Set(topics)];
 }
 
 async function* iterate(
-  { consumer, topics, prefetch }: Subscription,
-  signal: AbortSignal,
+  { consumer, topics, ...bounds }: Subscription,
+  { signal, release }: Follower,
   { log, offsets, clock, pollIntervalMs, wakes }: SourceOptions,
 ): AsyncGenerator<Delivery, undefined> {
-  if (signal.aborted) return;
+  if (signal.aborted) {
+    release();
+    return;
+  }
   const wake = createWake();
-  const ledgers = new Map(topics.map((topic) => [topic, createAckLedger<number>()]));
-  let unacked = 0;
+  const room = createRoom(bounds);
   let ended = false;
-  const open = (topic: string, offset: number): (() => void) => {
-    const ledger = ledgers.get(topic)!;
-    const ack = ledger.open(offset);
-    let given = false;
-    unacked += 1;
-    return () => {
-      if (given) return;
-      given = true;
-      unacked -= 1;
-      if (ack()) offsets.note(consumer, topic, ledger.settled!);
-    };
-  };
 
   wakes.add(wake);
   try {
-    const cursors = new Map(await orAborted(offsets.start(consumer, topics), signal, () => new Map<string, number>()));
+    const start = await orAborted(offsets.start(consumer, topics), signal, () => new Map<string, Mark>());
+    const places = new Map([...start].map(([topic, mark]) => [topic, createPlace(mark)]));
     while (!signal.aborted) {
       if (offsets.failure !== null) throw offsets.failure;
-      const room = prefetch - unacked;
+      const { left } = room;
       const messages =
-        room > 0
+        left > 0
           ? await orAborted(
-              log.read((statements) => readAfter(statements, cursors, room)),
+              log.read((statements) => readAfter(statements, places, left)),
               signal,
               () => [],
             )
           : [];
-      const opened = messages.map(({ topic, offset, envelope }) => {
-        cursors.set(topic, offset);
-        const ack = open(topic, offset);
+      const opened = messages.flatMap(({ topic, offset, envelope }) => {
+        const place = places.get(topic)!;
+        const acknowledge = place.read(offset);
+        if (acknowledge === null) return [];
+        const ack = (): void => {
+          acknowledge();
+          offsets.note(consumer, topic, place);
+        };
         if (envelope === null) {
           offsets.noteSkipped(consumer, topic, offset, "not an event: it lacks attributes, or they cannot be read");
           ack();
+          return [];
         }
-        return { topic, envelope, ack };
+        return [{ topic, envelope, ack, taken: room.take() }];
       });
-      for (const { topic, envelope, ack } of opened) {
+      for (const { topic, envelope, ack, taken } of opened) {
         if (signal.aborted) return;
-        if (envelope === null) continue;
         yield {
           topic,
           envelope,
           async ack() {
+            taken.ack();
             ack();
             wake.notify();
             if (ended) await offsets.flush();
+          },
+          aside() {
+            taken.aside();
+            wake.notify();
           },
         };
       }
@@ -117,6 +122,7 @@ async function* iterate(
     }
   } finally {
     ended = true;
+    release();
     wakes.delete(wake);
     await offsets.flush();
   }

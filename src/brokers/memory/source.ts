@@ -4,6 +4,8 @@ import type { Clock } from "../../core/clock.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { whole } from "../../core/options.ts";
+import { createRoom } from "../../core/room.ts";
+import { follow, type Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
 import { advance, readAfter, start, type Log } from "./log.ts";
 
@@ -19,20 +21,22 @@ const idleMs = 1_000;
 export function createSource(options: SourceOptions): Pick<Source, "receive"> {
   return {
     receive(subscription, signal) {
-      const { consumer, topics, prefetch } = subscription;
+      const { consumer, topics, prefetch, waiting = 0 } = subscription;
       if (typeof consumer !== "string" || consumer === "") {
         throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
       }
       if (topics.length === 0) throw new WaybillError("INVALID_OPTION", `consumer ${consumer} needs at least one topic`);
       whole("prefetch", prefetch);
+      whole("waiting", waiting, 0);
       return {
         [Symbol.asyncIterator]() {
-          const ended = new AbortController();
-          const deliveries = iterate(subscription, AbortSignal.any([signal, options.closing, ended.signal]), options);
+          const ending = follow(signal, options.closing);
+          const deliveries = iterate(subscription, ending, options);
           return {
             next: () => deliveries.next(),
             return() {
-              ended.abort();
+              ending.abort();
+              ending.release(); // a generator that has not begun does not
               return deliveries.return(undefined);
             },
           };
@@ -43,20 +47,22 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> {
 }
 
 async function* iterate(
-  { consumer, topics, prefetch }: Subscription,
-  signal: AbortSignal,
+  { consumer, topics, ...bounds }: Subscription,
+  { signal, release }: Follower,
   { log, clock }: SourceOptions,
 ): AsyncGenerator<Delivery, undefined> {
-  if (signal.aborted) return;
+  if (signal.aborted) {
+    release();
+    return;
+  }
   const cursors = new Map(topics.map((topic) => [topic, start(log, consumer, topic)]));
   const ledgers = new Map(topics.map((topic) => [topic, createAckLedger<number>()]));
   const wake = createWake();
-  let unacked = 0;
+  const room = createRoom(bounds);
   log.wakes.add(wake);
   try {
     while (!signal.aborted) {
-      const room = prefetch - unacked;
-      const [message] = room > 0 ? readAfter(log, cursors, 1) : [];
+      const [message] = room.left > 0 ? readAfter(log, cursors, 1) : [];
       if (message === undefined) {
         await wake.wait(clock, idleMs, signal);
         continue;
@@ -65,21 +71,23 @@ async function* iterate(
       cursors.set(topic, offset);
       const ledger = ledgers.get(topic)!;
       const ack = ledger.open(offset);
-      let acked = false;
-      unacked += 1;
+      const taken = room.take();
       yield {
         topic,
         envelope: fromAttributes(message.attributes, message.headers, message.data.slice())!,
         async ack() {
-          if (acked) return;
-          acked = true;
-          unacked -= 1;
+          taken.ack();
           if (ack()) advance(log, consumer, topic, ledger.settled!);
+          wake.notify();
+        },
+        aside() {
+          taken.aside();
           wake.notify();
         },
       };
     }
   } finally {
+    release();
     log.wakes.delete(wake);
   }
 }

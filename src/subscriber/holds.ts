@@ -1,0 +1,39 @@
+import type { Delivery } from "../contracts/source.ts";
+
+/**
+ * Which aggregates are held: those with an event that failed, or that takes long, until nothing of them is left. What waits
+ * behind such an event would use up the prefetch, and keep other aggregates from being delivered.
+ */
+export interface Holds {
+  /** A delivery that is not done with. It is set aside when its aggregate is held, or becomes so. */
+  enter(key: string, delivery: Delivery): Entered;
+}
+
+export interface Entered {
+  /** Its aggregate is held from now on. */
+  hold(): void;
+  leave(): void;
+}
+
+export function createHolds(): Holds {
+  const aggregates = new Map<string, { readonly deliveries: Set<Delivery>; held: boolean }>();
+  return {
+    enter(key, delivery) {
+      const aggregate = aggregates.get(key) ?? { deliveries: new Set(), held: false };
+      aggregates.set(key, aggregate);
+      aggregate.deliveries.add(delivery);
+      if (aggregate.held) delivery.aside();
+      return {
+        hold() {
+          if (aggregate.held) return;
+          aggregate.held = true;
+          for (const waiting of aggregate.deliveries) waiting.aside();
+        },
+        leave() {
+          aggregate.deliveries.delete(delivery);
+          if (aggregate.deliveries.size === 0 && aggregates.get(key) === aggregate) aggregates.delete(key);
+        },
+      };
+    },
+  };
+}
