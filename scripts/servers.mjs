@@ -48,6 +48,23 @@ export async function mariadbBinaries() {
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
 }
 
+/** NATS's program: the machine's own, or Debian's, kept in the cache. */
+export async function natsBinary() {
+  const own = onPath("nats-server");
+  if (own !== null) return own;
+  const command = "usr/sbin/nats-server";
+  return join(await debian(["nats-server"], command), command);
+}
+
+/** Redis's program: the machine's own, or Debian's, kept in the cache. */
+export async function redisBinary() {
+  const own = onPath("redis-server");
+  if (own !== null) return { command: own, env: {} };
+  const command = "usr/bin/redis-server";
+  const folder = await debian(["redis-tools", "redis-server"], command);
+  return { command: join(folder, command), env: libraries(folder) };
+}
+
 function onPath(name) {
   const found = [...(env.PATH ?? "").split(delimiter), "/usr/sbin", "/usr/local/sbin"].map((folder) => join(folder, name));
   return found.find((path) => runs(path)) ?? null;
@@ -129,4 +146,6 @@ if (argv[1] === fileURLToPath(import.meta.url)) {
   for (const version of [14, 15, 18]) console.log(`postgres ${version}: ${await postgresBinaries(version)}`);
   console.log(`pgbouncer: ${(await pgbouncerBinary()).command}`);
   console.log(`mariadb: ${(await mariadbBinaries()).server}`);
+  console.log(`redis: ${(await redisBinary()).command}`);
+  console.log(`nats: ${await natsBinary()}`);
 }

@@ -1,11 +1,13 @@
 import type { Sink } from "./contracts/sink.ts";
+import type { Housekeeping } from "./contracts/housekeeping.ts";
 import type { LeaseStore } from "./contracts/lease-store.ts";
+import type { Archive, Operator } from "./contracts/operator.ts";
 import type { OutboxStore } from "./contracts/outbox-store.ts";
 import type { Schema } from "./contracts/store.ts";
 import { createLeases } from "./coordination/leases.ts";
 import { strategyOf, type StrategyName } from "./coordination/strategies.ts";
 import { type Clock, systemClock } from "./core/clock.ts";
-import { WaybillError } from "./core/errors.ts";
+import { show, WaybillError } from "./core/errors.ts";
 import { type Failpoints, noFailpoints } from "./core/failpoints.ts";
 import { uuidv7 } from "./core/ids.ts";
 import { checkOptions, positive, whole } from "./core/options.ts";
@@ -13,13 +15,22 @@ import { type Observe, safely } from "./core/path-events.ts";
 import { type Random, systemRandom } from "./core/random.ts";
 import { type RetryOptions, retrySchedule } from "./core/retry.ts";
 import { createWake, type Wake } from "./core/wake.ts";
+import { createHousekeeping, type HousekeepingParts } from "./housekeeping/housekeeping.ts";
+import { defaultThresholds, type Thresholds } from "./housekeeping/warnings.ts";
 import { createRelayService, type Relay } from "./relay/relay.ts";
 import { DEFAULT_ROUTE, type Route, routeOf } from "./relay/route.ts";
 
 export type { OnceReport, Relay } from "./relay/relay.ts";
 
 export interface RelayOptions {
-  readonly store: { readonly outbox: OutboxStore; readonly leases: LeaseStore; readonly schema?: Schema; readonly wake?: Wake };
+  readonly store: {
+    readonly outbox: OutboxStore;
+    readonly leases: LeaseStore;
+    readonly schema?: Schema;
+    readonly wake?: Wake;
+    readonly operator?: Operator;
+    readonly housekeeping?: Housekeeping;
+  };
   readonly sink: Sink;
   /** A template or a function of the event. @default "{aggregate_type|lower}.events" */
   readonly route?: string | Route;
@@ -44,6 +55,8 @@ export interface RelayOptions {
   readonly own?: readonly number[];
   /** Waits between probes of a broken destination: the first, doubled up to the last. @default 1000 and 30000 */
   readonly probeMs?: { readonly first: number; readonly last: number };
+  /** Purges and watches the store's tables while this relay holds lane 0; false leaves that to others. @default on, where the store has an operator */
+  readonly housekeeping?: false | HousekeepingOptions;
   /** Hears what happens on the path; every death among it. */
   readonly observe?: Observe;
   /** Names this relay in status, with a part added that tells its lives apart. @default made up */
@@ -51,6 +64,19 @@ export interface RelayOptions {
   readonly clock?: Clock;
   readonly random?: Random;
   readonly failpoints?: Failpoints;
+}
+
+export interface HousekeepingOptions {
+  /** @default 1 hour, with some jitter */
+  readonly everyMs?: number;
+  /** How long published and discarded events stay. @default 7 days */
+  readonly retentionMs?: number;
+  /** How long idempotency keys are known. @default 7 days */
+  readonly keyRetentionMs?: number;
+  /** Is given published and discarded events before they are deleted; as long as it fails, they stay. */
+  readonly archive?: Archive;
+  /** From where on the watch warns. */
+  readonly warn?: Partial<Thresholds>;
 }
 
 const optionNames = [
@@ -68,6 +94,7 @@ const optionNames = [
   "coordination",
   "own",
   "probeMs",
+  "housekeeping",
   "observe",
   "relayId",
   "clock",
@@ -95,21 +122,23 @@ export function createRelay(options: RelayOptions): Relay {
   const batch = whole("batch", options.batch ?? 500);
   const batchesInFlight = whole("batchesInFlight", options.batchesInFlight ?? 3);
   const life = uuidv7(clock, random)();
+  const coordinator = createLeases({
+    leases: store.leases,
+    // A new life is a new relay, even under an old name: its past one's lanes must be won, and its windows be suspect.
+    relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
+    strategy: strategyOf(options.coordination ?? "partitioned", options.own),
+    leaseMs,
+    window: batch * batchesInFlight,
+    clock,
+    random,
+    failpoints,
+    observe,
+  });
   const relay = createRelayService({
     outbox: store.outbox,
     wake: store.wake ?? createWake(),
     sink,
-    coordinator: createLeases({
-      leases: store.leases,
-      // A new life is a new relay, even under an old name: its past one's lanes must be won, and its windows be suspect.
-      relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
-      strategy: strategyOf(options.coordination ?? "partitioned", options.own),
-      leaseMs,
-      window: batch * batchesInFlight,
-      clock,
-      failpoints,
-      observe,
-    }),
+    coordinator,
     route: routeOf(options.route ?? DEFAULT_ROUTE),
     source: options.source ?? "/waybill",
     policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
@@ -119,6 +148,7 @@ export function createRelay(options: RelayOptions): Relay {
     publishTimeoutMs,
     leaseMs,
     probeMs: options.probeMs ?? { first: 1_000, last: 30_000 },
+    chores: choresOf(options, { coordinator, clock, random, observe }),
     clock,
     random,
     failpoints,
@@ -136,4 +166,37 @@ export function createRelay(options: RelayOptions): Relay {
       return relay.runOnce();
     },
   };
+}
+
+const day = 86_400_000;
+
+function choresOf(
+  { store, housekeeping }: RelayOptions,
+  parts: Pick<HousekeepingParts, "coordinator" | "clock" | "random" | "observe">,
+): (ending: AbortSignal) => Promise<void> {
+  const { operator } = store;
+  if (housekeeping === false || (housekeeping === undefined && operator === undefined)) return () => Promise.resolve();
+  if (operator === undefined) throw new WaybillError("INVALID_OPTION", "housekeeping needs a store with an operator: leave it out");
+  const options = housekeeping ?? {};
+  const { warn = {}, archive } = options;
+  checkOptions("housekeeping", options, [
+    "everyMs",
+    "retentionMs",
+    "keyRetentionMs",
+    "archive",
+    "warn",
+  ] satisfies (keyof HousekeepingOptions)[]);
+  checkOptions("housekeeping.warn", warn, Object.keys(defaultThresholds));
+  if (archive !== undefined && typeof archive !== "function")
+    throw new WaybillError("INVALID_OPTION", `housekeeping.archive must be a function that is given events, not ${show(archive)}`);
+  for (const [name, value] of Object.entries(warn)) if (value !== Infinity) positive(`housekeeping.warn.${name}`, value);
+  return createHousekeeping({
+    ...parts,
+    store: { operator, ...(store.housekeeping === undefined ? {} : { housekeeping: store.housekeeping }) },
+    everyMs: positive("housekeeping.everyMs", options.everyMs ?? 3_600_000),
+    retentionMs: positive("housekeeping.retentionMs", options.retentionMs ?? 7 * day),
+    keyRetentionMs: positive("housekeeping.keyRetentionMs", options.keyRetentionMs ?? 7 * day),
+    archive,
+    thresholds: { ...defaultThresholds, ...warn },
+  });
 }

@@ -1,4 +1,4 @@
-export { createRelay, type OnceReport, type Relay, type RelayOptions } from "./create-relay.ts";
+export { createRelay, type HousekeepingOptions, type OnceReport, type Relay, type RelayOptions } from "./create-relay.ts";
 export { createOutbox, type EventBuffer, type Outbox, type OutboxOptions } from "./outbox/outbox.ts";
 export { defineEvents, type DraftOf, type EventDefinition, type EventMap, type PayloadOf } from "./outbox/catalogue.ts";
 export { createSubscriber, type SubscriberOptions } from "./subscriber/subscriber.ts";
@@ -35,4 +35,15 @@ export type { Outgoing, PublishResult, Sink } from "./contracts/sink.ts";
 export type { Delivery, Source, Subscription } from "./contracts/source.ts";
 export type { Inbox, InboxKey, Seat } from "./contracts/inbox.ts";
 export type { DeadLetters, Letter } from "./contracts/dead-letters.ts";
-export type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, Status } from "./contracts/operator.ts";
+export type {
+  Action,
+  ActionReport,
+  Archive,
+  DeadFilter,
+  EventFilter,
+  EventRecord,
+  Operator,
+  PurgeOptions,
+  Status,
+} from "./contracts/operator.ts";
+export type { Holder, Housekeeping, PartitionReport, Partitions, Watch } from "./contracts/housekeeping.ts";

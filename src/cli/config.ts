@@ -1,12 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Archive } from "../contracts/operator.ts";
 import { strategyNames } from "../coordination/strategies.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 import { LANES } from "../core/lane.ts";
 import { checkOptions, suggestion } from "../core/options.ts";
 import type { RetryOptions } from "../core/retry.ts";
+import { partitionUnits } from "../stores/postgres/partitions.ts";
 import { duration } from "./duration.ts";
 import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "./read.ts";
 
@@ -16,6 +18,7 @@ const day = 86_400_000;
 /** How each setting is written, in a flag or in the file. */
 export const settings = {
   store: asIs,
+  schema: asIs,
   broker: asIs,
   topics: names,
   mode: oneOf(modes),
@@ -30,6 +33,10 @@ export const settings = {
   source: asIs,
   skip: names,
   http: asIs,
+  retention: duration(1_000, 36_500 * day),
+  keyRetention: duration(1_000, 36_500 * day),
+  partitions: oneOf(partitionUnits),
+  onPublish: oneOf(["keep", "delete"]),
 } satisfies Record<string, Read<unknown>>;
 
 type Settings = { readonly [K in keyof typeof settings]?: ReturnType<(typeof settings)[K]> };
@@ -37,6 +44,11 @@ type Settings = { readonly [K in keyof typeof settings]?: ReturnType<(typeof set
 export interface Config extends Omit<Settings, "route"> {
   readonly route?: string | ((envelope: Envelope) => string);
   readonly retry?: RetryOptions;
+  /** Whether relays purge and watch the tables; they do unless told otherwise. */
+  readonly housekeeping?: boolean;
+  readonly archive?: Archive;
+  /** Other names for the tables; the store checks them. */
+  readonly names?: Readonly<Record<string, string>>;
 }
 
 const files = ["waybill.config.ts", "waybill.config.mjs", "waybill.config.json"];
@@ -75,7 +87,7 @@ export function readConfig(content: unknown, path: string): Config {
   if (typeof content !== "object" || content === null || Array.isArray(content)) {
     throw new WaybillError("CONFIG_INVALID", `${where} must hold one object${extname(path) === ".json" ? "" : " as its default export"}`);
   }
-  const known = [...Object.keys(settings), "retry"];
+  const known = [...Object.keys(settings), "retry", "names", "housekeeping", "archive"];
   const config: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(content)) {
     if (!known.includes(key))
@@ -84,6 +96,9 @@ export function readConfig(content: unknown, path: string): Config {
       throw new WaybillError("CONFIG_INVALID", `${where}: ${key} ${why}`);
     };
     if (key === "retry") config[key] = retry(value, where, refuse);
+    else if (key === "names") config[key] = tableNames(value, refuse);
+    else if (key === "housekeeping") config[key] = typeof value === "boolean" ? value : refuse("must be true or false");
+    else if (key === "archive") config[key] = typeof value === "function" ? value : refuse("must be a function that is given events");
     else if (key === "route" && typeof value === "function") config[key] = value;
     else config[key] = settings[key as keyof typeof settings](asText(key, value, refuse), refuse);
   }
@@ -108,4 +123,10 @@ function retry(value: unknown, where: string, refuse: Refuse): RetryOptions {
   }
   if (jitter !== undefined && !(typeof jitter === "number" && jitter >= 0 && jitter < 1)) return refuse("needs jitter from 0 to below 1");
   return value;
+}
+
+function tableNames(value: unknown, refuse: Refuse): Readonly<Record<string, string>> {
+  if (typeof value !== "object" || value === null || Object.values(value).some((name) => typeof name !== "string"))
+    return refuse('must be an object of names, such as { "outbox": "events_out" }');
+  return value as Record<string, string>;
 }

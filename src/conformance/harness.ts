@@ -6,7 +6,7 @@ export interface Test {
   skip(name: string, body: () => Promise<void>): unknown;
 }
 
-/** The clock that the store judges time by. */
+/** The clock that the store judges time by. Where it cannot be set, `advance` makes everything that is stored older. */
 export interface SuiteClock {
   now(): number;
   advance(ms: number): void | Promise<void>;
@@ -50,6 +50,8 @@ export interface StoreCan {
   readonly parallelWriters: boolean;
   /** A transaction can end under its user: the harness has `lose`. */
   readonly loseTransaction: boolean;
+  /** An id that exists already is refused. @default true */
+  readonly uniqueIds?: boolean;
 }
 
 export interface StoreSuite<Db, Tx> {

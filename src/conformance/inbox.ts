@@ -99,26 +99,30 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await (await scene.relay("r1")).drain(), [row.id]);
   });
 
-  test("a swallowed error keeps mark and effects together", async (scene) => {
-    const { store, effect, effects } = scene;
-    const row = scene.row("order-1");
-    await scene.add(row);
-    const result = await store.inbox
-      .once(key, 1, async (tx) => {
-        await effect(tx, "before");
-        try {
-          await store.writer.append(tx, [scene.row("order-2"), row]);
-        } catch {
-          // A handler may do so.
-        }
-        await effect(tx, "after");
-      })
-      .catch(() => "failed");
-    const kept = result === "done";
-    assert.deepEqual([...(await effects())].sort(), kept ? ["after", "before"] : []);
-    assert.equal((await store.operator.list({ limit: 10 })).length, 1, "nothing is kept of a refused append");
-    assert.equal(await store.inbox.once(key, 1, () => undefined), kept ? "seen" : "done");
-  });
+  test(
+    "a swallowed error keeps mark and effects together",
+    async (scene) => {
+      const { store, effect, effects } = scene;
+      const row = scene.row("order-1");
+      await scene.add(row);
+      const result = await store.inbox
+        .once(key, 1, async (tx) => {
+          await effect(tx, "before");
+          try {
+            await store.writer.append(tx, [scene.row("order-2"), row]);
+          } catch {
+            // A handler may do so.
+          }
+          await effect(tx, "after");
+        })
+        .catch(() => "failed");
+      const kept = result === "done";
+      assert.deepEqual([...(await effects())].sort(), kept ? ["after", "before"] : []);
+      assert.equal((await store.operator.list({ limit: 10 })).length, 1, "nothing is kept of a refused append");
+      assert.equal(await store.inbox.once(key, 1, () => undefined), kept ? "seen" : "done");
+    },
+    "uniqueIds",
+  );
 
   test(
     "a transaction that ended under the handler leaves no mark",
@@ -165,6 +169,21 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(await store.inbox.forget(between), 0);
     assert.equal(await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined), "seen");
     assert.equal(await store.inbox.once(key, 1, () => undefined), "done");
+  });
+
+  test("counts of failed attempts go with their event's mark, and old ones are forgotten", async ({ store, clock }) => {
+    await store.inbox.failed(key, "no");
+    await store.inbox.failed(key, "no");
+    await store.inbox.once(key, 1, () => undefined);
+    assert.equal(await store.inbox.failed(key, "no"), 1, "the mark took the count away");
+    await store.inbox.failed({ ...key, id: "parked" }, "no");
+    await clock.advance(10_000);
+    await store.inbox.failed({ ...key, id: "young" }, "no");
+    await store.inbox.failed(key, "no");
+    assert.equal(await store.inbox.forget(new Date(clock.now() - 5_000)), 1, "only marks are counted");
+    assert.equal(await store.inbox.failed({ ...key, id: "parked" }, "no"), 1);
+    assert.equal(await store.inbox.failed({ ...key, id: "young" }, "no"), 2);
+    assert.equal(await store.inbox.failed(key, "no"), 3, "what failed lately is not old");
   });
 
   test("a seat has one owner until it runs out or is left", async ({ store, clock }) => {

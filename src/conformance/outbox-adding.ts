@@ -175,41 +175,49 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await (await scene.relay("r1")).drain(), [row.id, twin.id]);
   });
 
-  test("nothing is kept of a large call that was refused, even when the user goes on", async (scene) => {
-    const first = scene.row("order-1");
-    await scene.add(first);
-    const rows = Array.from({ length: 700 }, (_, n) => scene.row("order-2", { idempotencyKey: `k${n}` }));
-    await scene.store.transactor
-      .transaction(scene.db, async (tx) => {
-        try {
-          await scene.store.writer.append(tx, [...rows, { ...first, aggregateId: "order-3" }]);
-        } catch {
-          // The user's own mistake.
-        }
-      })
-      .catch(() => undefined);
-    assert.deepEqual(
-      (await scene.store.operator.list({ limit: 10 })).map(({ id }) => id),
-      [first.id],
-    );
-    assert.equal((await scene.add(...rows)).filter(({ duplicate }) => duplicate).length, 0);
-  });
+  test(
+    "nothing is kept of a large call that was refused, even when the user goes on",
+    async (scene) => {
+      const first = scene.row("order-1");
+      await scene.add(first);
+      const rows = Array.from({ length: 700 }, (_, n) => scene.row("order-2", { idempotencyKey: `k${n}` }));
+      await scene.store.transactor
+        .transaction(scene.db, async (tx) => {
+          try {
+            await scene.store.writer.append(tx, [...rows, { ...first, aggregateId: "order-3" }]);
+          } catch {
+            // The user's own mistake.
+          }
+        })
+        .catch(() => undefined);
+      assert.deepEqual(
+        (await scene.store.operator.list({ limit: 10 })).map(({ id }) => id),
+        [first.id],
+      );
+      assert.equal((await scene.add(...rows)).filter(({ duplicate }) => duplicate).length, 0);
+    },
+    "uniqueIds",
+  );
 
-  test("an id that exists is refused by name, with everything beside it", async (scene) => {
-    const first = scene.row("order-1");
-    await scene.add(first);
-    const again = scene.row("order-2", { id: first.id });
-    const refused = (error: unknown): boolean => {
-      assert.ok((error as Error).message.includes(first.id), String(error));
-      return code("INVALID_DRAFT")(error);
-    };
-    await assert.rejects(scene.add(scene.row("order-3", { idempotencyKey: "k" }), again), refused);
-    const twin = scene.row("order-4");
-    await assert.rejects(scene.add(twin, { ...twin, aggregateId: "order-5" }), code("INVALID_DRAFT"));
-    const [free] = await scene.add(scene.row("order-3", { idempotencyKey: "k" }));
-    assert.equal(free!.duplicate, false);
-    assert.deepEqual(await (await scene.relay("r1")).drain(), [first.id, free!.id]);
-  });
+  test(
+    "an id that exists is refused by name, with everything beside it",
+    async (scene) => {
+      const first = scene.row("order-1");
+      await scene.add(first);
+      const again = scene.row("order-2", { id: first.id });
+      const refused = (error: unknown): boolean => {
+        assert.ok((error as Error).message.includes(first.id), String(error));
+        return code("INVALID_DRAFT")(error);
+      };
+      await assert.rejects(scene.add(scene.row("order-3", { idempotencyKey: "k" }), again), refused);
+      const twin = scene.row("order-4");
+      await assert.rejects(scene.add(twin, { ...twin, aggregateId: "order-5" }), code("INVALID_DRAFT"));
+      const [free] = await scene.add(scene.row("order-3", { idempotencyKey: "k" }));
+      assert.equal(free!.duplicate, false);
+      assert.deepEqual(await (await scene.relay("r1")).drain(), [first.id, free!.id]);
+    },
+    "uniqueIds",
+  );
 
   test("aggregates are told apart byte by byte", async (scene) => {
     const names = ["order-a", "order-A", "order-a ", "órder-a", "o\u0301rder-a", "ORDER-A", "0", "00", "0.0", "1e0", "1"];

@@ -164,8 +164,8 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const heir = await scene.relay("heir");
     const lanes = new Set(window.claims.map(({ lane }) => lane));
     await heir.drain({ narrow: true });
-    const before = await scene.show(ids[0]!);
-    await scene.clock.advance(3_000);
+    await scene.clock.advance(60_000);
+    const before = await scene.show(ids[0]!); // a minute old: a second publish would show
     const outcomes = new Map([
       [ids[0]!, retry(0)],
       [ids[1]!, parked()],

@@ -17,7 +17,7 @@ export function cases<Db, Tx>(suite: StoreSuite<Db, Tx>, group: string): Case<Db
         await harness.close();
       }
     };
-    if (needs !== undefined && !suite.can[needs]) suite.test.skip(`${group}: ${name} (cannot: ${needs})`, run);
+    if (needs !== undefined && suite.can[needs] === false) suite.test.skip(`${group}: ${name} (cannot: ${needs})`, run);
     else suite.test(`${group}: ${name}`, run);
   };
 }

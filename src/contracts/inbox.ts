@@ -16,9 +16,9 @@ export interface Inbox<Tx> {
    * Two at once for one key: the second waits for the first, and works only if the first failed.
    */
   once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;
-  /** Counts a failed attempt durably, and says how many there are now. */
+  /** Counts a failed attempt durably, and says how many there are now. The event's mark takes the count away. */
   failed(key: InboxKey, error: string): Promise<number>;
-  /** Deletes marks older than this; says how many. */
+  /** Deletes marks older than this, and counts of attempts of which the last failed before it; says how many marks. */
   forget(before: Date): Promise<number>;
   /** Takes or renews the one seat of a consumer on a topic; false while another owner's seat has not run out. */
   sit(seat: Seat, ttlMs: number): Promise<boolean>;

@@ -1,4 +1,5 @@
 import type { State } from "../core/event.ts";
+import type { Watch } from "./housekeeping.ts";
 
 /** What an operator may look at and do; apart from the data path. */
 export interface Operator {
@@ -10,9 +11,23 @@ export interface Operator {
   redrive(filter: DeadFilter, by: Action): Promise<ActionReport>;
   /** DEAD events are given up and kept as DISCARDED; their followers are released in order. */
   discard(filter: DeadFilter, by: Action): Promise<ActionReport>;
-  /** Deletes published and discarded events older than this, in small batches; never any other. */
-  purge(before: Date, by: Action): Promise<number>;
+  /** Deletes published and discarded events older than this, in small batches; never any other. Says how many. */
+  purge(before: Date, by: Action, options?: PurgeOptions): Promise<number>;
 }
+
+export interface PurgeOptions {
+  /** Is given every batch before it is deleted. When it fails, the batch stays, and purge rejects with the failure. */
+  readonly archive?: Archive;
+  /** For how long an idempotency key is known; the keys that are older go too. @default 7 days */
+  readonly keyRetentionMs?: number;
+  /** Awaited between two batches, so that others get their turn. */
+  pause?(): Promise<void>;
+  /** Ends it before the next batch, and does not wait for an archive: the batch that it has stays. */
+  readonly signal?: AbortSignal;
+}
+
+/** Keeps events elsewhere. It may be given an event again, when what followed failed. */
+export type Archive = (events: readonly EventRecord[]) => Promise<void>;
 
 export interface EventFilter {
   readonly state?: State;
@@ -85,6 +100,8 @@ export interface Status {
   readonly window: { readonly events: number; readonly suspects: number };
   readonly dead: readonly DeadGroup[];
   readonly schemaVersion: number;
+  /** Of stores that have something to watch. */
+  readonly watch?: Watch;
 }
 
 export interface RelayStatus {

@@ -1,4 +1,5 @@
 import type { Wake } from "../core/wake.ts";
+import type { Housekeeping } from "./housekeeping.ts";
 import type { Inbox } from "./inbox.ts";
 import type { LeaseStore } from "./lease-store.ts";
 import type { Operator } from "./operator.ts";
@@ -23,5 +24,6 @@ export interface Store<Db, Tx = Db> extends AsyncDisposable {
   readonly leases: LeaseStore;
   readonly inbox: Inbox<Tx>;
   readonly operator: Operator;
+  readonly housekeeping?: Housekeeping;
   readonly wake: Wake;
 }

@@ -1,3 +1,4 @@
+import type { Begins, Handle, SqlWriter, TxOf } from "../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../contracts/outbox-store.ts";
 import { systemClock, type Clock } from "../core/clock.ts";
 import { DEFAULT_MAX_PAYLOAD_BYTES, prepare } from "../core/draft.ts";
@@ -9,12 +10,13 @@ import { checkOptions, whole } from "../core/options.ts";
 import { systemRandom, type Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
 import { defineEvents, fit, isThenable, type DraftOf } from "./catalogue.ts";
+import { isHandle, libraryWay, ownWay, type Way } from "./way.ts";
 
-export interface OutboxOptions<Db, Tx, Handle, Events extends EventMap> {
+export interface OutboxOptions<Db, Tx, Given, Events extends EventMap> {
   /** Any store; only its writing side is used. */
   readonly store: { readonly writer: OutboxWriter<Tx>; readonly transactor: Transactor<Db, Tx>; readonly wake: Wake };
-  /** From the handle that your own code has to the one that the store writes through. @default they are the same */
-  readonly tx?: (handle: Handle) => Tx;
+  /** From the transaction that your own code has to the one that the store writes through. @default they are the same */
+  readonly tx?: (given: Given) => Tx;
   /** The catalogue: only its events can be added. */
   readonly events?: Events;
   /** @default 262144 */
@@ -25,19 +27,31 @@ export interface OutboxOptions<Db, Tx, Handle, Events extends EventMap> {
   readonly newId?: NewId;
 }
 
-export interface Outbox<Db, Tx, Handle = Tx, D = Draft> {
+/** With a library's handle: `add` takes the library's transactions, and `transaction` begins them. */
+export interface LibraryOutboxOptions<Db, Tx, B extends Begins, Events extends EventMap> extends Omit<
+  OutboxOptions<Db, Tx, Tx, Events>,
+  "store" | "tx"
+> {
+  /** A store of the database that the library talks to. */
+  readonly store: { readonly writer: SqlWriter; readonly wake: Wake };
+  /** One of waybill/handles: fromDrizzle, fromKysely, … */
+  readonly tx: Handle<Db, Tx, B>;
+}
+
+export interface Outbox<Db, Tx, Given = Tx, D = Draft, B extends Begins = { readonly db: Db; readonly tx: Tx }> {
   /**
    * Adds inside your transaction; many drafts are one statement. Everything that can be refused is thrown, not
    * rejected, and a store with a synchronous client has inserted when this returns: a synchronous transaction,
    * in which nobody awaits, rolls back too. With an asynchronous client, await it before you commit.
    */
-  add(tx: Handle, draft: D): Promise<Added>;
-  add(tx: Handle, drafts: readonly D[]): Promise<readonly Added[]>;
+  add(tx: Given, draft: D): Promise<Added>;
+  add(tx: Given, drafts: readonly D[]): Promise<readonly Added[]>;
   /**
    * Runs `work` in a transaction of its own, inserts what it added as the last statement, commits, and wakes the relay.
    * Whatever `work` locks is locked before the insert: an aggregate's events are numbered in the order of its commits.
+   * A COMMIT without an answer is COMMIT_UNKNOWN, and is never tried again.
    */
-  transaction<T>(db: Db, work: (tx: Tx, events: EventBuffer<D>) => T | Promise<T>): Promise<T>;
+  transaction<T, Of extends Db = Db>(db: Of, work: (tx: TxOf<B, Of>, events: EventBuffer<D>) => T | Promise<T>): Promise<T>;
 }
 
 export interface EventBuffer<D = Draft> {
@@ -45,15 +59,35 @@ export interface EventBuffer<D = Draft> {
   add(given: D | readonly D[]): void;
 }
 
-export function createOutbox<Db, Tx, Handle = Tx, const Events extends EventMap = EventMap>(
-  options: OutboxOptions<Db, Tx, Handle, Events>,
-): Outbox<Db, Tx, Handle, DraftOf<Events>> {
+export function createOutbox<Db, Tx, B extends Begins, const Events extends EventMap = EventMap>(
+  options: LibraryOutboxOptions<Db, Tx, B, Events>,
+): Outbox<Db, Tx, Tx, DraftOf<Events>, B>;
+export function createOutbox<Db, Tx, Given = Tx, const Events extends EventMap = EventMap>(
+  options: OutboxOptions<Db, Tx, Given, Events>,
+): Outbox<Db, Tx, Given, DraftOf<Events>>;
+export function createOutbox<Db, Tx, Given, B extends Begins, const Events extends EventMap>(
+  options: OutboxOptions<Db, Tx, Given, Events> | LibraryOutboxOptions<Db, Tx, B, Events>,
+): Outbox<Db, Tx, Given, DraftOf<Events>> | Outbox<Db, Tx, Tx, DraftOf<Events>, B> {
   checkOptions("createOutbox", options, ["store", "tx", "events", "maxPayloadBytes", "clock", "random", "newId"]);
-  const { store, tx: unwrap } = options;
-  if (!store?.writer || !store.transactor || !store.wake) {
+  const { store, tx } = options;
+  if (!store?.writer || !store.wake || (!isHandle(tx) && !("transactor" in store && store.transactor))) {
     throw new WaybillError("INVALID_OPTION", `createOutbox needs a store, such as sqlite({ path }), not ${show(store)}`);
   }
-  const { writer, transactor, wake } = store;
+  if (isHandle<Db, Tx, B>(tx)) return outboxOf<Db, Tx, Tx, Events, B>(libraryWay(store.writer as SqlWriter, tx), options);
+  const { writer, transactor } = store as OutboxOptions<Db, Tx, Given, Events>["store"];
+  return outboxOf<Db, Tx, Given, Events>(ownWay(writer, transactor, tx), options);
+}
+
+type Rest<Events extends EventMap> = Omit<LibraryOutboxOptions<never, never, Begins, Events>, "tx" | "store"> & {
+  readonly store: { readonly wake: Wake };
+};
+
+function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { readonly db: Db; readonly tx: Tx }>(
+  way: Way<Db, Tx, Given>,
+  options: Rest<Events>,
+): Outbox<Db, Tx, Given, DraftOf<Events>, B> {
+  const { wake } = options.store;
+  const { synchronous } = way;
   const catalogue = options.events === undefined ? null : defineEvents(options.events);
   const newId = options.newId ?? uuidv7(options.clock ?? systemClock, options.random ?? systemRandom);
   const maxPayloadBytes = whole("maxPayloadBytes", options.maxPayloadBytes ?? DEFAULT_MAX_PAYLOAD_BYTES);
@@ -71,22 +105,19 @@ export function createOutbox<Db, Tx, Handle = Tx, const Events extends EventMap 
     );
   };
 
-  const append = (tx: Tx, rows: readonly (Row | Promise<Row>)[]): Promise<readonly Added[]> =>
-    areReady(rows) ? writer.append(tx, rows) : Promise.all(rows.map(async (row) => row)).then((all) => writer.append(tx, all));
-
-  function add(handle: Handle, draft: DraftOf<Events>): Promise<Added>;
-  function add(handle: Handle, drafts: readonly DraftOf<Events>[]): Promise<readonly Added[]>;
-  function add(handle: Handle, given: OneOrMany): Promise<Added | readonly Added[]> {
-    if (handle === undefined || handle === null) {
-      throw new WaybillError("NO_TRANSACTION", `outbox.add was given ${show(handle)} in place of a transaction`);
+  function add(tx: Given, draft: DraftOf<Events>): Promise<Added>;
+  function add(tx: Given, drafts: readonly DraftOf<Events>[]): Promise<readonly Added[]>;
+  function add(tx: Given, given: OneOrMany): Promise<Added | readonly Added[]> {
+    if (tx === undefined || tx === null) {
+      throw new WaybillError("NO_TRANSACTION", `outbox.add was given ${show(tx)} in place of a transaction`);
     }
-    const rows = listed(given).map((draft) => ready(draft, !writer.synchronous));
+    const rows = listed(given).map((draft) => ready(draft, !synchronous));
     if (rows.length === 0) return Promise.resolve([]);
-    const added = append(unwrap === undefined ? (handle as unknown as Tx) : unwrap(handle), rows);
-    if (writer.synchronous) wake.notify();
-    return added.then((all) => {
-      if (!writer.synchronous) wake.notify();
-      return Array.isArray(given) ? all : all[0]!;
+    const added = areReady(rows) ? way.append(tx, rows) : all(rows).then((late) => way.append(tx, late));
+    if (synchronous) wake.notify();
+    return added.then((each) => {
+      if (!synchronous) wake.notify();
+      return Array.isArray(given) ? each : each[0]!;
     });
   }
 
@@ -103,15 +134,14 @@ export function createOutbox<Db, Tx, Handle = Tx, const Events extends EventMap 
         },
       };
       try {
-        const value = await transactor.transaction(db, (tx) => {
+        const value = await way.transaction(db, (tx) => {
           const rows: (Row | Promise<Row>)[] = (buffer = []);
-          return after(work(tx, events), (result) => {
+          return after(work(tx as TxOf<B, typeof db>, events), (result) => {
             buffer = null;
             wrote = rows.length > 0;
-            if (!wrote) return result;
-            const now = writer.synchronous && areReady(rows);
-            const added = append(tx, rows);
-            return now ? result : added.then(() => result);
+            const now = areReady(rows);
+            const last = now ? way.last(tx, rows) : all(rows).then((late) => way.last(tx, late));
+            return last === null || (now && synchronous) ? result : last.then(() => result);
           });
         });
         if (wrote) wake.notify();
@@ -136,6 +166,10 @@ function listed(given: OneOrMany): readonly Draft[] {
 
 function areReady(rows: readonly (Row | Promise<Row>)[]): rows is readonly Row[] {
   return !rows.some((row) => row instanceof Promise);
+}
+
+function all(rows: readonly (Row | Promise<Row>)[]): Promise<readonly Row[]> {
+  return Promise.all(rows.map(async (row) => row));
 }
 
 /** Goes on at once where there is nothing to wait for: within a synchronous transaction nothing may come between. */

@@ -34,6 +34,8 @@ export interface RelayParts {
   readonly publishTimeoutMs: number;
   readonly leaseMs: number;
   readonly probeMs: { readonly first: number; readonly last: number };
+  /** What a relay that goes on does besides, until the signal aborts; it never fails. */
+  readonly chores: (ending: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly random: Random;
   readonly failpoints: Failpoints;
@@ -172,6 +174,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     { ...parts, breaker, changed, probeTimeoutMs: parts.publishTimeoutMs, onTrouble: (error) => trouble("probe", error) },
     noMore,
   );
+  const chores = once ? Promise.resolve() : parts.chores(noMore);
   const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done, noMore) : Promise.resolve();
 
   try {
@@ -190,7 +193,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
   } finally {
     done.abort();
     leaving.abort();
-    await Promise.all([probes, idle]);
+    await Promise.all([probes, idle, chores]);
     await lanes;
   }
 }

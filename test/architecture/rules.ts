@@ -15,6 +15,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(runtime.map((room) => [room, ["core", "contracts"]])),
   observe: ["core", "contracts"],
   sqlite: ["core", "contracts"],
+  handles: ["core", "contracts"],
   stores: ["core", "contracts"],
   brokers: ["core", "contracts"],
   "stores/sqlite": ["core", "contracts", "sqlite"],

@@ -88,7 +88,7 @@ describe("the command line", () => {
   });
 
   test.each([
-    ["postgres://ann:s3cret@db/app", /no adapter for postgres:/],
+    ["mongodb://ann:s3cret@db/app", /no adapter for mongodb:/],
     ["sqlite:", /names no file/],
     ["app.db", /is not a URL/],
     ["embedded:b.db", /is the URL of a broker/],

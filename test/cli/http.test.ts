@@ -3,7 +3,9 @@ import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
 import { httpAddress, listen, type HttpOptions, type HttpServer } from "../../src/cli/http.ts";
 import { createMetrics } from "../../src/cli/metrics.ts";
+import { recent } from "../../src/cli/recent.ts";
 import type { Status } from "../../src/contracts/operator.ts";
+import { manualClock } from "../../src/testing/manual-clock.ts";
 
 const token = "a-token-of-some-length";
 const open: HttpServer[] = [];
@@ -140,6 +142,45 @@ test("by default nothing but loopback answers", async () => {
     .flatMap((addresses) => addresses ?? [])
     .filter(({ internal, family }) => !internal && family === "IPv4");
   for (const { address } of outside) await expect(ask(`http://${address}:${port}/healthz`)).rejects.toThrow(/ECONNREFUSED/);
+});
+
+describe("what the store is asked for", () => {
+  test("is asked for once a second at most, however many want it and however long it takes", async () => {
+    const clock = manualClock();
+    let asked = 0;
+    const latest = recent(
+      async () => {
+        asked += 1;
+        const nth = asked;
+        await clock.sleep(5_000);
+        return nth;
+      },
+      1_000,
+      clock,
+    );
+    const first = [latest(), latest()];
+    await clock.advance(4_999);
+    first.push(latest());
+    await clock.advance(1);
+    expect(await Promise.all(first)).toEqual([1, 1, 1]);
+    await clock.advance(999);
+    expect(await latest()).toBe(1);
+    await clock.advance(1);
+    const second = latest();
+    await clock.advance(5_000);
+    expect(await second).toBe(2);
+    expect(asked).toBe(2);
+  });
+
+  test("is not asked for again and again while the store fails, and is asked for again a second later", async () => {
+    const clock = manualClock();
+    let asked = 0;
+    const latest = recent(() => (++asked === 1 ? Promise.reject(new Error("locked")) : Promise.resolve("well")), 1_000, clock);
+    for (let i = 0; i < 5; i++) await expect(latest()).rejects.toThrow("locked");
+    expect(asked).toBe(1);
+    await clock.advance(1_000);
+    expect(await latest()).toBe("well");
+  });
 });
 
 describe("metrics", () => {

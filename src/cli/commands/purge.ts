@@ -1,10 +1,11 @@
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { purgeStore } from "../../housekeeping/purge.ts";
 import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
-import { asFlag, brokerOf, storeFlag, storeOf, who } from "./shared.ts";
+import { asFlag, brokerOf, given, storeFlag, storeOf, who } from "./shared.ts";
 
 const hundredYears = 100 * 365 * 86_400_000;
 
@@ -27,11 +28,19 @@ export const purge = command({
     await using opened = await storeOf(terminal, values);
     // Only where it was asked for on this command line: a broker in the configuration file is not a wish to delete from it.
     await using broker = values.broker === undefined ? null : brokerOf(terminal, values, false);
-    const events = await opened.store.operator.purge(before, { who: who(values), dryRun });
+    const { archive, keyRetention: keyRetentionMs } = terminal.config;
+    const by = { who: who(values), dryRun };
+    const { events, ...partitions } = await purgeStore(opened.store, before, by, given({ archive, keyRetentionMs }));
     const messages = broker === null || dryRun ? null : await broker.purge(before);
-    terminal.out.answer({ before, dryRun, events, messages }, () => {
+    terminal.out.answer({ before, dryRun, events, ...partitions, messages }, () => {
       const stored = `${dryRun ? "Would delete" : "Deleted"} ${count(events, "event")} from before ${before.toISOString()}.`;
-      return messages === null ? stored : `${stored}\nDeleted ${count(messages, "message")} from the broker.`;
+      const { dropped, moved, undone } = partitions;
+      return [
+        stored,
+        ...(dropped.length === 0 ? [] : [`Dropped ${dropped.join(", ")}, out of which ${count(moved, "event")} moved.`]),
+        ...undone.map((why) => `Not done: ${why}.`),
+        ...(messages === null ? [] : [`Deleted ${count(messages, "message")} from the broker.`]),
+      ].join("\n");
     });
   },
 });

@@ -1,17 +1,17 @@
 import { readFileSync } from "node:fs";
-import type { Status } from "../../contracts/operator.ts";
 import { strategyNames } from "../../coordination/strategies.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { PathEvent } from "../../core/path-events.ts";
-import { createRelay, type Relay } from "../../create-relay.ts";
-import type { OpenedBroker, OpenedStore } from "../adapters.ts";
-import { settings } from "../config.ts";
+import { createRelay, type HousekeepingOptions, type Relay } from "../../create-relay.ts";
+import type { OpenedBroker, OpenedStore } from "../opened.ts";
+import { settings, type Config } from "../config.ts";
 import { stoppedAtOnce } from "../failure.ts";
 import { httpAddress, listen, type HttpServer } from "../http.ts";
 import { logJson, logText, notable } from "../log.ts";
 import { createMetrics, type Metrics } from "../metrics.ts";
 import { command, flag, type Values } from "../parse.ts";
+import { recent } from "../recent.ts";
 import type { Terminal } from "../terminal.ts";
 import { brokerFlag, brokerOf, given, storeFlag, storeOf } from "./shared.ts";
 
@@ -27,6 +27,8 @@ const flags = {
   route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
   lease: flag.value("TIME", "how long a silent relay keeps its lanes, such as 15s", settings.lease),
   skip: flag.value("A,B", "aggregate types whose followers go on when an event dies", settings.skip),
+  retention: flag.value("TIME", "how long published and discarded events stay (default: 7d)", settings.retention),
+  "no-housekeeping": flag.switch("leave purging and watching the tables to other relays, or to waybill purge"),
   http: flag.value("HOST:PORT", "serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464", settings.http),
   "http-token-file": flag.text("PATH", "file with the token for /metrics (or WAYBILL_HTTP_TOKEN); needed beyond loopback"),
 };
@@ -44,6 +46,7 @@ export const relay = command({
     const { config } = terminal;
     if (values.once && values.http !== undefined)
       throw new WaybillError("USAGE", "--http is for a relay that goes on: leave --once or --http out");
+    refuseIdle(values);
     await using opened = await storeOf(terminal, values);
     if ((values.mode ?? config.mode) === "tail" && opened.noTail !== null)
       throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
@@ -87,7 +90,22 @@ function relaySettings({ config }: Terminal, values: Values<typeof flags>) {
     skip: values.skip ?? config.skip,
     retry: config.retry,
     source: config.source,
+    housekeeping: values["no-housekeeping"] || config.housekeeping === false ? (false as const) : housekeepingSettings(config, values),
   });
+}
+
+function housekeepingSettings(config: Config, values: Values<typeof flags>): HousekeepingOptions {
+  return given({ retentionMs: values.retention ?? config.retention, keyRetentionMs: config.keyRetention, archive: config.archive });
+}
+
+/** A flag that would do nothing is a misunderstanding. */
+function refuseIdle(values: Values<typeof flags>): void {
+  if (values.retention === undefined && !values["no-housekeeping"]) return;
+  const given = values.retention === undefined ? "--no-housekeeping" : "--retention";
+  if (values.once)
+    throw new WaybillError("USAGE", `${given} is for a relay that goes on, and --once purges nothing: use waybill purge beside it`);
+  if (values.retention !== undefined && values["no-housekeeping"])
+    throw new WaybillError("USAGE", "--retention and --no-housekeeping do not go together: leave one out");
 }
 
 async function runOnce(terminal: Terminal, service: Relay): Promise<void> {
@@ -114,7 +132,8 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  const status = singleFlight(() => opened.store.operator.status());
+  // A scan of the tables: many scrapers and probes must not become load on the store.
+  const status = recent(() => opened.store.operator.status(), 1_000, systemClock);
   await using server = await serve(terminal, values, {
     ready: async () => phase === "running" && (await status()) !== null,
     metrics: async () => metrics.text(await status().catch(() => null)),
@@ -178,16 +197,5 @@ function logger({ out }: Terminal, once: boolean): Logger {
         out.json ? logJson(now(), "info", { type: `relay.${what}`, ...more }) : logText(now(), { level: "info", text: `${what}: ${text}` }),
       );
     },
-  };
-}
-
-/** However many ask at once, the store is asked once. */
-function singleFlight(ask: () => Promise<Status>): () => Promise<Status> {
-  let flying: Promise<Status> | null = null;
-  return () => {
-    flying ??= ask().finally(() => {
-      flying = null;
-    });
-    return flying;
   };
 }

@@ -1,7 +1,8 @@
 import { userInfo } from "node:os";
 import { WaybillError } from "../../core/errors.ts";
-import { openBroker, openStore, type OpenedBroker, type OpenedStore } from "../adapters.ts";
+import { openBroker, openStore } from "../adapters.ts";
 import { settings } from "../config.ts";
+import type { OpenedBroker, OpenedStore } from "../opened.ts";
 import { flag } from "../parse.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -11,7 +12,10 @@ export const brokerFlag = { broker: flag.value("URL", "the broker, such as embed
 export function storeOf({ config }: Terminal, { store }: { readonly store: string | undefined }, create = false): Promise<OpenedStore> {
   const url = store ?? config.store;
   if (url === undefined) throw new WaybillError("USAGE", "the store is missing: give --store URL, or store in the configuration file");
-  return openStore(url, { create });
+  return openStore(url, {
+    create,
+    ...given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish }),
+  });
 }
 
 export function brokerOf({ config }: Terminal, { broker }: { readonly broker: string | undefined }, create = true): OpenedBroker {

@@ -1,22 +1,31 @@
+import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
-import { inWords } from "../duration.ts";
-import { count, fields, shorten, table, type Output } from "../output.ts";
+import { inWords } from "../../core/in-words.ts";
+import type { WatchWarning } from "../../core/path-events.ts";
+import { defaultThresholds, tell, warningsOf } from "../../housekeeping/warnings.ts";
+import { count, fields, shorten, table, visible, type Cell, type Output } from "../output.ts";
 import { command } from "../parse.ts";
 import { storeFlag, storeOf } from "./shared.ts";
 
 export const status = command({
   name: "status",
-  summary: "Shows events by state, the oldest that waits, relays and their lanes, holds, destinations and dead letters.",
+  summary:
+    "Shows events by state, the oldest that waits, relays and their lanes, holds, destinations, dead letters, and what makes the tables grow.",
   flags: storeFlag,
   examples: ["waybill status --store sqlite:./app.db", "waybill status --store sqlite:./app.db --json"],
   async run(terminal, values) {
     await using opened = await storeOf(terminal, values);
     const current = await opened.store.operator.status();
-    terminal.out.answer(current, () => page(terminal.out, current));
+    const { watch } = current;
+    const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
+    terminal.out.answer(watch === undefined ? current : { ...current, watch: { ...watch, warnings } }, () =>
+      page(terminal.out, current, warnings),
+    );
   },
 });
 
-function page(out: Output, { states, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion }: Status): string {
+function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string {
+  const { states, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const blocks = [
     table(out, ["state", "events"], Object.entries(states)),
     fields(out, [
@@ -55,5 +64,25 @@ function page(out: Output, { states, oldestUnpublishedMs, relays, lanes, holds, 
     const rows = dead.map((group) => [group.events, group.oldest, shorten(group.error, 100)]);
     blocks.push(table(out, ["dead", "oldest", "error"], rows));
   }
+  if (watch !== undefined) blocks.push(watched(out, watch));
+  if (warnings.length > 0) blocks.push(warnings.map(({ text }) => `warning: ${visible(text)}`).join("\n"));
   return blocks.join("\n\n");
+}
+
+function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watch): string {
+  const holder = (found: Watch["writer"]): string => (found === null ? "none" : found === "unknown" ? found : tell(found));
+  const entries: [string, Cell][] = [
+    ["size", bytes === "unknown" ? bytes : inBytes(bytes)],
+    ["dead rows", deadRows],
+    ["oldest writer", holder(writer)],
+    ["oldest snapshot", holder(horizon)],
+  ];
+  if (unseen !== null) entries.push(["not seen", unseen]);
+  return fields(out, entries);
+}
+
+function inBytes(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${Number((bytes / 1024 ** step).toFixed(1))} ${units[step]!}`;
 }

@@ -1,5 +1,5 @@
 import type { PathEvent } from "../../core/path-events.ts";
-import { inWords } from "../duration.ts";
+import { inWords } from "../../core/in-words.ts";
 import { notable, type LogLine } from "../log.ts";
 
 /** Something worth a line, and who it happened to. */
@@ -25,6 +25,10 @@ export function newsOf(event: PathEvent): LogLine | null {
       return { level: "warn", text: `could not apply ${event.eventType}, again in ${inWords(event.retryInMs)}: ${event.error}` };
     case "subscriber.died":
       return { level: "error", text: `gave up on ${event.eventType} after ${event.attempts} attempts: ${event.error}` };
+    case "subscriber.full":
+      return event.full
+        ? { level: "warn", text: `takes no more of ${event.topic}: ${event.unacknowledged} deliveries wait behind failing events` }
+        : { level: "info", text: `takes more of ${event.topic} again` };
     case "subscriber.seat":
       return { level: "info", text: `${event.held ? "took" : "left"} its seat on ${event.topic}` };
     case "subscriber.trouble":
@@ -37,6 +41,8 @@ export function newsOf(event: PathEvent): LogLine | null {
     case "lanes.won":
     case "lanes.given":
     case "lanes.lost":
+    case "housekeeping.done":
+    case "watch.warning":
     case "subscriber.handled":
     case "subscriber.ignored":
       return notable(event);

@@ -1,7 +1,7 @@
 import type { Glance } from "./glance.ts";
 import type { Member } from "./crew.ts";
 import type { News } from "./news.ts";
-import { inWords } from "../duration.ts";
+import { inWords } from "../../core/in-words.ts";
 import { count } from "../output.ts";
 import { subscriberNames } from "./shop.ts";
 

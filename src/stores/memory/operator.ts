@@ -1,10 +1,15 @@
-import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
+import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, PurgeOptions } from "../../contracts/operator.ts";
+import { inBatches } from "../../core/batches.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { finished } from "../../core/signal.ts";
 import { startReleasing } from "./holds.ts";
 import { stateOf, statusOf } from "./status.ts";
 import { enqueue, type StoredEvent, type Tables } from "./tables.ts";
 
+const purgeBatch = 10_000;
+/** Fewer, since a hook is given whole events. */
+const archiveBatch = 500;
 const keyRetentionMs = 7 * 24 * 60 * 60 * 1_000;
 
 export function createOperator(tables: Tables, clock: Clock): Operator {
@@ -20,19 +25,18 @@ export function createOperator(tables: Tables, clock: Clock): Operator {
   };
 
   return {
-    status: async () => statusOf(tables, clock.now()),
+    status: async () => statusOf(tables, clock),
     list: async (filter) => {
-      const now = clock.now();
       const found: EventRecord[] = [];
       for (const event of [...tables.events.values()].reverse()) {
         if (found.length >= filter.limit) break;
-        if (listed(tables, event, filter, now)) found.push(toRecord(tables, event, now));
+        if (listed(tables, event, filter, clock)) found.push(toRecord(tables, event, clock));
       }
       return found;
     },
     show: async (id) => {
       const event = tables.byId.get(id);
-      return event === undefined ? null : toRecord(tables, event, clock.now());
+      return event === undefined ? null : toRecord(tables, event, clock);
     },
     redrive: async (filter, by) =>
       act("redrive", filter, by, (event) => {
@@ -45,18 +49,7 @@ export function createOperator(tables: Tables, clock: Clock): Operator {
         const held = tables.holds.get(event.aggregate);
         if (held?.causeSeq === event.seq) startReleasing(tables, held);
       }),
-    purge: async (before, by) => {
-      const old = [...tables.events.values()].filter((event) => (endedAt(event) ?? Infinity) < before.getTime());
-      if (by.dryRun) return old.length;
-      for (const { seq, row } of old) {
-        tables.events.delete(seq);
-        tables.byId.delete(row.id);
-      }
-      const now = clock.now();
-      for (const [key, { usedAt }] of tables.keys) if (usedAt < now - keyRetentionMs) tables.keys.delete(key);
-      if (old.length > 0) tables.audit.push({ at: new Date(now), who: by.who, action: "purge", events: old.length, ids: [] });
-      return old.length;
-    },
+    purge: (before, by, options) => purge(tables, clock, before, by, options),
   };
 }
 
@@ -68,6 +61,34 @@ function refuseOthers(tables: Tables, filter: DeadFilter): void {
     if (event.status !== "DEAD")
       throw new WaybillError("WRONG_STATE", `event ${id} is ${event.status}, and only DEAD events can be redriven or discarded`);
   }
+}
+
+async function purge(tables: Tables, clock: Clock, before: Date, by: Action, options: PurgeOptions = {}): Promise<number> {
+  const { archive, signal } = options;
+  const old = [...tables.events.values()].filter((event) => (endedAt(event) ?? Infinity) < before.getTime());
+  if (by.dryRun) return old.length;
+  const size = archive === undefined ? purgeBatch : archiveBatch;
+  let purged = 0;
+  try {
+    await inBatches(options, async () => {
+      const batch = old.splice(0, size).filter(({ seq }) => tables.events.has(seq));
+      if (archive !== undefined) {
+        const records = batch.map((event) => toRecord(tables, event, clock));
+        if (records.length > 0 && !(await finished(() => archive(records), signal))) return false;
+      }
+      for (const { seq, row } of batch) {
+        if (!tables.events.delete(seq)) continue;
+        tables.byId.delete(row.id);
+        purged++;
+      }
+      return old.length > 0;
+    });
+  } finally {
+    if (purged > 0) tables.audit.push({ at: new Date(clock.now()), who: by.who, action: "purge", events: purged, ids: [] });
+  }
+  const oldest = clock.now() - (options.keyRetentionMs ?? keyRetentionMs);
+  for (const [key, { usedAt }] of tables.keys) if (usedAt < oldest) tables.keys.delete(key);
+  return purged;
 }
 
 function endedAt(event: StoredEvent): number | null {
@@ -94,20 +115,20 @@ function followersOf(tables: Tables, dead: readonly StoredEvent[]): number {
   return followers;
 }
 
-function listed(tables: Tables, event: StoredEvent, filter: EventFilter, now: number): boolean {
+function listed(tables: Tables, event: StoredEvent, filter: EventFilter, clock: Clock): boolean {
   const { row, seq } = event;
   return (
     (filter.beforeSeq === undefined || seq < filter.beforeSeq) &&
     (filter.aggregateType === undefined || filter.aggregateType === row.aggregateType) &&
     (filter.aggregateId === undefined || filter.aggregateId === row.aggregateId) &&
     (filter.type === undefined || filter.type === row.type) &&
-    (filter.state === undefined || filter.state === stateOf(tables, event, now))
+    (filter.state === undefined || filter.state === stateOf(tables, event, clock))
   );
 }
 
-function toRecord(tables: Tables, event: StoredEvent, now: number): EventRecord {
+function toRecord(tables: Tables, event: StoredEvent, clock: Clock): EventRecord {
   const { row, seq, lane, createdAt, retryCount, nextAttemptAt, lastError, publishedAt } = event;
-  const state = stateOf(tables, event, now);
+  const state = stateOf(tables, event, clock);
   const held = tables.holds.get(event.aggregate);
   const waits = state === "BLOCKED" || held?.causeSeq === seq;
   return {

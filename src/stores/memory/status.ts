@@ -1,32 +1,34 @@
 import type { BreakerStatus, DeadGroup, HoldStatus, RelayStatus, Status } from "../../contracts/operator.ts";
+import type { Clock } from "../../core/clock.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import { SCHEMA_VERSION } from "./schema.ts";
-import { isLive, type StoredEvent, type Tables } from "./tables.ts";
+import { isLive, type RelayLease, type StoredEvent, type Tables } from "./tables.ts";
 
 /** Holds beyond these are counted, not listed. */
 const maxListed = 100;
 
 /** PENDING and FAILED events that a live relay has in hand show as PUBLISHING. */
-export function stateOf(tables: Tables, event: StoredEvent, now: number): State {
+export function stateOf(tables: Tables, event: StoredEvent, clock: Clock): State {
   const claimable = event.status === "PENDING" || event.status === "FAILED";
-  return claimable && event.window !== null && isLive(tables, event.window.relay, now) ? "PUBLISHING" : event.status;
+  return claimable && event.window !== null && isLive(tables, event.window.relay, clock) ? "PUBLISHING" : event.status;
 }
 
-export function statusOf(tables: Tables, now: number): Status {
+export function statusOf(tables: Tables, clock: Clock): Status {
+  const now = clock.now();
   const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
   let oldest = Infinity;
   for (const event of tables.events.values()) {
-    counts[stateOf(tables, event, now)]++;
+    counts[stateOf(tables, event, clock)]++;
     // A delayed event is late only from the moment it is due.
     const since = Math.max(event.createdAt, event.row.availableAt?.getTime() ?? 0);
     if (event.status === "PENDING" || event.status === "FAILED" || event.status === "BLOCKED") oldest = Math.min(oldest, since);
   }
-  const owned = tables.lanes.filter(({ owner }) => owner !== null && isLive(tables, owner, now)).length;
+  const owned = tables.lanes.filter(({ owner }) => owner !== null && isLive(tables, owner, clock)).length;
   return {
     states: counts,
     oldestUnpublishedMs: oldest === Infinity ? null : Math.max(0, now - oldest),
-    relays: [...tables.relays].map(([relay, expiresAt]) => relayStatus(tables, relay, expiresAt, now)),
+    relays: [...tables.relays].map(([relay, lease]) => relayStatus(tables, relay, lease, clock)),
     lanes: { total: LANES, owned, free: LANES - owned },
     holds: { aggregates: tables.holds.size, blocked: counts.BLOCKED, list: holdList(tables) },
     breakers: breakers(tables),
@@ -45,14 +47,14 @@ function inWindows(tables: Tables, relay?: string): number {
   return events;
 }
 
-function relayStatus(tables: Tables, relay: string, expiresAt: number, now: number): RelayStatus {
+function relayStatus(tables: Tables, relay: string, lease: RelayLease, clock: Clock): RelayStatus {
   return {
     relay,
-    live: expiresAt > now,
-    expiresAt: new Date(expiresAt),
+    live: isLive(tables, relay, clock),
+    expiresAt: new Date(clock.now() + lease.endsAt - clock.monotonic()),
     lanes: tables.lanes.filter(({ owner }) => owner === relay).map(({ lane }) => lane),
     window: inWindows(tables, relay),
-    windowLimit: tables.windowLimits.get(relay) ?? 0,
+    windowLimit: lease.window,
   };
 }
 

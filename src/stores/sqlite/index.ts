@@ -1,3 +1,4 @@
+import type { SqlWriter } from "../../contracts/handle.ts";
 import type { Store } from "../../contracts/store.ts";
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { uuidv7 } from "../../core/ids.ts";
@@ -11,6 +12,7 @@ import { createLeaseStore } from "./lease-store.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
 import { createSchema } from "./schema.ts";
+import { readWatch } from "./status.ts";
 import { createTransactor, createWriter } from "./writer.ts";
 
 export type { OpenSqlite, SqliteDatabase, SqliteStatement, SqliteValue } from "../../sqlite/driver.ts";
@@ -26,7 +28,8 @@ export interface SqliteOptions {
   readonly clock?: Clock;
 }
 
-export type SqliteStore = Store<SqliteDatabase>;
+/** Its writer takes the transactions of libraries too. */
+export type SqliteStore = { readonly writer: SqlWriter } & Store<SqliteDatabase>;
 
 /** The outbox, inbox, leases and letters in one SQLite file, over connections of their own. */
 export function sqlite(options: SqliteOptions): SqliteStore {
@@ -46,6 +49,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),
     operator: createOperator(connection, clock),
+    housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),
     async [Symbol.asyncDispose]() {
       await connection.close();

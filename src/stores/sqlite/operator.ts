@@ -1,14 +1,18 @@
-import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
+import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, PurgeOptions } from "../../contracts/operator.ts";
+import { inBatches } from "../../core/batches.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
+import { finished } from "../../core/signal.ts";
 import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
 import { startReleasing } from "./holds.ts";
 import { dateOrNull, envelopeColumns, envelopeOf, iso, textOf } from "./rows.ts";
 import { eventsAt } from "./schema.ts";
 import { readStatus } from "./status.ts";
 
-const purgeBatch = 10_000;
+/** Small enough not to keep the file's only writer waiting for long. */
+const purgeBatch = 2_000;
+const archiveBatch = 500;
 /** Keys have a retention of their own: they outlive their events. */
 const keyRetentionMs = 7 * 24 * 3_600_000;
 
@@ -23,27 +27,62 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
       }),
     redrive: (filter, by) => connection.write((statements) => act(statements, "redrive", filter, by, clock.now())),
     discard: (filter, by) => connection.write((statements) => act(statements, "discard", filter, by, clock.now())),
-    async purge(before, by) {
-      const limit = before.toISOString();
-      const purgeable =
-        "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
-      if (by.dryRun)
-        return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, limit)?.["n"]));
-      for (let total = 0; ;) {
-        const purged = await connection.write((statements) =>
-          statements.run(`DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`, limit),
-        );
-        total += purged;
-        if (purged < purgeBatch) {
-          await connection.write((statements) => {
-            statements.run("DELETE FROM waybill_keys WHERE created_at < ?", iso(clock.now() - keyRetentionMs));
-            audit(statements, "purge", by, total, { before: limit }, clock.now());
-          });
-          return total;
-        }
-      }
-    },
+    purge: (before, by, options) => purge(connection, clock, before.toISOString(), by, options),
   };
+}
+
+const purgeable =
+  "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
+
+async function purge(connection: Connection, clock: Clock, before: string, by: Action, options: PurgeOptions = {}): Promise<number> {
+  if (by.dryRun) return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, before)?.["n"]));
+  let total = 0;
+  try {
+    await inBatches(options, async () => {
+      const { purged, found } = await purgeSome(connection, clock, before, options);
+      total += purged;
+      return found;
+    });
+  } finally {
+    if (total > 0) await connection.write((statements) => audit(statements, "purge", by, total, { before }, clock.now()));
+  }
+  const oldest = iso(clock.now() - (options.keyRetentionMs ?? keyRetentionMs));
+  const someKeys = `DELETE FROM waybill_keys WHERE key IN (SELECT key FROM waybill_keys WHERE created_at < ? LIMIT ${purgeBatch})`;
+  await inBatches(options, async () => (await connection.write((statements) => statements.run(someKeys, oldest))) === purgeBatch);
+  return total;
+}
+
+/**
+ * One batch. The archive is asked before the write lock is taken, or every writer of the file would wait for it; what is
+ * published or discarded stays so, and only what the archive was given is deleted.
+ */
+async function purgeSome(
+  connection: Connection,
+  clock: Clock,
+  before: string,
+  { archive, signal }: PurgeOptions,
+): Promise<{ readonly purged: number; readonly found: boolean }> {
+  if (archive === undefined) {
+    const purged = await connection.write((statements) =>
+      statements.run(`DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`, before),
+    );
+    return { purged, found: purged === purgeBatch };
+  }
+  const records = await connection.read((statements) =>
+    statements
+      .all(
+        `SELECT ${recordColumns} FROM (${eventsAt("?2")}) o WHERE o.seq IN (${purgeable} LIMIT ${archiveBatch}) ORDER BY o.seq`,
+        before,
+        iso(clock.now()),
+      )
+      .map(recordOf),
+  );
+  if (records.length === 0 || !(await finished(() => archive(records), signal))) return { purged: 0, found: false };
+  const seqs = JSON.stringify(records.map(({ seq }) => Number(seq)));
+  const purged = await connection.write((statements) =>
+    statements.run("DELETE FROM outbox WHERE seq IN (SELECT value FROM json_each(?)) AND status IN ('PUBLISHED', 'DISCARDED')", seqs),
+  );
+  return { purged, found: records.length === archiveBatch };
 }
 
 /** Its parts must not contradict each other, however busy the file is. */

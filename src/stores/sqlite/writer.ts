@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -6,51 +7,71 @@ import type { Added, Row } from "../../core/event.ts";
 import { createMutex, type Mutex } from "../../core/mutex.ts";
 import { refuseOther } from "../../sqlite/clients.ts";
 import type { SqliteRow } from "../../sqlite/connection.ts";
-import { explain, inTransaction, isBusy, resultCode, type SqliteDatabase, type SqliteValue } from "../../sqlite/driver.ts";
-import { checkVersion, versionOf } from "./schema.ts";
+import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
+import { append, checkTables, type Steps } from "./append.ts";
 
-const columns =
-  "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
-const columnCount = columns.split(",").length;
-/** SQLite's limit of variables in a statement, unless it was built with another. */
-const rowsPerStatement = Math.floor(32_766 / columnCount);
+/** A client of SQLite, or what a library's handle makes of its own transaction. */
+export type SqliteTransaction = SqliteDatabase | SqlTransaction;
 
-/** Writes through the user's own handle, and throws before it returns: a synchronous transaction rolls back too. */
-export function createWriter(path: string): OutboxWriter<SqliteDatabase> {
+/**
+ * Writes through the user's own transaction. With a synchronous client it throws before it returns: a synchronous
+ * transaction rolls back too.
+ */
+export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
   let checked = false;
 
-  const append = (db: SqliteDatabase, rows: readonly Row[]): readonly Added[] => {
-    refuseWithoutTransaction(db);
-    refuseOther(path, db);
-    if (!checked) checkVersion(versionOf({ get: (sql) => db.prepare(sql).all()[0] as SqliteRow | undefined }), path);
+  function* steps(rows: readonly Row[], alone: boolean): Steps<readonly Added[]> {
+    if (!checked) yield* checkTables(path);
     checked = true;
-    const added = firstUses(db, rows);
-    const fresh = rows.filter((_, at) => !added[at]!.duplicate);
-    if (fresh.length > rowsPerStatement) insertMany(db, fresh, path);
-    else if (fresh.length > 0) insert(db, fresh, path);
-    return added;
-  };
+    return yield* append(rows, path, alone);
+  }
 
   return {
     synchronous: true,
-    append: (db, rows) => Promise.resolve(append(db, rows)),
+    append(tx, rows) {
+      if ("query" in tx) return inTurn(tx, steps(copied(rows), false));
+      refuseWithoutTransaction(tx);
+      refuseOther(path, tx);
+      return Promise.resolve(atOnce(tx, steps(rows, true)));
+    },
   };
 }
 
-/** A row is a duplicate when its idempotency key is stored already, or an earlier row has it. */
-function firstUses(db: SqliteDatabase, rows: readonly Row[]): readonly Added[] {
-  const keys = rows.flatMap((row) => row.idempotencyKey ?? []);
-  if (keys.length === 0) return rows.map(({ id }) => ({ id, duplicate: false }));
-  const stored = db
-    .prepare("SELECT key, event_id FROM waybill_keys WHERE key IN (SELECT value FROM json_each(?))")
-    .all(JSON.stringify(keys)) as SqliteRow[];
-  const used = new Map(stored.map((row) => [String(row["key"]), String(row["event_id"])]));
-  return rows.map(({ id, idempotencyKey }) => {
-    if (idempotencyKey === null) return { id, duplicate: false };
-    const first = used.get(idempotencyKey);
-    if (first === undefined) used.set(idempotencyKey, id);
-    return { id: first ?? id, duplicate: first !== undefined };
-  });
+function atOnce<T>(db: SqliteDatabase, steps: Steps<T>): T {
+  let step = steps.next();
+  while (step.done !== true) {
+    let rows: readonly SqliteRow[] = [];
+    try {
+      const { sql, values, reads } = step.value;
+      if (reads) rows = db.prepare(sql).all(...values) as SqliteRow[];
+      else db.prepare(sql).run(...values);
+    } catch (error) {
+      step = steps.throw(error);
+      continue;
+    }
+    step = steps.next(rows);
+  }
+  return step.value;
+}
+
+async function inTurn<T>(tx: SqlTransaction, steps: Steps<T>): Promise<T> {
+  let step = steps.next();
+  while (step.done !== true) {
+    let rows: readonly SqliteRow[];
+    try {
+      rows = (await tx.query(step.value.sql, [...step.value.values])).rows as readonly SqliteRow[];
+    } catch (error) {
+      step = steps.throw(error);
+      continue;
+    }
+    step = steps.next(rows);
+  }
+  return step.value;
+}
+
+/** Bytes that the caller uses again after this call are copied before it waits for anything. */
+function copied(rows: readonly Row[]): readonly Row[] {
+  return rows.map((row) => (typeof row.payload === "string" ? row : { ...row, payload: new Uint8Array(row.payload) }));
 }
 
 function refuseWithoutTransaction(db: SqliteDatabase): void {
@@ -70,57 +91,6 @@ function refuseWithoutTransaction(db: SqliteDatabase): void {
       "the SQLite handle has no open transaction: add events between BEGIN and COMMIT, or use outbox.transaction",
     );
   }
-}
-
-function insert(db: SqliteDatabase, rows: readonly Row[], path: string): void {
-  const places = rows.map(() => `(${"?, ".repeat(columnCount - 1)}?)`).join(", ");
-  try {
-    db.prepare(`INSERT INTO outbox (${columns}) VALUES ${places}`).run(...rows.flatMap(valuesOf));
-  } catch (error) {
-    if (resultCode(error) !== 19) throw explain(error, path);
-    const ids = JSON.stringify(rows.map(({ id }) => id));
-    const [taken] = db.prepare("SELECT id FROM outbox WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1").all(ids) as SqliteRow[];
-    const id = taken === undefined ? twice(rows) : String(taken["id"]);
-    if (id === undefined) throw error;
-    throw new WaybillError(
-      "INVALID_DRAFT",
-      `there is an event with id ${id} already: give each event an id of its own, or an idempotencyKey to add it once`,
-      { cause: error },
-    );
-  }
-}
-
-/** All or nothing, as one statement would be. */
-function insertMany(db: SqliteDatabase, rows: readonly Row[], path: string): void {
-  db.exec("SAVEPOINT waybill_append");
-  try {
-    for (let start = 0; start < rows.length; start += rowsPerStatement) insert(db, rows.slice(start, start + rowsPerStatement), path);
-  } catch (error) {
-    db.exec("ROLLBACK TO waybill_append; RELEASE waybill_append");
-    throw error;
-  }
-  db.exec("RELEASE waybill_append");
-}
-
-function twice(rows: readonly Row[]): string | undefined {
-  return rows.find((row, at) => rows.findIndex(({ id }) => id === row.id) !== at)?.id;
-}
-
-function valuesOf(row: Row): SqliteValue[] {
-  const text = typeof row.payload === "string";
-  return [
-    row.id,
-    row.aggregateType,
-    row.aggregateId,
-    row.type,
-    row.eventVersion,
-    text ? row.payload : null,
-    text ? null : row.payload,
-    row.contentType,
-    JSON.stringify(row.headers),
-    row.idempotencyKey,
-    row.availableAt === null ? null : row.availableAt.toISOString(),
-  ];
 }
 
 /** The handles whose transactions this code runs inside of. One for all stores: each further one would slow every promise down. */

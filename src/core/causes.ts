@@ -1,0 +1,21 @@
+const inside = ["cause", "driverError", "parent", "original", "previous", "meta", "driverAdapterError"];
+
+/** An error, and what libraries have wrapped inside it, from the outside in. */
+export function causesOf(error: unknown): readonly object[] {
+  const found: object[] = [];
+  const look = (value: unknown): void => {
+    if (typeof value !== "object" || value === null || found.includes(value) || found.length === 20) return;
+    found.push(value);
+    for (const name of inside) look((value as Record<string, unknown>)[name]);
+  };
+  look(error);
+  return found;
+}
+
+/** The SQLSTATE of an error that a server sent, where `pg`, postgres.js, mysql2 and Prisma have it; or null. */
+export function sqlStateOf(error: object): string | null {
+  const { code, severity, sqlState, state, originalCode } = error as Readonly<Record<string, unknown>>;
+  const found = sqlState ?? state ?? originalCode ?? (severity === undefined ? null : code);
+  // 45 and three digits are numbers of the mariadb connector, which look like one.
+  return typeof found === "string" && /^(?!45)[0-9A-Z]{5}$/.test(found) ? found : null;
+}

@@ -1,0 +1,45 @@
+import { causesOf, sqlStateOf } from "./causes.ts";
+import { isWaybillError, WaybillError } from "./errors.ts";
+
+/**
+ * Runs a transaction of somebody else's making. Once the work is done, a failure without the database's own refusal is
+ * neither yes nor no, and must not be taken for either: COMMIT_UNKNOWN.
+ */
+export async function committed<Tx, T>(begin: (work: (tx: Tx) => Promise<T>) => Promise<T>, work: (tx: Tx) => T | Promise<T>): Promise<T> {
+  let done = false;
+  let failure: unknown;
+  try {
+    const result = await begin(async (tx) => {
+      done = false;
+      try {
+        const value = await work(tx);
+        done = true;
+        return value;
+      } catch (error) {
+        failure = error;
+        throw error;
+      }
+    });
+    if (done) return result;
+  } catch (error) {
+    if (!done || isWaybillError(error) || isRefusal(error)) throw error;
+    throw new WaybillError(
+      "COMMIT_UNKNOWN",
+      "the database did not say whether it kept the transaction: the connection may have been lost",
+      {
+        cause: error,
+      },
+    );
+  }
+  throw failure; // a library that rolls back need not reject: Knex does not for a failure that is undefined
+}
+
+/** A lost link (08), a server that ends or kills the session (57P, 70100) and an unknown completion (40003) say nothing about the commit. */
+function isRefusal(error: unknown): boolean {
+  return causesOf(error).some((cause) => {
+    const state = sqlStateOf(cause);
+    if (state !== null) return !/^(08|57P|70100|40003)/.test(state);
+    const { code } = cause as { code?: unknown };
+    return typeof code === "string" && /^SQLITE_(?!IOERR)/.test(code);
+  });
+}

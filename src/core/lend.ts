@@ -1,0 +1,47 @@
+import { WaybillError } from "./errors.ts";
+
+/**
+ * A transaction, for as long as it lasts. Work that timed out, or forgot an await, would write into the next transaction
+ * of the same connection otherwise, and its effect would happen twice.
+ */
+export function lend<T extends object>(thing: T): { readonly handle: T; takeBack(): void } {
+  let lent = true;
+  const guard = <Target extends object>(target: Target, self?: object): Target =>
+    new Proxy(target, {
+      get(of, name) {
+        if (!lent) throw ended();
+        const value: unknown = Reflect.get(of, name, of);
+        return typeof value === "function" && !isFixed(of, name) ? guard(value, of) : value;
+      },
+      apply(of, _, values) {
+        if (!lent) throw ended();
+        return Reflect.apply(of as () => unknown, self, values) as unknown;
+      },
+    });
+  return {
+    handle: guard(thing),
+    takeBack() {
+      lent = false;
+    },
+  };
+}
+
+/** Runs `work` with what it may use only until it is done. */
+export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const lent = lend(tx);
+  try {
+    return await work(lent.handle);
+  } finally {
+    lent.takeBack();
+  }
+}
+
+/** A proxy must give such a property as it is. */
+function isFixed(of: object, name: PropertyKey): boolean {
+  const property = Reflect.getOwnPropertyDescriptor(of, name);
+  return property !== undefined && property.configurable === false && property.writable === false;
+}
+
+function ended(): WaybillError {
+  return new WaybillError("NO_TRANSACTION", "the transaction has ended: await everything before the callback or handler returns");
+}

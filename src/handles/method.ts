@@ -1,0 +1,8 @@
+/** Any method at all: what it takes and gives is the library's own affair. */
+export type Method = (...given: never[]) => unknown;
+
+/** What a method gives to the callback that it takes first. */
+export type GivenBy<M> = M extends (work: infer Work, ...rest: never[]) => unknown ? TakenBy<Work> : never;
+
+/** What a callback takes. */
+export type TakenBy<Work> = Work extends (tx: infer Tx, ...rest: never[]) => unknown ? Tx : never;

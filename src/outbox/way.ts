@@ -1,0 +1,42 @@
+import type { Begins, Handle, SqlWriter } from "../contracts/handle.ts";
+import type { OutboxWriter, Transactor } from "../contracts/outbox-store.ts";
+import { committed } from "../core/commit.ts";
+import type { Added, Row } from "../core/event.ts";
+
+/** How an outbox reaches its store: with the store's own client, or with a library's handle. `Given` is what `add` takes. */
+export interface Way<Db, Tx, Given> {
+  /** True where `append` has done all its work when it returns. */
+  readonly synchronous: boolean;
+  append(tx: Given, rows: readonly Row[]): Promise<readonly Added[]>;
+  transaction<T>(db: Db, work: (tx: Tx) => T | Promise<T>): Promise<T>;
+  /** The last statement of a transaction; null when there is nothing to do. */
+  last(tx: Tx, rows: readonly Row[]): Promise<unknown> | null;
+}
+
+export function ownWay<Db, Tx, Given>(
+  writer: OutboxWriter<Tx>,
+  transactor: Transactor<Db, Tx>,
+  unwrap: ((given: Given) => Tx) | undefined,
+): Way<Db, Tx, Given> {
+  return {
+    synchronous: writer.synchronous,
+    append: (given, rows) => writer.append(unwrap === undefined ? (given as unknown as Tx) : unwrap(given), rows),
+    transaction: (db, work) => transactor.transaction(db, work),
+    last: (tx, rows) => (rows.length === 0 ? null : writer.append(tx, rows)),
+  };
+}
+
+export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter, handle: Handle<Db, Tx, B>): Way<Db, Tx, Tx> {
+  const append = (tx: Tx, rows: readonly Row[]): Promise<readonly Added[]> => writer.append(handle(tx), rows);
+  return {
+    synchronous: false,
+    append,
+    transaction: (db, work) => committed((inner) => handle.begin(db, inner), work),
+    // Without an event, the server is asked all the same: one that has given the transaction up would "commit" nothing, and say nothing.
+    last: (tx, rows) => (rows.length === 0 ? handle(tx).query("SELECT 1", []) : append(tx, rows)),
+  };
+}
+
+export function isHandle<Db, Tx, B extends Begins>(tx: unknown): tx is Handle<Db, Tx, B> {
+  return typeof tx === "function" && "begin" in tx;
+}

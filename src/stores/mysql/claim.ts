@@ -1,0 +1,225 @@
+import { aggregateKey } from "../../core/event.ts";
+import type { MysqlRow, Session } from "./connection.ts";
+import type { Names } from "./names.ts";
+import { createPending, groupsOf, type Pending } from "./pending.ts";
+import { bigOf, bigOrNull, envelopeColumns, numberOf, textOf } from "./rows.ts";
+import { list } from "./values.ts";
+
+export interface Scan {
+  readonly session: Pick<Session, "run" | "change">;
+  readonly names: Names;
+  readonly lanes: readonly number[];
+  readonly limit: number;
+  /** What this relay has in its windows, by lane. */
+  readonly open: ReadonlyMap<number, readonly bigint[]>;
+  /** Some events of these lanes are suspect. */
+  readonly suspicious: boolean;
+  floorOf(lane: number): bigint;
+}
+
+export interface Turn {
+  /** Which lane comes first, so that a small limit starves none. */
+  readonly number: number;
+  probe(look: () => Promise<void>): Promise<void>;
+}
+
+export interface Found {
+  readonly row: MysqlRow;
+  readonly seq: bigint;
+  readonly lane: number;
+  readonly failures: number;
+  readonly deaths: number;
+}
+
+export interface Caught {
+  readonly found: readonly Found[];
+  readonly cut: boolean;
+  /** The lowest pending row of each lane that was scanned from its floor. */
+  readonly lowest: ReadonlyMap<number, bigint | null>;
+}
+
+/** How many rows of held aggregates one claim takes out of its way. */
+const blockedPerClaim = 5_000;
+
+const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
+const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+  LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
+/** The sum keeps the optimiser from making a range of every gap. */
+const notOpen = ({ open }: Scan): string => {
+  const seqs = [...open.values()].flat();
+  return seqs.length === 0 ? "" : `AND (o.seq + 0) NOT IN (${list(seqs)})`;
+};
+const notSuspect = (n: Names): string =>
+  `NOT EXISTS (SELECT 1 FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
+/** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
+const held = (
+  n: Names,
+): string => `EXISTS (SELECT 1 FROM ${n.holds} y WHERE y.aggregate_type = o.aggregate_type AND y.aggregate_id = o.aggregate_id
+  AND (y.free_to IS NULL AND (y.destination IS NOT NULL OR o.seq <> y.cause_seq) OR o.seq > y.free_to))`;
+
+/** Failed events whose turn has come, then the pending rows of all lanes: every lane an equal share first, and what is left over to those behind. */
+export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise<Caught> {
+  const { limit, names: n } = scan;
+  const catcher = catchRows(scan);
+  const dueLimit = Math.ceil(limit / 2);
+  const failed = due ? await dueRows(scan, dueLimit, notSuspect(n)) : [];
+  for (const row of failed) catcher.take(row);
+
+  const pending = createPending({
+    run: scan.session.run,
+    names: n,
+    groups: groupsOf(scan.lanes, scan.floorOf),
+    which: `${notOpen(scan)} ${scan.suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}`,
+    lanes: rotate(scan.lanes, turn.number),
+    limit,
+    probe: turn.probe,
+  });
+  const chain = createChain();
+  while (catcher.found.length < limit && catcher.blocked() < blockedPerClaim) {
+    const picked = await pending.pick(limit - catcher.found.length);
+    if (picked.length === 0) break;
+    const rows = await rowsOf(scan, picked);
+    for (const row of [...rows, ...(await missedRows(scan, pending, chain.add(rows)))]) catcher.take(row);
+  }
+  await catcher.block();
+  const found = catcher.found.sort(bySeq).slice(0, limit);
+  return {
+    found,
+    cut: pending.more() || failed.length === dueLimit || found.length < catcher.found.length,
+    lowest: scan.suspicious ? new Map() : pending.lowest(),
+  };
+}
+
+const rowsOf = ({ session, names: n }: Scan, seqs: readonly bigint[]): Promise<readonly MysqlRow[]> =>
+  session.run(`SELECT ${columns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`);
+
+/** The last event of each aggregate that was picked, and of all. */
+interface Chain {
+  readonly last: bigint;
+  /** Whether something of its aggregate that comes after it was picked. */
+  precedes(row: MysqlRow): boolean;
+  add(rows: readonly MysqlRow[]): Chain;
+}
+
+function createChain(): Chain {
+  const ends = new Map<string, bigint>();
+  let last = 0n;
+  const chain: Chain = {
+    get last() {
+      return last;
+    },
+    precedes: (row) => bigOf(row, "seq") < (ends.get(aggregateOf(row)) ?? 0n),
+    add(rows) {
+      for (const row of rows) {
+        const [key, seq] = [aggregateOf(row), bigOf(row, "seq")];
+        if (seq > (ends.get(key) ?? 0n)) ends.set(key, seq);
+        if (seq > last) last = seq;
+      }
+      return chain;
+    },
+  };
+  return chain;
+}
+
+/**
+ * MariaDB makes a snapshot while transactions go on committing, so that one look may show a commit and not the one before
+ * it: of one aggregate, the second event without the first. A second look begins when that commit is long over, and
+ * shows both. What only the second one shows is taken if it belongs before something that was picked, and otherwise left
+ * for the next claim.
+ */
+async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[]> {
+  const missed = await pending.missed(chain.last);
+  return missed.length === 0 ? [] : (await rowsOf(scan, missed)).filter(chain.precedes);
+}
+
+const aggregateOf = (row: MysqlRow): string =>
+  aggregateKey({ aggregateType: textOf(row, "aggregate_type"), aggregateId: textOf(row, "aggregate_id") });
+
+const dueRows = (scan: Scan, limit: number, which: string): Promise<readonly MysqlRow[]> =>
+  scan.session.run(
+    `SELECT ${columns} FROM ${scan.names.outbox} o FORCE INDEX (due) ${joins(scan.names)}
+     WHERE o.due_at <= UTC_TIMESTAMP(6) AND o.status = 'FAILED' AND o.lane IN (${list(scan.lanes)}) ${notOpen(scan)} AND ${which}
+     ORDER BY o.due_at LIMIT ${limit}`,
+  );
+
+/**
+ * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
+ * aggregate, since order goes before caution.
+ */
+const beforeSuspect = (n: Names): string =>
+  `o.seq <= (SELECT MAX(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
+const narrowAtOnce = 1_000;
+
+export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
+  if (!scan.suspicious) return [];
+  const { session, names: n } = scan;
+  const suspects = await session.run(`SELECT lane, MAX(seq) AS last FROM ${n.suspects} WHERE lane IN (${list(scan.lanes)}) GROUP BY lane`);
+  if (suspects.length === 0) return [];
+  const last = suspects.map((row) => bigOf(row, "last")).reduce((a, b) => (a > b ? a : b));
+  const lanes = suspects.map((row) => numberOf(row, "lane"));
+  const rows = await session.run(
+    groupsOf(lanes, scan.floorOf)
+      .map(
+        (group) => `(SELECT ${columns} FROM ${n.outbox} o FORCE INDEX (ready) ${joins(n)}
+          WHERE o.ready = 1 AND o.seq > ${group.floor} AND o.seq <= ${last} AND o.lane IN (${list(group.lanes)}) ${notOpen(scan)} AND ${beforeSuspect(n)}
+          ORDER BY o.seq LIMIT ${narrowAtOnce})`,
+      )
+      .join(" UNION ALL "),
+  );
+  const due = await dueRows(scan, narrowAtOnce, beforeSuspect(n));
+  return [...rows, ...due].sort((a, b) => ascending(bigOf(a, "seq"), bigOf(b, "seq")));
+}
+
+/** A tenth of the window they died in at a time, down to one. */
+export async function claimNarrow(scan: Scan): Promise<Caught> {
+  const catcher = catchRows(scan);
+  for (const row of await narrowRows(scan)) catcher.take(row);
+  await catcher.block();
+  const width = Math.min(...catcher.found.map(({ row }) => (row["width"] === null ? Infinity : numberOf(row, "width"))));
+  const found = catcher.found.slice(0, Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10))));
+  return { found, cut: found.length < catcher.found.length, lowest: new Map() };
+}
+
+/** Sorts rows into those that may go and those whose aggregate is held; the held ones leave the pending scan. */
+function catchRows({ session, names }: Scan): { found: Found[]; take(row: MysqlRow): void; blocked(): number; block(): Promise<void> } {
+  const found: Found[] = [];
+  const blocked: bigint[] = [];
+  return {
+    found,
+    take(row) {
+      const seq = bigOf(row, "seq");
+      if (mayGo(row, seq))
+        found.push({
+          row,
+          seq,
+          lane: numberOf(row, "lane"),
+          failures: numberOf(row, "retry_count"),
+          deaths: Number(bigOrNull(row, "deaths") ?? 0),
+        });
+      else blocked.push(seq);
+    },
+    blocked: () => blocked.length,
+    async block() {
+      if (blocked.length === 0) return;
+      await session.change(
+        `UPDATE ${names.outbox} FORCE INDEX (PRIMARY) SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (${list(blocked)})`,
+      );
+    },
+  };
+}
+
+function mayGo(row: MysqlRow, seq: bigint): boolean {
+  const cause = bigOrNull(row, "cause_seq");
+  if (cause === null) return true;
+  const freeTo = bigOrNull(row, "free_to");
+  if (freeTo !== null) return seq <= freeTo;
+  return numberOf(row, "waits") === 0 && seq === cause;
+}
+
+function rotate(lanes: readonly number[], turn: number): readonly number[] {
+  const first = lanes.length === 0 ? 0 : turn % lanes.length;
+  return [...lanes.slice(first), ...lanes.slice(0, first)];
+}
+
+const ascending = (a: bigint, b: bigint): number => (a < b ? -1 : a > b ? 1 : 0);
+const bySeq = (a: Found, b: Found): number => ascending(a.seq, b.seq);

@@ -1,0 +1,182 @@
+import { WaybillError } from "../../core/errors.ts";
+import {
+  errnoOf,
+  explain,
+  isSilence,
+  openPool,
+  type MysqlConnection,
+  type MysqlPool,
+  type MysqlPoolConnection,
+  type PoolSettings,
+} from "./driver.ts";
+import { onPool } from "./pool.ts";
+import { fill, type Value } from "./values.ts";
+
+/** Every value as the bytes the server sent: type casts that the application has set must not change what we read. */
+export type MysqlRow = Readonly<Record<string, Buffer | null>>;
+export type Run = (sql: string, values?: readonly Value[]) => Promise<readonly MysqlRow[]>;
+
+/** The statements of one open transaction. */
+export interface Session {
+  readonly run: Run;
+  /** Says how many rows were inserted, deleted, or met by an update. */
+  change(sql: string, values?: readonly Value[]): Promise<number>;
+  /** Stands for the link to the server: another one after each reconnection. */
+  readonly link: object;
+  readonly server: Server;
+}
+
+export interface Server {
+  readonly mariadb: boolean;
+  readonly version: string;
+}
+
+export interface Connection {
+  /** The server and database, for messages. */
+  readonly place: string;
+  /** How long to wait for an answer. */
+  readonly patienceMs: number;
+  /** One statement, in a transaction of its own. */
+  readonly run: Run;
+  change(sql: string, values?: readonly Value[]): Promise<number>;
+  /** READ COMMITTED, so that every statement has a fresh snapshot and no gap is locked; run again when it lost against another. */
+  transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  /** Reads only, all of it from one snapshot. */
+  snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
+  /** A connection of the pool, for work that is not ours; one that fails in doubt is not given back. */
+  borrow<T>(work: (connection: MysqlPoolConnection) => Promise<T>): Promise<T>;
+  /** The same for work of ours in which the session is what matters, not a transaction. */
+  session<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+export interface ConnectionOptions {
+  readonly pool: MysqlPool | PoolSettings;
+  readonly place: string;
+  readonly statementTimeoutMs: number;
+}
+
+const attempts = 5;
+const raw = { rowsAsArray: false, nestTables: false, namedPlaceholders: false } as const;
+const bytes = (field: { buffer(): Buffer | null }): Buffer | null => field.buffer();
+
+export function createConnection({ pool: given, place, statementTimeoutMs }: ConnectionOptions): Connection {
+  const ours = "url" in given;
+  const patienceMs = statementTimeoutMs * 1.5; // the server has the first word
+  let opened: Promise<MysqlPool> | null = ours ? null : Promise.resolve(given);
+  let closed = false;
+  const servers = new WeakMap<object, Server>();
+
+  const pool = (): Promise<MysqlPool> => {
+    if (closed) throw new WaybillError("STOPPED", `the connection to ${place} has been closed`);
+    return (opened ??= openPool(given as PoolSettings).catch((error: unknown) => {
+      opened = null;
+      throw error;
+    }));
+  };
+
+  const ask = async (connection: MysqlConnection, sql: string, values: readonly Value[] = []): Promise<unknown> => {
+    // A server that does not answer must not keep a relay waiting for ever; the connection is given up with the statement.
+    const [result] = await connection.query({
+      sql: fill(sql, values),
+      ...raw,
+      typeCast: castOf(connection),
+      timeout: patienceMs,
+    });
+    return result;
+  };
+
+  /** Looks at each connection once. What is set here stays, so that it is only done on connections of our own. */
+  const prepare = async (connection: MysqlConnection): Promise<Server> => {
+    const link = linkOf(connection);
+    const known = servers.get(link);
+    if (known !== undefined) return known;
+    if (ours) {
+      await ask(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+      await ask(
+        connection,
+        `SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO', time_zone = '+00:00',
+         innodb_lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}, lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}`,
+      );
+    }
+    const [row] = (await ask(connection, "SELECT VERSION() AS version, @@autocommit AS autocommit")) as MysqlRow[];
+    if (String(row!["autocommit"]) !== "1")
+      throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
+    const version = String(row!["version"]);
+    const server = { version, mariadb: /mariadb/i.test(version) };
+    servers.set(link, server);
+    return server;
+  };
+
+  const borrow = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T> =>
+    onPool(await pool(), place, statementTimeoutMs, async (connection) => work(connection, await prepare(connection)));
+
+  const session = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+    borrow((connection, server) =>
+      work({
+        server,
+        link: linkOf(connection),
+        run: async (sql, values) => (await ask(connection, sql, values)) as MysqlRow[],
+        change: async (sql, values) => ((await ask(connection, sql, values)) as { affectedRows: number }).affectedRows,
+      }),
+    );
+
+  const once = <T>(begin: readonly string[], work: (session: Session) => Promise<T>): Promise<T> =>
+    session(async (own) => {
+      for (const sql of begin) await own.run(sql);
+      try {
+        const result = await work(own);
+        await own.run("COMMIT");
+        return result;
+      } catch (error) {
+        if (!isSilence(error)) await own.run("ROLLBACK").catch(() => undefined);
+        throw error;
+      }
+    });
+
+  const again = async <T>(begin: readonly string[], work: (session: Session) => Promise<T>): Promise<T> => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await once(begin, work);
+      } catch (error) {
+        const lost = [1213, 1020].includes(errnoOf(error) ?? 0);
+        if (!lost || attempt === attempts) throw explain(error, place);
+      }
+    }
+  };
+
+  const alone = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
+    session(work).catch((error: unknown) => {
+      throw explain(error, place);
+    });
+
+  return {
+    place,
+    patienceMs,
+    borrow,
+    session: alone,
+    run: (sql, values) => alone(({ run }) => run(sql, values)),
+    change: (sql, values) => alone(({ change }) => change(sql, values)),
+    transaction: (work) => again([...(ours ? [] : ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]), "START TRANSACTION"], work),
+    snapshot: (work) =>
+      again(["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"], ({ run }) =>
+        work(run),
+      ),
+    async close() {
+      closed = true;
+      if (ours && opened !== null) await (await opened).end();
+    },
+  };
+}
+
+/** Each loan of a pooled connection is a new object around the same one. */
+function linkOf(connection: MysqlConnection): object {
+  const { connection: core } = connection as { connection?: unknown };
+  return typeof core === "object" && core !== null ? core : connection;
+}
+
+/** A cast of the application's own takes the place of everything but another function. */
+function castOf(connection: MysqlConnection): false | typeof bytes {
+  const { config } = linkOf(connection) as { config?: { typeCast?: unknown } };
+  return config !== undefined && typeof config.typeCast !== "function" ? false : bytes;
+}

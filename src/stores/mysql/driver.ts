@@ -1,0 +1,204 @@
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
+import type mysql2 from "mysql2/promise";
+import { causesOf } from "../../core/causes.ts";
+import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
+
+/** The part of a connection of `mysql2/promise` that Waybill uses. */
+export interface MysqlConnection {
+  query(sql: string): Promise<readonly unknown[]>;
+  query(options: MysqlQuery): Promise<readonly unknown[]>;
+  execute(sql: string): Promise<readonly unknown[]>;
+}
+
+export interface MysqlQuery {
+  readonly sql: string;
+  readonly typeCast?: false | ((field: { buffer(): Buffer | null }) => Buffer | null);
+  readonly rowsAsArray?: boolean;
+  readonly nestTables?: boolean;
+  readonly namedPlaceholders?: boolean;
+  readonly timeout?: number;
+}
+
+export interface MysqlPoolConnection extends MysqlConnection {
+  release(): void;
+  destroy(): void;
+}
+
+export interface MysqlPool {
+  getConnection(): Promise<MysqlPoolConnection>;
+  end(): Promise<void>;
+}
+
+export interface PoolSettings {
+  readonly url: string;
+  readonly connections: number;
+  readonly connectTimeoutMs: number;
+}
+
+/** A pool of our own; mysql2 rounds large numbers, reads times in local time and takes objects as SQL unless it is told otherwise. */
+export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<MysqlPool> {
+  const { createPool } = await load();
+  return createPool({
+    ...settingsOf(url),
+    connectionLimit: connections,
+    connectTimeout: connectTimeoutMs,
+    enableKeepAlive: true,
+    keepAliveInitialDelay: 10_000,
+    charset: "utf8mb4",
+    timezone: "Z",
+    dateStrings: true,
+    supportBigNumbers: true,
+    bigNumberStrings: true,
+    stringifyObjects: true,
+    multipleStatements: false,
+  });
+}
+
+async function load(): Promise<typeof mysql2> {
+  try {
+    return (await import("mysql2/promise")).default;
+  } catch (cause) {
+    throw new WaybillError("DRIVER_MISSING", "the MySQL and MariaDB client is not installed: npm install mysql2", { cause });
+  }
+}
+
+const example = "mysql://user:password@host:3306/database";
+
+/** The URL's own few parameters, and no others: mysql2 would take any of its options from there. */
+export function settingsOf(text: string): Pick<mysql2.ConnectionOptions, "host" | "port" | "user" | "password" | "database" | "ssl"> {
+  const url = urlOf(text);
+  for (const name of url.searchParams.keys())
+    if (name !== "sslmode" && name !== "sslrootcert")
+      throw new WaybillError("BAD_URL", `mysql: the URL has a parameter ${JSON.stringify(name)}; it may have sslmode and sslrootcert`);
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const database = decodeURIComponent(url.pathname.slice(1));
+  const ssl = tlsOf(url);
+  return {
+    host,
+    port: url.port === "" ? 3306 : Number(url.port),
+    ...(url.username === "" ? {} : { user: decodeURIComponent(url.username) }),
+    ...(url.password === "" ? {} : { password: decodeURIComponent(url.password) }),
+    ...(database === "" ? {} : { database }),
+    ...(ssl === null ? {} : { ssl }),
+  };
+}
+
+export function urlOf(text: string): URL {
+  let url: URL;
+  try {
+    url = new URL(text);
+  } catch {
+    throw new WaybillError("BAD_URL", `mysql: url is not a URL: write it as ${example}`);
+  }
+  if ((url.protocol !== "mysql:" && url.protocol !== "mariadb:") || url.hostname === "" || url.pathname.slice(1).includes("/"))
+    throw new WaybillError("BAD_URL", `mysql: a URL is written as ${example}`);
+  return url;
+}
+
+/** Encrypted means verified: whoever wants it otherwise has to say `sslmode=no-verify`. */
+function tlsOf(url: URL): mysql2.SslOptions | null {
+  const mode = url.searchParams.get("sslmode") ?? (url.searchParams.has("sslrootcert") ? "verify-full" : "disable");
+  const file = url.searchParams.get("sslrootcert");
+  if (mode === "disable") return null;
+  if (mode === "no-verify") return { rejectUnauthorized: false };
+  if (mode !== "verify-full" && mode !== "require")
+    throw new WaybillError("BAD_URL", `mysql: sslmode is disable, verify-full or no-verify, not ${JSON.stringify(mode)}`);
+  // Without a name to verify, mysql2 would be content with a certificate for "localhost".
+  if (isIP(url.hostname.replace(/^\[(.*)\]$/, "$1")) !== 0)
+    throw new WaybillError("BAD_URL", `mysql: with sslmode=${mode} the host must be named as in its certificate, not ${url.hostname}`);
+  const options = { rejectUnauthorized: true, verifyIdentity: true, minVersion: "TLSv1.2" };
+  if (file === null) return options;
+  try {
+    return { ...options, ca: readFileSync(file, "utf8") };
+  } catch (cause) {
+    throw new WaybillError("BAD_URL", `mysql: the sslrootcert ${JSON.stringify(file)} cannot be read`, { cause });
+  }
+}
+
+interface ServerError {
+  readonly errno: number;
+  readonly message: string;
+}
+
+/** The server's own error, however deep a library has wrapped it; null when it did not come from the server. */
+export function serverError(error: unknown): ServerError | null {
+  for (const cause of causesOf(error)) {
+    const { errno, message, sqlState, meta } = cause as Record<string, unknown>;
+    // Errors of the system have negative numbers, and those of the client have none.
+    if (typeof errno === "number" && errno >= 1000 && typeof sqlState === "string") return { errno, message: String(message) };
+    const told = (meta as { code?: unknown; message?: unknown } | undefined) ?? {}; // Prisma's way
+    if (/^\d{4}$/.test(String(told.code))) return { errno: Number(told.code), message: String(told.message) };
+  }
+  return null;
+}
+
+export const errnoOf = (error: unknown): number | null => serverError(error)?.errno ?? null;
+
+/** Deadlock, or somebody else's lock for too long: everything may be run again from its start. */
+export const isConflict = (error: unknown): boolean => [1213, 1205, 1020].includes(errnoOf(error) ?? 0);
+
+const link = new Set(["PROTOCOL_CONNECTION_LOST", "PROTOCOL_SEQUENCE_TIMEOUT", "HANDSHAKE_SSL_ERROR", "HANDSHAKE_NO_SSL_SUPPORT"]);
+/** Shutting down, killed, given up: the server ended the connection or the statement in the midst of its work. */
+const ended = new Set([1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 3024, 4031]);
+
+/** Nobody answered: whatever was under way may or may not have been done. */
+export function isSilence(error: unknown): boolean {
+  const errno = errnoOf(error);
+  return errno === null ? isLinkError(error) : ended.has(errno);
+}
+
+function isLinkError(error: unknown): boolean {
+  return causesOf(error).some((cause) => {
+    const { code, message, fatal } = cause as { code?: unknown; message?: unknown; fatal?: unknown };
+    if (typeof code === "string" && (link.has(code) || /^(E[A-Z]{3,}|ERR_(TLS|SSL)_.*|[A-Z_]*CERT[A-Z_]*)$/.test(code))) return true;
+    return fatal === true || /closed state|Pool is closed|Queue limit reached|No connections available/.test(String(message));
+  });
+}
+
+/** The client's and the server's errors in Waybill's words. Neither names the password. */
+export function explain(error: unknown, place: string): Error {
+  if (error instanceof WaybillError) return error;
+  const why = (serverError(error)?.message ?? asError(error).message) || String((error as { code?: unknown }).code);
+  const say = (code: ErrorCode, text: string): WaybillError => new WaybillError(code, text, { cause: error });
+  const errno = errnoOf(error);
+  if (errno === null) return isLinkError(error) ? say("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`) : asError(error);
+  if (ended.has(errno)) return say("STORE_UNAVAILABLE", `${place} ended the connection: ${why}`);
+  switch (errno) {
+    case 1146: // no such table
+    case 1054: // nor column
+    case 1305: // nor procedure
+      return say(
+        "NOT_MIGRATED",
+        `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate --store mysql://…`,
+      );
+    case 1290: // --read-only
+    case 1792: // in a read-only transaction
+    case 1836: // read-only mode
+      return say("STORE_READ_ONLY", `${place} cannot be written: ${why}; is it a replica?`);
+    case 1142: // a table
+    case 1143: // a column
+    case 1227: // a privilege
+    case 1370: // a routine
+      return say("STORE_READ_ONLY", `${place}: ${why}; waybill migrate --print shows what each role needs`);
+    case 1044:
+    case 1045:
+    case 1046:
+    case 1049:
+    case 1698:
+      return say("STORE_UNAVAILABLE", `${place} refused the connection: ${why}`);
+    case 1040: // too many connections
+    case 1203:
+    case 1226:
+    case 1205:
+    case 1213:
+    case 1020:
+    case 1114: // table or disk full
+    case 1021:
+      return say("STORE_UNAVAILABLE", `${place} is not available: ${why}`);
+    case 1153: // a packet bigger than max_allowed_packet
+      return say("PAYLOAD_TOO_LARGE", `${place}: ${why}; raise the server's max_allowed_packet`);
+    default:
+      return asError(error);
+  }
+}

@@ -1,0 +1,39 @@
+import type { Names } from "./names.ts";
+
+const written =
+  "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
+
+/** The least that each role needs, one statement each. The role names are examples: whoever runs this replaces them. */
+export function grants(n: Names): readonly string[] {
+  const each = (what: string, tables: readonly string[], role: string): string[] =>
+    tables.map((table) => `GRANT ${what} ON ${table} TO ${role}`);
+  return [
+    // Writer: the services that add events.
+    "CREATE ROLE IF NOT EXISTS waybill_writer",
+    `GRANT INSERT (${written}) ON ${n.outbox} TO waybill_writer`,
+    // Relay: claims and settles, and purges what is published. PROCESS shows it which transactions are open, and so where its scans may begin.
+    "CREATE ROLE IF NOT EXISTS waybill_relay",
+    `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, published_at) ON ${n.outbox} TO waybill_relay`,
+    ...each("SELECT, INSERT, UPDATE, DELETE", [n.relays, n.windows, n.suspects, n.holds, n.destinations], "waybill_relay"),
+    `GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay`,
+    `GRANT SELECT, DELETE ON ${n.keys} TO waybill_relay`,
+    ...each("SELECT", [n.meta, n.events], "waybill_relay"),
+    `GRANT INSERT ON ${n.audit} TO waybill_relay`,
+    "GRANT PROCESS ON *.* TO waybill_relay",
+    // Subscriber: the inbox, beside whatever its handlers need.
+    "CREATE ROLE IF NOT EXISTS waybill_subscriber",
+    ...each("SELECT, INSERT, UPDATE, DELETE", [n.inbox, n.attempts, n.seats], "waybill_subscriber"),
+    `GRANT SELECT ON ${n.meta} TO waybill_subscriber`,
+    // Operator: reads everything, redrives, discards and purges.
+    "CREATE ROLE IF NOT EXISTS waybill_operator",
+    `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator`,
+    ...each(
+      "SELECT",
+      [n.relays, n.windows, n.suspects, n.destinations, n.meta, n.events, n.inbox, n.attempts, n.seats],
+      "waybill_operator",
+    ),
+    ...each("SELECT, UPDATE", [n.lanes, n.holds], "waybill_operator"),
+    `GRANT SELECT, DELETE ON ${n.keys} TO waybill_operator`,
+    `GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator`,
+  ];
+}

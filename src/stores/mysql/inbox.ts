@@ -1,0 +1,124 @@
+import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import { lending } from "../../core/lend.ts";
+import type { Connection } from "./connection.ts";
+import { errnoOf, isConflict, type MysqlConnection } from "./driver.ts";
+import { askOf, type Ask } from "./handle.ts";
+import type { Names } from "./names.ts";
+import { isSet, numberOf } from "./rows.ts";
+import { runTransaction } from "./transactor.ts";
+
+/** How a transaction for one event begins, and how statements of ours run in it. */
+export interface Applying<Tx> {
+  transaction<T>(work: (tx: Tx, ask: Ask) => Promise<T>): Promise<T>;
+}
+
+const attempts = 5;
+const forgottenAtOnce = 1_000;
+
+export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>): Inbox<Tx> {
+  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> =>
+    applying.transaction(async (tx, ask) => {
+      if (!(await mark(ask, n, key, handlerVersion))) return "seen";
+      await work(tx);
+      // A delete of what is not there would lock the gap, and other events' counts with it.
+      const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+      if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+      return "done";
+    });
+
+  return {
+    async once(key, handlerVersion, work) {
+      for (let attempt = 1; ; attempt++) {
+        try {
+          return await apply(key, handlerVersion, work);
+        } catch (error) {
+          if (!isConflict(error) || attempt === attempts) throw error;
+        }
+      }
+    },
+    failed: (key, error) =>
+      connection.transaction(async ({ run, change }) => {
+        await change(
+          `INSERT INTO ${n.attempts} (consumer, event_id, attempts, last_error) VALUES (?, ?, 1, ?)
+           ON DUPLICATE KEY UPDATE attempts = attempts + 1, last_error = VALUES(last_error), failed_at = UTC_TIMESTAMP(6)`,
+          [key.consumer, key.id, error],
+        );
+        const [row] = await run(`SELECT attempts FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+        return numberOf(row!, "attempts");
+      }),
+    async forget(before) {
+      await forgetSome(connection, n.attempts, "failed_at", before);
+      return forgetSome(connection, n.inbox, "processed_at", before);
+    },
+    sit: (seat, ttlMs) =>
+      connection.transaction(async ({ run, change }) => {
+        // Assignments take effect from left to right: who sits is settled before until when.
+        await change(
+          `INSERT INTO ${n.seats} (consumer, topic, owner, expires_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)
+           ON DUPLICATE KEY UPDATE owner = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(owner), owner),
+             expires_at = IF(owner = VALUES(owner), VALUES(expires_at), expires_at)`,
+          [seat.consumer, seat.topic, seat.owner, Math.round(ttlMs * 1000)],
+        );
+        const [row] = await run(`SELECT owner = ? AS mine FROM ${n.seats} WHERE consumer = ? AND topic = ?`, [
+          seat.owner,
+          seat.consumer,
+          seat.topic,
+        ]);
+        return isSet(row, "mine");
+      }),
+    async leave(seat) {
+      await connection.change(`DELETE FROM ${n.seats} WHERE consumer = ? AND topic = ? AND owner = ?`, [
+        seat.consumer,
+        seat.topic,
+        seat.owner,
+      ]);
+    },
+  };
+}
+
+/** False when the event was applied before. Two at once: the second waits here for the first. */
+async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): Promise<boolean> {
+  try {
+    await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version) VALUES (?, ?, ?)`, [key.consumer, key.id, handlerVersion]);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === 1062) return false;
+    throw error;
+  }
+}
+
+async function forgetSome(connection: Connection, table: string, column: string, before: Date): Promise<number> {
+  for (let total = 0; ;) {
+    const gone = await connection.transaction(({ change }) =>
+      change(`DELETE FROM ${table} WHERE ${column} < ? ORDER BY ${column} LIMIT ${forgottenAtOnce}`, [before]),
+    );
+    total += gone;
+    if (gone < forgottenAtOnce) return total;
+  }
+}
+
+/**
+ * Through connections of the store's own pool; the handler's handle ends with its transaction. With autocommit off, what
+ * a handler does after a deadlock that it swallowed is not kept either: otherwise it would be committed at once.
+ */
+export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
+  return {
+    transaction: (work) =>
+      connection.borrow(async (own) => {
+        await own.query("SET autocommit = 0");
+        let result;
+        try {
+          result = await runTransaction(own, connection, (tx) => lending(tx, (lent) => work(lent, askOf(tx))));
+        } catch (error) {
+          // Turning it on commits what is open: only after a rollback that certainly happened.
+          await own
+            .query("ROLLBACK")
+            .then(() => own.query("SET autocommit = 1"))
+            .catch(() => undefined);
+          throw error;
+        }
+        await own.query("SET autocommit = 1").catch(() => own.destroy());
+        return result;
+      }),
+  };
+}

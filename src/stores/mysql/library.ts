@@ -1,0 +1,23 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
+import { committed } from "../../core/commit.ts";
+import { askOf, type MysqlTransaction } from "./handle.ts";
+import type { Applying } from "./inbox.ts";
+import { stayingInside } from "./transactor.ts";
+
+/** The store's parts that meet a transaction, in those of a library. */
+export function throughLibrary<Db, Tx>(handle: Handle<Db, Tx, Begins>, db: Db, writer: OutboxWriter<MysqlTransaction>) {
+  const transactor: Transactor<Db, Tx> = {
+    transaction: (on, work) =>
+      committed(
+        (inner) => handle.begin(on, inner),
+        (tx: Tx) => stayingInside(askOf(handle(tx)), () => work(tx)),
+      ),
+  };
+  const applying: Applying<Tx> = { transaction: (work) => transactor.transaction(db, (tx) => work(tx, askOf(handle(tx)))) };
+  return {
+    applying,
+    transactor,
+    writer: { synchronous: false, append: async (tx, rows) => writer.append(handle(tx), rows) } satisfies OutboxWriter<Tx>,
+  };
+}

@@ -1,0 +1,128 @@
+import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { audit } from "./audit.ts";
+import type { Connection, Run, Session } from "./connection.ts";
+import { startReleasing } from "./holds.ts";
+import type { Names } from "./names.ts";
+import { purge } from "./purge.ts";
+import { recordColumns, recordOf } from "./records.ts";
+import { bigOf, numberOf, textOf } from "./rows.ts";
+import { readStatus } from "./status.ts";
+import { list, type Value } from "./values.ts";
+
+/** How many letters are dealt with while their lanes are locked. */
+const actBatch = 2_000;
+
+export function createOperator(connection: Connection, n: Names): Operator {
+  return {
+    status: () => connection.snapshot((run) => readStatus(run, n)),
+    list: (filter) => listEvents(connection.run, n, filter),
+    async show(id) {
+      const [row] = await connection.run(`SELECT ${recordColumns} FROM ${n.events} o WHERE o.id = ?`, [id]);
+      return row === undefined ? null : recordOf(row);
+    },
+    redrive: (filter, by) => act(connection, n, "redrive", filter, by),
+    discard: (filter, by) => act(connection, n, "discard", filter, by),
+    purge: (before, by, options) => purge(connection, n, before, by, options),
+  };
+}
+
+async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
+  const values: Value[] = [];
+  const where = (
+    [
+      ["o.state", filter.state],
+      ["o.aggregate_type", filter.aggregateType],
+      ["o.aggregate_id", filter.aggregateId],
+      ["o.event_type", filter.type],
+      ["o.status", filter.state === "PUBLISHING" ? undefined : filter.state],
+    ] as const
+  ).flatMap(([column, value]) => {
+    if (value === undefined) return [];
+    values.push(value);
+    return [`${column} = ?`];
+  });
+  if (filter.beforeSeq !== undefined) where.push(`o.seq < ${filter.beforeSeq}`);
+  const rows = await run(
+    `SELECT ${recordColumns} FROM ${n.events} o WHERE ${["TRUE", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT ?`,
+    [...values, filter.limit],
+  );
+  return rows.map(recordOf);
+}
+
+async function act(connection: Connection, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {
+  if (filter.ids !== undefined) await refuseOthers(connection.run, n, filter.ids);
+  const { where, values } = whichDead(filter);
+  const dead = await connection.run(`SELECT o.seq, o.lane FROM ${n.outbox} o WHERE ${where} ORDER BY o.seq`, values);
+  const meant = dead.map((row) => ({ seq: bigOf(row, "seq"), lane: numberOf(row, "lane") }));
+  let report: ActionReport = { events: 0, followers: 0, ids: [] };
+  for (let start = 0; start < meant.length; start += actBatch) {
+    const some = meant.slice(start, start + actBatch);
+    const done = await connection.transaction((session) => actOn(session, n, action, some, filter, by));
+    report = { events: report.events + done.events, followers: report.followers + done.followers, ids: [...report.ids, ...done.ids] };
+  }
+  return report;
+}
+
+/**
+ * The lanes of what is meant are locked first, and then looked at again: no claim, settle or release of theirs falls
+ * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
+ */
+async function actOn(
+  session: Session,
+  n: Names,
+  action: "redrive" | "discard",
+  meant: readonly { readonly seq: bigint; readonly lane: number }[],
+  filter: DeadFilter,
+  by: Action,
+): Promise<ActionReport> {
+  const lanes = [...new Set(meant.map(({ lane }) => lane))].sort((a, b) => a - b);
+  if (!by.dryRun)
+    await session.run(`SELECT lane FROM ${n.lanes} FORCE INDEX (PRIMARY) WHERE lane IN (${list(lanes)}) ORDER BY lane FOR UPDATE`);
+  const rows = await session.run(
+    `SELECT seq, id FROM ${n.outbox} FORCE INDEX (PRIMARY) WHERE seq IN (${list(meant.map(({ seq }) => seq))}) AND status = 'DEAD' ORDER BY seq`,
+  );
+  const seqs = rows.map((row) => bigOf(row, "seq"));
+  const [followers] = await session.run(
+    `SELECT COUNT(*) AS n FROM ${n.holds} h FORCE INDEX (cause) JOIN ${n.outbox} o FORCE INDEX (blocked)
+       ON o.blocked = h.blocked AND o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
+     WHERE h.cause_seq IN (${list(seqs)})`,
+  );
+  const report = { events: rows.length, followers: numberOf(followers!, "n"), ids: rows.map((row) => textOf(row, "id")) };
+  if (by.dryRun || rows.length === 0) return report;
+  if (action === "redrive") {
+    await session.change(
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'PENDING', retry_count = 0, next_attempt_at = available_at WHERE seq IN (${list(seqs)})`,
+    );
+    await session.change(`UPDATE ${n.lanes} FORCE INDEX (PRIMARY) SET reopened = reopened + 1 WHERE lane IN (${list(lanes)})`);
+  } else {
+    await session.change(`UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'DISCARDED' WHERE seq IN (${list(seqs)})`);
+    await startReleasing(session, n, seqs);
+  }
+  await audit(session.change, n, action, by.who, rows.length, { ...filter, ids: report.ids.slice(0, 100) });
+  return report;
+}
+
+function whichDead(filter: DeadFilter): { readonly where: string; readonly values: readonly Value[] } {
+  const tests: [string, readonly Value[]][] = [["o.status = 'DEAD'", []]];
+  if (filter.ids !== undefined) tests.push([`o.id IN (${["NULL", ...filter.ids.map(() => "?")].join(", ")})`, filter.ids]);
+  for (const [column, value] of [
+    ["aggregate_type", filter.aggregateType],
+    ["aggregate_id", filter.aggregateId],
+    ["event_type", filter.type],
+    ["last_error", filter.error],
+  ] as const)
+    if (value !== undefined) tests.push([`o.${column} = ?`, [value]]);
+  return { where: tests.map(([test]) => test).join(" AND "), values: tests.flatMap(([, values]) => values) };
+}
+
+/** Named ids must exist and be dead: silence would look like success. */
+async function refuseOthers(run: Run, n: Names, ids: readonly string[]): Promise<void> {
+  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id IN (${["NULL", ...ids.map(() => "?")].join(", ")})`, ids);
+  const statuses = new Map(rows.map((row) => [textOf(row, "id"), textOf(row, "status")]));
+  for (const id of ids) {
+    const status = statuses.get(id);
+    if (status === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
+    if (status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${status}, not DEAD`);
+  }
+}

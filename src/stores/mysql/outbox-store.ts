@@ -1,0 +1,229 @@
+import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { NewId } from "../../core/ids.ts";
+import { claimNarrow, claimNormal, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
+import type { Connection, Session } from "./connection.ts";
+import { createFloors, type Floors, type LockedLane } from "./floors.ts";
+import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
+import { look, type Seen } from "./look.ts";
+import type { Names } from "./names.ts";
+import { bigOf, envelopeOf, least, numberOf, sizeOf, textOf } from "./rows.ts";
+import { settleWindow, type Published } from "./settle.ts";
+import { list } from "./values.ts";
+import { dropWindows, makeWindow, readWindows, windowsOf } from "./windows.ts";
+
+/** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
+const rowsPerStep = 10_000;
+const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
+
+export interface OutboxStoreParts {
+  readonly connection: Connection;
+  readonly names: Names;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly onPublish: Published;
+}
+
+export function createOutboxStore({ connection, names, clock, newId, onPublish }: OutboxStoreParts): OutboxStore {
+  const floors = createFloors(clock);
+  const known = createKnown();
+  const turns = createTurns(clock);
+
+  return {
+    async claim(holding, request) {
+      if (holding.lanes.size === 0) return nothing;
+      const stale = known.stale(holding.relay, request.open);
+      try {
+        const lanes = [...holding.lanes.keys()].sort((a, b) => a - b);
+        const seen = await look(connection.run, names, lanes, floors.of);
+        const work = seen.ready || seen.due || seen.delayed || seen.releasing || seen.suspicious;
+        if (!work && stale !== "all" && stale.length === 0 && floors.current(lanes, seen.reopened) && !floors.moving(lanes))
+          return { ...nothing, destinations: seen.destinations };
+        known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
+        const id = newId();
+        const window = await connection.transaction((session) =>
+          claim({ session, names, holding, request, seen, stale, floors, id, turn: turns() }),
+        );
+        known.keep(holding.relay, request.open, window.id);
+        return window;
+      } catch (error) {
+        floors.reset();
+        throw error;
+      }
+    },
+    async settle(relay, window, outcomes) {
+      const { over, ...report } = await connection.transaction((session) =>
+        settleWindow(session, names, relay, window, outcomes, onPublish),
+      );
+      if (over) known.drop(relay, window);
+      return report;
+    },
+    release: (holding, destination, limit) =>
+      connection.transaction(async (session) => {
+        const { lanes } = await lockLanes(session, names, holding);
+        return releaseDestination(session, names, [...lanes.keys()], destination, limit);
+      }),
+  };
+}
+
+/** Which windows a relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
+function createKnown(): {
+  stale(relay: string, open: readonly string[]): readonly string[] | "all";
+  doubt(relay: string): void;
+  keep(relay: string, open: readonly string[], made: string | null): void;
+  drop(relay: string, window: string): void;
+} {
+  const windows = new Map<string, Set<string>>();
+  return {
+    stale(relay, open) {
+      const mine = windows.get(relay);
+      return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
+    },
+    doubt: (relay) => void windows.delete(relay),
+    drop: (relay, window) => void windows.get(relay)?.delete(window),
+    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
+  };
+}
+
+/** Looking for lanes that do not show may mean to walk over all of somebody's backlog: no more than a twentieth of the time goes into it. */
+function createTurns(clock: Clock): () => Turn {
+  let number = 0;
+  let next = -Infinity;
+  return () => ({
+    number: number++,
+    async probe(work) {
+      const began = clock.monotonic();
+      if (began < next) return;
+      await work();
+      next = clock.monotonic() + 20 * (clock.monotonic() - began);
+    },
+  });
+}
+
+interface Claiming {
+  readonly session: Session;
+  readonly names: Names;
+  readonly holding: Holding;
+  readonly request: ClaimRequest;
+  readonly seen: Seen;
+  readonly stale: readonly string[] | "all";
+  readonly floors: Floors;
+  readonly id: string;
+  readonly turn: Turn;
+}
+
+async function claim({ session, names: n, holding, request, seen, stale, floors, id, turn }: Claiming): Promise<Window> {
+  const owned = await lockLanes(session, n, holding);
+  const lanes = [...owned.lanes.keys()];
+  await forgetWindows(session, n, holding.relay, request.open, stale);
+  if (lanes.length === 0) return nothing;
+  floors.enter({ link: session.link, ...owned });
+  const reopen = (rows: readonly Reopened[]): void => {
+    for (const { lane, seq } of rows) floors.lower(lane, seq);
+  };
+  const freed = seen.delayed ? await freeDelayed(session, n, lanes) : [];
+  reopen(freed);
+  if (freed.length === rowsPerStep) return { ...nothing, more: true };
+  if (seen.suspicious) await forgetSuspects(session, n, lanes);
+  const releasing = seen.releasing ? await releaseStep(session, n, lanes) : { remain: false, rows: [] };
+  reopen(releasing.rows);
+  await floors.look(session.run, n, id);
+
+  const open = await openParts(session, n, request.open);
+  const { limit } = request;
+  const scan: Scan = { session, names: n, lanes, limit, open: open.parts, suspicious: seen.suspicious, floorOf: floors.of };
+  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, turn, seen.due);
+  if (caught.found.length > 0) {
+    const parts = byLane(caught.found);
+    await makeWindow(session, n, { id, relay: holding.relay, width: caught.found.length + open.events, parts });
+    for (const [lane, seqs] of parts) open.parts.set(lane, [...(open.parts.get(lane) ?? []), ...seqs]);
+  }
+  for (const [lane, lowest] of caught.lowest) {
+    const unsettled = [...(open.parts.get(lane) ?? []), ...(lowest === null ? [] : [lowest])];
+    floors.raise(lane, unsettled.length === 0 ? null : least(...unsettled));
+  }
+  return {
+    id: caught.found.length === 0 ? null : id,
+    claims: caught.found.map(({ row, lane, failures, deaths }) => ({
+      envelope: envelopeOf(row),
+      lane,
+      epoch: holding.lanes.get(lane)!,
+      failures,
+      deaths,
+    })),
+    suspects: (await narrowRows({ ...scan, open: open.parts })).length,
+    destinations: seen.destinations,
+    more: caught.cut || releasing.remain,
+  };
+}
+
+/** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
+async function lockLanes(
+  { run }: Session,
+  n: Names,
+  holding: Holding,
+): Promise<{ readonly lanes: ReadonlyMap<number, LockedLane>; readonly server: string }> {
+  const rows = await run(
+    `SELECT lane, epoch, reopened, CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS server FROM ${n.lanes} FORCE INDEX (PRIMARY)
+     WHERE lane IN (${list([...holding.lanes.keys()].sort((a, b) => a - b))}) AND owner = ? ORDER BY lane FOR UPDATE`,
+    [holding.relay],
+  );
+  const lanes = rows
+    .map((row) => [numberOf(row, "lane"), { epoch: bigOf(row, "epoch"), reopened: bigOf(row, "reopened") }] as const)
+    .filter(([lane, { epoch }]) => holding.lanes.get(lane) === epoch);
+  return { lanes: new Map(lanes), server: rows[0] === undefined ? "" : textOf(rows[0], "server") };
+}
+
+async function forgetWindows(
+  session: Session,
+  n: Names,
+  relay: string,
+  open: readonly string[],
+  stale: readonly string[] | "all",
+): Promise<void> {
+  const forgotten = stale === "all" ? (await windowsOf(session, n, [relay])).filter((window) => !open.includes(window)) : stale;
+  await dropWindows(session, n, forgotten);
+}
+
+async function openParts(
+  session: Session,
+  n: Names,
+  ids: readonly string[],
+): Promise<{ readonly parts: Map<number, bigint[]>; readonly events: number }> {
+  const parts = new Map<number, bigint[]>();
+  for (const window of await readWindows(session, n, ids))
+    for (const [lane, seqs] of window.parts) parts.set(lane, [...(parts.get(lane) ?? []), ...seqs]);
+  return { parts, events: sizeOf(parts) };
+}
+
+/** Events that have become available join their lane, all of them before anything is claimed. */
+async function freeDelayed(session: Session, n: Names, lanes: readonly number[]): Promise<readonly Reopened[]> {
+  const rows = await session.run(
+    `SELECT lane, seq FROM ${n.outbox} FORCE INDEX (due) WHERE due_at <= UTC_TIMESTAMP(6) AND status = 'PENDING' AND lane IN (${list(lanes)})
+     ORDER BY due_at LIMIT ${rowsPerStep}`,
+  );
+  const freed = rows.map((row) => ({ lane: numberOf(row, "lane"), seq: bigOf(row, "seq") }));
+  if (freed.length > 0)
+    await session.change(
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET next_attempt_at = available_at WHERE seq IN (${list(freed.map(({ seq }) => seq))}) AND status = 'PENDING'`,
+    );
+  return freed;
+}
+
+/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+async function forgetSuspects(session: Session, n: Names, lanes: readonly number[]): Promise<void> {
+  const rows = await session.run(
+    `SELECT s.seq FROM ${n.suspects} s LEFT JOIN ${n.outbox} o ON o.seq = s.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED')
+     WHERE s.lane IN (${list(lanes)}) AND o.seq IS NULL`,
+  );
+  if (rows.length > 0)
+    await session.change(
+      `DELETE s FROM ${n.suspects} s FORCE INDEX (PRIMARY) WHERE s.seq IN (${list(rows.map((row) => bigOf(row, "seq")))})`,
+    );
+}
+
+function byLane(found: readonly Found[]): Map<number, bigint[]> {
+  const parts = new Map<number, bigint[]>();
+  for (const { lane, seq } of found) parts.set(lane, [...(parts.get(lane) ?? []), seq]);
+  return parts;
+}

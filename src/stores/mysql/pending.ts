@@ -1,0 +1,140 @@
+import type { Run } from "./connection.ts";
+import type { Names } from "./names.ts";
+import { bigOf, numberOf } from "./rows.ts";
+import { list } from "./values.ts";
+
+/** Floors that lie so close together are scanned from the lowest of them. */
+const together = 20_000n;
+/** An index entry costs next to nothing, and the more are seen the fairer the lanes can be served. */
+const leastRead = 1_000;
+
+export interface Group {
+  readonly lanes: readonly number[];
+  readonly floor: bigint;
+}
+
+/**
+ * The index of ready rows goes by their numbers, and not by their lanes: entries that are dead, and cannot be cleaned up
+ * while somebody holds an old snapshot, lie below the floors then. Behind one lane's last entry there would be all the
+ * dead ones of the next, and InnoDB walks over them before it sees that the lane is at its end.
+ */
+export function groupsOf(lanes: readonly number[], floorOf: (lane: number) => bigint): readonly Group[] {
+  const groups: { lanes: number[]; floor: bigint }[] = [];
+  for (const [lane, floor] of lanes.map((each) => [each, floorOf(each)] as const).sort(([, a], [, b]) => (a < b ? -1 : a > b ? 1 : 0))) {
+    const group = groups.at(-1);
+    if (group !== undefined && floor - group.floor <= together) group.lanes.push(lane);
+    else groups.push({ lanes: [lane], floor });
+  }
+  return groups;
+}
+
+export interface Pending {
+  /** The next ones, the first of each lane before the second of any. */
+  pick(count: number): Promise<readonly bigint[]>;
+  /** What was seen and not picked, or not seen yet. */
+  more(): boolean;
+  has(seq: bigint): boolean;
+  /** What has become visible since then, up to this number. */
+  missed(last: bigint): Promise<readonly bigint[]>;
+  /** In each lane the lowest number, or how far it has been looked for. Null where there is none. */
+  lowest(): ReadonlyMap<number, bigint | null>;
+}
+
+interface Source {
+  readonly run: Run;
+  readonly names: Names;
+  readonly groups: readonly Group[];
+  /** SQL that leaves out what must not be claimed, about the outbox named `o`. */
+  readonly which: string;
+  /** In which order lanes are served. */
+  readonly lanes: readonly number[];
+  readonly limit: number;
+  /** Whether to look for lanes that did not show, however far behind the others' rows theirs may be. */
+  probe(look: () => Promise<void>): Promise<void>;
+}
+
+interface Part extends Group {
+  /** How far it has been read. */
+  after: bigint;
+  full: boolean;
+}
+
+export function createPending({ run, names: n, groups, which, lanes, limit, probe }: Source): Pending {
+  const size = Math.max(leastRead, 2 * limit);
+  const seen = new Set<bigint>();
+  const waiting = new Map<number, bigint[]>(lanes.map((lane) => [lane, []]));
+  const first = new Map<number, bigint>();
+  let parts: Part[] = groups.map((group) => ({ ...group, after: group.floor, full: true }));
+  let probed = false;
+
+  const numbers = (part: Group, after: bigint, end: string): string =>
+    `(SELECT o.lane, o.seq FROM ${n.outbox} o FORCE INDEX (ready) WHERE o.ready = 1 AND o.seq > ${after} AND o.lane IN (${list(part.lanes)}) ${which} ${end})`;
+
+  const read = async (some: readonly Part[]): Promise<void> => {
+    if (some.length === 0) return;
+    const rows = await run(some.map((part) => numbers(part, part.after, `ORDER BY o.seq LIMIT ${size}`)).join(" UNION ALL "));
+    const found = rows.map((row) => ({ lane: numberOf(row, "lane"), seq: bigOf(row, "seq") })).sort((a, b) => (a.seq < b.seq ? -1 : 1));
+    for (const { lane, seq } of found) {
+      seen.add(seq);
+      waiting.get(lane)!.push(seq);
+      if (!first.has(lane)) first.set(lane, seq);
+    }
+    for (const part of some) {
+      const own = found.filter(({ lane }) => part.lanes.includes(lane));
+      part.full = own.length === size;
+      part.after = own.at(-1)?.seq ?? part.after;
+    }
+  };
+
+  /** Lanes of which nothing was among so many rows are looked for by themselves: others' backlog must not keep them waiting. */
+  const readOthers = async (): Promise<void> => {
+    const others: Part[] = [];
+    parts = parts.map((part) => {
+      const silent = part.full ? part.lanes.filter((lane) => !first.has(lane)) : [];
+      if (silent.length === 0) return part;
+      others.push({ ...part, lanes: silent });
+      return { ...part, lanes: part.lanes.filter((lane) => first.has(lane)) };
+    });
+    parts.push(...others);
+    if (others.length > 0) await probe(() => read(others));
+  };
+
+  const total = (): number => [...waiting.values()].reduce((sum, seqs) => sum + seqs.length, 0);
+
+  return {
+    async pick(count) {
+      if (total() < count) await read(parts.filter(({ full }) => full));
+      if (!probed) await readOthers();
+      probed = true;
+      const picked: bigint[] = [];
+      for (let rank = 0, some = true; some && picked.length < count; rank++) {
+        some = false;
+        for (const seqs of waiting.values()) {
+          const seq = seqs[rank];
+          if (seq === undefined || picked.length === count) continue;
+          picked.push(seq);
+          some = true;
+        }
+      }
+      const taken = new Set(picked);
+      for (const [lane, seqs] of waiting)
+        waiting.set(
+          lane,
+          seqs.filter((seq) => !taken.has(seq)),
+        );
+      return picked;
+    },
+    more: () => total() > 0 || parts.some(({ full }) => full),
+    has: (seq) => seen.has(seq),
+    async missed(last) {
+      const rows = await run(parts.map((part) => numbers(part, part.floor, `AND o.seq <= ${last}`)).join(" UNION ALL "));
+      const missed = rows.map((row) => bigOf(row, "seq")).filter((seq) => !seen.has(seq));
+      for (const seq of missed) seen.add(seq);
+      return missed;
+    },
+    lowest: () =>
+      new Map(
+        parts.flatMap(({ lanes: own, full, after }) => own.map((lane) => [lane, first.get(lane) ?? (full ? after + 1n : null)] as const)),
+      ),
+  };
+}

@@ -1,0 +1,127 @@
+import type { Schema } from "../../contracts/store.ts";
+import { WaybillError } from "../../core/errors.ts";
+import type { Connection, Run, Server, Session } from "./connection.ts";
+import { errnoOf } from "./driver.ts";
+import { grants } from "./grants.ts";
+import type { Names } from "./names.ts";
+import { isSet, numberOf, textOf } from "./rows.ts";
+import { meta, migrations, type Collation, type Step } from "./tables.ts";
+
+export const SCHEMA_VERSION = migrations.length;
+
+/** How long a change of the tables waits for the statements that are using them. */
+const lockSeconds = 5;
+/** How long one that migrates waits for another. */
+const turnSeconds = 60;
+
+export function createSchema(connection: Connection, n: Names): Schema {
+  return {
+    migrate: () => connection.session((session) => withTurn(session, connection.place, () => migrate(session, connection.place, n))),
+    print: () => printed(n),
+    check: async () => {
+      const version = await versionOf(connection.run, n);
+      if (version > SCHEMA_VERSION) throw newer(connection.place, version);
+      if (version < SCHEMA_VERSION) {
+        const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${SCHEMA_VERSION}`;
+        throw new WaybillError("NOT_MIGRATED", `${connection.place} ${found}: run waybill migrate --store mysql://…`);
+      }
+    },
+  };
+}
+
+/** One at a time; and nobody who uses the tables is kept waiting for long behind a change that waits itself. */
+async function withTurn<T>({ run }: Session, place: string, work: () => Promise<T>): Promise<T> {
+  const name = "CONCAT('waybill.migrate.', CRC32(COALESCE(DATABASE(), '')))";
+  const [turn] = await run(`SELECT GET_LOCK(${name}, ${turnSeconds}) AS mine, @@lock_wait_timeout AS patience`);
+  if (!isSet(turn, "mine"))
+    throw new WaybillError("STORE_UNAVAILABLE", `${place} is being migrated by somebody else, who took longer than ${turnSeconds} s`);
+  try {
+    await run(`SET SESSION lock_wait_timeout = ${lockSeconds}`);
+    return await work();
+  } finally {
+    await run(`SET SESSION lock_wait_timeout = ${numberOf(turn!, "patience")}`);
+    await run(`DO RELEASE_LOCK(${name})`);
+  }
+}
+
+async function migrate({ run, server }: Session, place: string, n: Names): Promise<readonly number[]> {
+  refuseOld(server, place);
+  const from = await versionOf(run, n);
+  if (from > SCHEMA_VERSION) throw newer(place, from);
+  if (from === SCHEMA_VERSION) return [];
+  if (n.schema !== null && (await run("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?", [n.schema])).length === 0)
+    await run(`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema}`);
+  const applied: number[] = [];
+  for (let version = from + 1; version <= SCHEMA_VERSION; version++) {
+    for (const step of migrations[version - 1]!(n, collationOf(server))) await apply(run, place, n, step);
+    for (const step of meta(n, version)) await apply(run, place, n, step);
+    applied.push(version);
+  }
+  return applied;
+}
+
+async function apply(run: Run, place: string, n: Names, { sql, trigger }: Step): Promise<void> {
+  if (trigger && (await hasTrigger(run, n))) return;
+  try {
+    await run(sql);
+  } catch (error) {
+    if (errnoOf(error) !== 1419) throw error;
+    throw new WaybillError(
+      "UNSUPPORTED",
+      `${place} lets nobody without SUPER create a trigger while it writes a binary log: set log_bin_trust_function_creators = 1, or migrate as such a user`,
+      { cause: error },
+    );
+  }
+}
+
+async function hasTrigger(run: Run, n: Names): Promise<boolean> {
+  const found = await run(
+    "SELECT 1 AS found FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = COALESCE(?, DATABASE()) AND TRIGGER_NAME = ?",
+    [n.schema, n.plain("trigger")],
+  );
+  return found.length > 0;
+}
+
+const collationOf = ({ mariadb }: Pick<Server, "mariadb">): Collation => (mariadb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin");
+
+/** SKIP LOCKED, JSON_TABLE and CHECK are what it takes. */
+function refuseOld({ version, mariadb }: Server, place: string): void {
+  const [major = 0, minor = 0, patch = 0] = version
+    .replace(/^5\.5\.5-/, "")
+    .split(/[.-]/)
+    .map(Number);
+  const known = mariadb ? major * 1000 + minor >= 10_006 : major * 10_000 + minor * 100 + patch >= 80_016;
+  if (!known) throw new WaybillError("UNSUPPORTED", `${place} is ${version}: Waybill needs MariaDB 10.6 or MySQL 8.0.16, or later`);
+}
+
+function printed(n: Names): string {
+  const steps = migrations.flatMap((migration, at) => [...migration(n, "utf8mb4_nopad_bin"), ...meta(n, at + 1)]);
+  return [
+    "-- For MariaDB. On MySQL, put utf8mb4_0900_bin in place of utf8mb4_nopad_bin.",
+    `SET SESSION lock_wait_timeout = ${lockSeconds};`,
+    ...(n.schema === null ? [] : [`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema};`]),
+    ...steps.map(({ sql, trigger }) => (trigger ? `DELIMITER //${sql} //\nDELIMITER ;` : `${sql};`)),
+    "-- The least that each role needs, for whoever administers the server. The names of the roles are examples.",
+    ...grants(n).map((grant) => `-- ${grant};`),
+    "",
+  ].join("\n");
+}
+
+/** 0 when there are no tables. */
+export async function versionOf(run: Run, n: Names): Promise<number> {
+  try {
+    const [row] = await run(`SELECT version FROM ${n.meta}`);
+    return row === undefined ? 0 : Number(textOf(row, "version"));
+  } catch (error) {
+    const errno = errnoOf(error);
+    if (errno === 1146 || (errno === 1049 && n.schema !== null)) return 0;
+    throw error;
+  }
+}
+
+function newer(place: string, version: number): WaybillError {
+  return new WaybillError(
+    "SCHEMA_NEWER",
+    `${place} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`,
+  );
+}

@@ -1,0 +1,130 @@
+import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
+import { aggregateKey } from "../../core/event.ts";
+import type { Session } from "./connection.ts";
+import { type Hold, holdColumns, holdOf, startReleasing, writeHolds } from "./holds.ts";
+import type { Names } from "./names.ts";
+import { bigOf, isSet, numberOf, sizeOf } from "./rows.ts";
+import { list, literal } from "./values.ts";
+import { keepWindow, lockWindows } from "./windows.ts";
+
+/** What becomes of an event that is published. */
+export type Published = "keep" | "delete";
+type Own = Pick<Session, "run" | "change">;
+
+/**
+ * `over` when nothing of the window is left. Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
+ * before is seen, whoever wants to take one waits.
+ */
+export async function settleWindow(
+  own: Own,
+  n: Names,
+  relay: string,
+  window: string,
+  outcomes: readonly Outcome[],
+  onPublish: Published,
+): Promise<SettleReport & { readonly over: boolean }> {
+  const lanes = [...new Set(outcomes.map(({ claim }) => claim.lane))].sort((a, b) => a - b);
+  const rows = await own.run(
+    `SELECT lane, epoch FROM ${n.lanes} FORCE INDEX (PRIMARY) WHERE lane IN (${list(lanes)}) AND owner = ? ORDER BY lane FOR UPDATE`,
+    [relay],
+  );
+  const owned = new Map(rows.map((row) => [numberOf(row, "lane"), bigOf(row, "epoch")]));
+  const lost = lanes.filter((lane) => outcomes.some(({ claim }) => claim.lane === lane && owned.get(lane) !== claim.epoch));
+  const [held] = await lockWindows(own, n, [window]);
+  if (held?.relay !== relay) return { settled: 0, lost, over: held === undefined };
+  const open = new Set([...held.parts.values()].flat());
+  const mine = outcomes.filter(({ claim }) => owned.get(claim.lane) === claim.epoch && open.has(claim.envelope.seq));
+  if (mine.length === 0) return { settled: 0, lost, over: false };
+  await finish(own, n, mine, onPublish);
+  const failures = mine.filter(({ as }) => as !== "published");
+  if (failures.length > 0) await settleFailures(own, n, failures);
+  const done = new Set(mine.map(seqOf));
+  const left = new Map([...held.parts].map(([lane, seqs]) => [lane, seqs.filter((seq) => !done.has(seq))]));
+  await keepWindow(own, n, window, left);
+  return { settled: mine.length, lost, over: sizeOf(left) === 0 };
+}
+
+/** Everything that goes well. */
+async function finish(own: Own, n: Names, mine: readonly Outcome[], onPublish: Published): Promise<void> {
+  const published = mine.filter(({ as }) => as === "published").map(seqOf);
+  const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
+  const which = `WHERE o.seq IN (${list(published)}) AND o.status IN ('PENDING', 'FAILED')`;
+  if (published.length > 0)
+    await own.change(
+      onPublish === "delete"
+        ? `DELETE o FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${which}`
+        : `UPDATE ${n.outbox} o FORCE INDEX (PRIMARY) SET status = 'PUBLISHED', published_at = UTC_TIMESTAMP(6), next_attempt_at = NULL ${which}`,
+    );
+  const [trouble] = await own.run(`SELECT EXISTS (SELECT 1 FROM ${n.holds}) AS holds, EXISTS (SELECT 1 FROM ${n.suspects}) AS suspects`);
+  if (isSet(trouble, "holds")) await startReleasing(own, n, published);
+  if (isSet(trouble, "suspects")) await own.change(`DELETE s FROM ${n.suspects} s FORCE INDEX (PRIMARY) WHERE s.seq IN (${list(known)})`);
+}
+
+const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
+
+/** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
+async function settleFailures(own: Own, n: Names, outcomes: readonly Outcome[]): Promise<void> {
+  const rows = await own.run(
+    `SELECT o.seq, ${holdColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY)
+     LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     WHERE o.seq IN (${list(outcomes.map(seqOf))}) AND o.status IN ('PENDING', 'FAILED')`,
+  );
+  const stored = new Map(rows.map((row) => [bigOf(row, "seq"), holdOf(row)]));
+  const holds = new Map<string, Hold>();
+  const failed: Failed[] = [];
+  const waiting = new Map<string, { readonly destination: string; readonly lane: number; readonly why: string }>();
+  const blocked: bigint[] = [];
+  for (const outcome of outcomes) {
+    const { lane, envelope } = outcome.claim;
+    const cause = seqOf(outcome);
+    const [key, known] = [aggregateKey(envelope), stored.get(cause)];
+    if (known === undefined || outcome.as === "published") continue;
+    const before = holds.get(key) ?? known;
+    const hold = { aggregateType: envelope.aggregateType, aggregateId: envelope.aggregateId, lane, cause, since: null };
+    if (outcome.as === "returned") {
+      if (outcome.destination === undefined) continue;
+      // It waits for an earlier event of its aggregate already.
+      if (before !== null && before.freeTo === null && before.cause !== cause) continue;
+      const { topic, why } = outcome.destination;
+      holds.set(key, { ...hold, destination: topic, why, freeTo: null });
+      waiting.set(`${lane} ${topic}`, { destination: topic, lane, why });
+      blocked.push(cause);
+    } else {
+      const parked = outcome.as === "parked";
+      failed.push({ seq: cause, error: outcome.error, afterMs: parked ? null : outcome.afterMs });
+      holds.set(key, { ...hold, destination: null, why: outcome.error, freeTo: parked && outcome.release ? 0n : null });
+    }
+  }
+  await fail(own, n, failed);
+  await writeHolds(own, n, [...holds.values()]);
+  if (blocked.length > 0)
+    await own.change(
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (${list(blocked)})`,
+    );
+  if (waiting.size > 0)
+    await own.change(
+      `INSERT INTO ${n.destinations} (destination, lane, why) VALUES ${[...waiting.values()].map(() => "(?, ?, ?)").join(", ")}
+       ON DUPLICATE KEY UPDATE why = VALUES(why)`,
+      [...waiting.values()].flatMap(({ destination, lane, why }) => [destination, lane, why]),
+    );
+}
+
+interface Failed {
+  readonly seq: bigint;
+  readonly error: string;
+  /** Null for one that is dead. */
+  readonly afterMs: number | null;
+}
+
+async function fail(own: Own, n: Names, failed: readonly Failed[]): Promise<void> {
+  if (failed.length === 0) return;
+  const by = (value: (each: Failed) => string): string =>
+    `CASE seq ${failed.map((each) => `WHEN ${each.seq} THEN ${value(each)}`).join(" ")} END`;
+  const due = ({ afterMs }: Failed): string =>
+    afterMs === null ? "NULL" : `UTC_TIMESTAMP(6) + INTERVAL ${literal(Math.round(afterMs * 1000))} MICROSECOND`;
+  await own.change(
+    `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET retry_count = retry_count + 1, status = ${by(({ afterMs }) => (afterMs === null ? "'DEAD'" : "'FAILED'"))},
+       next_attempt_at = ${by(due)}, last_error = ${by(({ error }) => literal(error))}
+     WHERE seq IN (${list(failed.map(({ seq }) => seq))}) AND status IN ('PENDING', 'FAILED')`,
+  );
+}

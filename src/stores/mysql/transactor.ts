@@ -1,0 +1,102 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Transactor } from "../../contracts/outbox-store.ts";
+import { show, WaybillError } from "../../core/errors.ts";
+import { createMutex, type Mutex } from "../../core/mutex.ts";
+import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool } from "./driver.ts";
+import { inTransaction, onPool } from "./pool.ts";
+
+/** What begins a transaction: a pool, or one connection. */
+export type MysqlDatabase = MysqlPool | MysqlConnection;
+
+export interface Patience {
+  /** The server and database, for messages. */
+  readonly place: string;
+  /** How long the server may take to begin or to end a transaction, and a pool to have a free connection. */
+  readonly patienceMs: number;
+}
+
+/** The connections whose transactions this code runs inside of. */
+const inside = new AsyncLocalStorage<readonly object[]>();
+
+export function createTransactor(patience: Patience): Transactor<MysqlDatabase, MysqlConnection> {
+  const mutexes = new WeakMap<object, Mutex>();
+  const mutexOf = (connection: object): Mutex => {
+    let mutex = mutexes.get(connection);
+    if (mutex === undefined) mutexes.set(connection, (mutex = createMutex()));
+    return mutex;
+  };
+
+  return {
+    async transaction(db, work) {
+      if (isPool(db)) return onPool(db, patience.place, patience.patienceMs, (connection) => runTransaction(connection, patience, work));
+      if (typeof (db as Partial<MysqlConnection> | null)?.query !== "function")
+        throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a connection of mysql2/promise, not ${show(db)}`);
+      const outer = inside.getStore() ?? [];
+      if (outer.includes(db)) throw alreadyInside(); // it would wait for itself
+      // A connection is one transaction: two at once would fall into each other.
+      return mutexOf(db).run(async () => {
+        // START TRANSACTION would commit what is open.
+        if (await inTransaction((sql) => db.query(sql))) throw alreadyInside();
+        return inside.run([...outer, db], () => runTransaction(db, patience, work));
+      });
+    },
+  };
+}
+
+function isPool(db: MysqlDatabase): db is MysqlPool {
+  return typeof (db as Partial<MysqlPool> | null)?.getConnection === "function";
+}
+
+/** A COMMIT without an answer is neither yes nor no, and is never tried again. */
+export async function runTransaction<T>(
+  connection: MysqlConnection,
+  { place, patienceMs }: Patience,
+  work: (tx: MysqlConnection) => T | Promise<T>,
+): Promise<T> {
+  const query = (sql: string): Promise<unknown> =>
+    connection.query({ sql, timeout: patienceMs }).catch((error: unknown) => {
+      throw sql === "COMMIT" ? commitError(error, place) : explain(error, place);
+    });
+  let result: T;
+  try {
+    await query("START TRANSACTION");
+    result = await stayingInside(query, () => work(connection));
+  } catch (error) {
+    await query("ROLLBACK").catch(() => undefined);
+    throw error;
+  }
+  await query("COMMIT");
+  return result;
+}
+
+/**
+ * A deadlock rolls the whole transaction back, and a statement that ends it does so for all that follow; whoever
+ * swallows that goes on outside. The savepoint is there at the end only if the transaction is the one it was made in.
+ */
+export async function stayingInside<T>(query: (sql: string) => Promise<unknown>, work: () => T | Promise<T>): Promise<T> {
+  await query("SAVEPOINT waybill_work");
+  const result = await work();
+  try {
+    await query("RELEASE SAVEPOINT waybill_work");
+  } catch (error) {
+    if (errnoOf(error) !== 1305) throw error;
+    throw new WaybillError(
+      "TRANSACTION_LOST",
+      "the transaction ended before the work inside it was done: leave COMMIT and ROLLBACK to Waybill, and let a deadlock's error pass",
+      { cause: error },
+    );
+  }
+  return result;
+}
+
+function commitError(error: unknown, place: string): Error {
+  if (!isSilence(error)) return explain(error, place);
+  return new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause: error });
+}
+
+function alreadyInside(): WaybillError {
+  return new WaybillError(
+    "ALREADY_IN_TRANSACTION",
+    "the connection is inside a transaction already: use outbox.add with it, or give outbox.transaction the pool",
+  );
+}

@@ -1,0 +1,126 @@
+import type { Holding } from "../../contracts/outbox-store.ts";
+import type { Clock } from "../../core/clock.ts";
+
+/** What a claim learnt, to be kept once it is committed. */
+export interface Sighting {
+  /** Lanes into which rows came back, with what their floor must not be above. */
+  readonly reopened: ReadonlyMap<number, bigint>;
+  /** How often an operator has put rows back into each lane. */
+  readonly redrives: ReadonlyMap<number, bigint>;
+  /** Null where the claim did not scan from the floors. */
+  readonly proof: Proof | null;
+}
+
+export interface Proof {
+  /** The highest number that had been drawn before the claim began. */
+  readonly drawn: bigint;
+  /** The claim's own transaction, which got its id after that. */
+  readonly xid: bigint;
+  /** The oldest transaction that was running when the scan looked. */
+  readonly oldest: bigint;
+  /** Each lane that was scanned, with the lowest row that it met. */
+  readonly lowest: ReadonlyMap<number, bigint | null>;
+  /** The lowest row in flight, in any lane. */
+  readonly inFlight: bigint | null;
+}
+
+export interface Facts {
+  /** Tells one server, and one run of it, from another. */
+  readonly server: string;
+  readonly drawn: bigint;
+  readonly redrives: ReadonlyMap<number, bigint>;
+}
+
+/** Where each lane's scan may begin. */
+export interface Floors {
+  /** Forgets what another epoch, server or redrive, or a number that stepped back, make doubtful; then the floors of these lanes. */
+  of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
+  /** Whether an operator has put rows back into the lane since then. */
+  stale(holding: Holding, lane: number, redrives: bigint): boolean;
+  learn(holding: Holding, sighting: Sighting): void;
+  reset(): void;
+}
+
+interface Floor {
+  readonly epoch: bigint;
+  at: bigint;
+  redrives: bigint | null;
+}
+
+/** However somebody brought an old row back to PENDING by hand, it is met within this time. */
+const trustedForMs = 300_000;
+const pairsKept = 1_000;
+
+/**
+ * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
+ * transaction holds the vacuum horizon. Each transaction has its id before it draws a number, so once every transaction has
+ * ended that was older than a claim which began after number N was drawn, no row up to N can appear any more. A floor
+ * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that is not settled.
+ */
+export function createFloors(clock: Clock): Floors {
+  const relays = new Map<string, Map<number, Floor>>();
+  let pairs: { readonly drawn: bigint; readonly xid: bigint }[] = [];
+  let highest = 0n;
+  let seenServer = "";
+  let since = clock.monotonic();
+
+  const reset = (): void => {
+    relays.clear();
+    pairs = [];
+    highest = 0n;
+    since = clock.monotonic();
+  };
+  const floorsOf = ({ relay, lanes }: Holding): Map<number, Floor> => {
+    const before = relays.get(relay);
+    const now = new Map(
+      [...lanes].map(([lane, epoch]) => {
+        const known = before?.get(lane);
+        return [lane, known?.epoch === epoch ? known : { epoch, at: 0n, redrives: null }];
+      }),
+    );
+    relays.set(relay, now);
+    return now;
+  };
+
+  return {
+    reset,
+    of(holding, { server, drawn, redrives }) {
+      if (server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
+      seenServer = server;
+      highest = drawn;
+      const floors = floorsOf(holding);
+      for (const [lane, floor] of floors) {
+        const count = redrives.get(lane) ?? null;
+        if (floor.redrives !== count) floor.at = 0n;
+        floor.redrives = count;
+      }
+      return new Map([...floors].map(([lane, { at }]) => [lane, at]));
+    },
+    stale: (holding, lane, redrives) => (relays.get(holding.relay)?.get(lane)?.redrives ?? redrives) !== redrives,
+    learn(holding, { reopened, redrives, proof }) {
+      const floors = floorsOf(holding);
+      for (const [lane, below] of reopened) {
+        const floor = floors.get(lane);
+        if (floor !== undefined && floor.at > below) floor.at = below;
+      }
+      for (const [lane, count] of redrives) {
+        const floor = floors.get(lane);
+        if (floor !== undefined) floor.redrives = count;
+      }
+      if (proof === null) return;
+      pairs.push({ drawn: proof.drawn, xid: proof.xid });
+      if (pairs.length > pairsKept) pairs = pairs.filter((_, at) => at % 2 === 1); // a writer stays open: coarser steps will do
+      const ended = pairs.filter((pair) => pair.xid <= proof.oldest);
+      const proven = ended.at(-1)?.drawn;
+      if (proven === undefined) return;
+      pairs = pairs.slice(ended.length - 1);
+      for (const [lane, lowest] of proof.lowest) {
+        const floor = floors.get(lane);
+        const limit = least(proven, lowest === null ? proven : lowest - 1n, proof.inFlight === null ? proven : proof.inFlight - 1n);
+        if (floor !== undefined && limit > floor.at) floor.at = limit;
+      }
+    },
+  };
+}
+
+export const least = (...numbers: readonly bigint[]): bigint => numbers.reduce((a, b) => (a < b ? a : b));

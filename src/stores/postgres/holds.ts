@@ -1,0 +1,64 @@
+import type { Run } from "./connection.ts";
+import type { Names } from "./names.ts";
+
+/** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
+const rowsPerRelease = 1_000;
+const holdsPerRelease = 200;
+
+/** A lane into which rows came back, and the lowest of them. */
+export interface Reopened {
+  readonly lane: number;
+  readonly first: bigint;
+}
+
+/** What held these aggregates is settled: their followers go on, in order, as claims come by. */
+export const startReleasing = (n: Names, causes: string): string =>
+  `UPDATE ${n.holds} SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq = ANY (${causes}::bigint[])`;
+
+/** One step for the releasing holds of these lanes. A hold is dropped only when no BLOCKED row of its aggregate is left. */
+export async function releaseStep(
+  run: Run,
+  n: Names,
+  lanes: string,
+): Promise<{ readonly remain: boolean; readonly lanes: readonly Reopened[] }> {
+  const rows = await run(
+    `WITH holds AS MATERIALIZED (
+       SELECT aggregate_type, aggregate_id, lane FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[]) LIMIT ${holdsPerRelease}
+     ), blocked AS MATERIALIZED (
+       SELECT h.aggregate_type, h.aggregate_id, h.lane, b.seq FROM holds h CROSS JOIN LATERAL (
+         SELECT o.seq FROM ${n.outbox} o WHERE o.status = 'BLOCKED' AND o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
+         ORDER BY o.seq LIMIT ${rowsPerRelease}) b
+     ), freed AS (
+       UPDATE ${n.outbox} SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT seq FROM blocked)
+     ), moved AS (
+       UPDATE ${n.holds} h SET free_to = b.last
+       FROM (SELECT aggregate_type, aggregate_id, max(seq) AS last FROM blocked GROUP BY aggregate_type, aggregate_id) b
+       WHERE h.aggregate_type = b.aggregate_type AND h.aggregate_id = b.aggregate_id
+     ), dropped AS (
+       DELETE FROM ${n.holds} h USING holds e
+       WHERE h.aggregate_type = e.aggregate_type AND h.aggregate_id = e.aggregate_id
+         AND NOT EXISTS (SELECT 1 FROM blocked b WHERE b.aggregate_type = h.aggregate_type AND b.aggregate_id = h.aggregate_id)
+     )
+     SELECT (SELECT count(*) FROM holds) AS holds, b.lane, min(b.seq) AS first FROM (SELECT 1) one LEFT JOIN blocked b ON true GROUP BY b.lane`,
+    [lanes],
+  );
+  const reopened = rows.filter((row) => row["lane"] !== null).map((row) => ({ lane: Number(row["lane"]), first: BigInt(row["first"]!) }));
+  return { remain: reopened.length > 0 || Number(rows[0]?.["holds"]) === holdsPerRelease, lanes: reopened };
+}
+
+/** Lets the longest waiting aggregates of a destination go on. */
+export async function releaseDestination(run: Run, n: Names, lanes: string, destination: string, limit: number): Promise<number> {
+  const released = await run(
+    `UPDATE ${n.holds} SET destination = NULL, free_to = 0 WHERE (aggregate_type, aggregate_id) IN (
+       SELECT aggregate_type, aggregate_id FROM ${n.holds}
+       WHERE destination = $1 AND lane = ANY ($2::smallint[]) ORDER BY since, cause_seq LIMIT $3)
+     RETURNING 1`,
+    [destination, lanes, limit],
+  );
+  await run(
+    `DELETE FROM ${n.destinations} d WHERE d.destination = $1 AND d.lane = ANY ($2::smallint[])
+     AND NOT EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.destination = $1 AND h.lane = d.lane)`,
+    [destination, lanes],
+  );
+  return released.length;
+}

@@ -1,0 +1,101 @@
+import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { audit } from "./audit.ts";
+import type { Connection, Run } from "./connection.ts";
+import { startReleasing } from "./holds.ts";
+import type { Names } from "./names.ts";
+import { purge } from "./purge.ts";
+import { recordColumns, recordOf } from "./records.ts";
+import { list, storable } from "./rows.ts";
+import { readStatus } from "./status.ts";
+
+export function createOperator(connection: Connection, n: Names): Operator {
+  return {
+    status: () => connection.snapshot((run) => readStatus(run, n)),
+    list: (filter) => listEvents(connection.run, n, filter),
+    async show(id) {
+      const [row] = await connection.run(`SELECT ${recordColumns} FROM ${n.events} o WHERE o.id = $1`, [id]);
+      return row === undefined ? null : recordOf(row);
+    },
+    redrive: (filter, by) => connection.transaction((run) => act(run, n, "redrive", filter, by)),
+    discard: (filter, by) => connection.transaction((run) => act(run, n, "discard", filter, by)),
+    purge: (before, by, options) => purge(connection, n, before, by, options),
+  };
+}
+
+async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
+  const values: unknown[] = [];
+  const where = (
+    [
+      ["o.state", filter.state],
+      ["o.aggregate_type", filter.aggregateType],
+      ["o.aggregate_id", filter.aggregateId],
+      ["o.event_type", filter.type],
+    ] as const
+  ).flatMap(([column, value]) => (value === undefined ? [] : [`${column} = $${values.push(value)}`]));
+  if (filter.beforeSeq !== undefined) where.push(`o.seq < $${values.push(String(filter.beforeSeq))}::bigint`);
+  const rows = await run(
+    `SELECT ${recordColumns} FROM ${n.events} o WHERE ${["true", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT $${values.push(filter.limit)}`,
+    values,
+  );
+  return rows.map(recordOf);
+}
+
+/**
+ * The lanes of what is meant are locked first, and then looked at again: no claim, settle or release of theirs falls
+ * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
+ */
+async function act(run: Run, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {
+  if (filter.ids !== undefined) await refuseOthers(run, n, filter.ids);
+  const { where, values } = whichDead(filter);
+  const lanes = (await run(`SELECT DISTINCT o.lane FROM ${n.outbox} o WHERE ${where}`, values)).map((row) => Number(row["lane"]));
+  if (!by.dryRun) await run(`SELECT 1 FROM ${n.lanes} WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR UPDATE`, [list(lanes)]);
+  const rows = await run(
+    `SELECT o.seq, o.id FROM ${n.outbox} o WHERE ${where} AND o.lane = ANY ($${values.length + 1}::smallint[]) ORDER BY o.seq`,
+    [...values, list(lanes)],
+  );
+  const seqs = `{${rows.map((row) => row["seq"]!).join(",")}}`;
+  const [followers] = await run(
+    `SELECT count(*) AS n FROM ${n.outbox} o JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     WHERE o.status = 'BLOCKED' AND h.cause_seq = ANY ($1::bigint[])`,
+    [seqs],
+  );
+  const report = { events: rows.length, followers: Number(followers!["n"]), ids: rows.map((row) => row["id"]!) };
+  if (by.dryRun || rows.length === 0) return report;
+  if (action === "redrive") {
+    await run(`UPDATE ${n.outbox} SET status = 'PENDING', retry_count = 0, next_attempt_at = available_at WHERE seq = ANY ($1::bigint[])`, [
+      seqs,
+    ]);
+    await run(`UPDATE ${n.lanes} SET reopened = reopened + 1 WHERE lane = ANY ($1::smallint[])`, [list(lanes)]);
+  } else {
+    await run(`UPDATE ${n.outbox} SET status = 'DISCARDED' WHERE seq = ANY ($1::bigint[])`, [seqs]);
+    await run(startReleasing(n, "$1"), [seqs]);
+  }
+  await audit(run, n, action, by.who, rows.length, { ...filter, ids: report.ids.slice(0, 100) });
+  return report;
+}
+
+function whichDead(filter: DeadFilter): { readonly where: string; readonly values: readonly unknown[] } {
+  const values: unknown[] = [];
+  const where = (
+    [
+      ["o.id = ANY (?::text[])", filter.ids],
+      ["o.aggregate_type = ?", filter.aggregateType],
+      ["o.aggregate_id = ?", filter.aggregateId],
+      ["o.event_type = ?", filter.type],
+      ["o.last_error = ?", filter.error === undefined ? undefined : storable(filter.error)],
+    ] as const
+  ).flatMap(([test, value]) => (value === undefined ? [] : [test.replace("?", `$${values.push(value)}`)]));
+  return { where: ["o.status = 'DEAD'", ...where].join(" AND "), values };
+}
+
+/** Named ids must exist and be dead: silence would look like success. */
+async function refuseOthers(run: Run, n: Names, ids: readonly string[]): Promise<void> {
+  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id = ANY ($1::text[])`, [ids]);
+  const statuses = new Map(rows.map((row) => [row["id"]!, row["status"]!]));
+  for (const id of ids) {
+    const status = statuses.get(id);
+    if (status === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
+    if (status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${status}, not DEAD`);
+  }
+}

@@ -1,0 +1,258 @@
+import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { NewId } from "../../core/ids.ts";
+import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from "./claim.ts";
+import type { Connection, Run } from "./connection.ts";
+import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
+import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
+import type { Names } from "./names.ts";
+import { delayed, pending } from "./pending.ts";
+import { envelopeOf, list } from "./rows.ts";
+import { type Published, settleWindow } from "./settle.ts";
+
+/** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
+const rowsPerStep = 10_000;
+const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
+
+export interface OutboxStoreParts {
+  readonly connection: Connection;
+  readonly names: Names;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly onPublish: Published;
+}
+
+export function createOutboxStore({ connection, names, clock, newId, onPublish }: OutboxStoreParts): OutboxStore {
+  const floors = createFloors(clock);
+  const known = createKnown();
+
+  return {
+    async claim(holding, request) {
+      if (holding.lanes.size === 0) return nothing;
+      const stale = known.stale(holding.relay, request.open);
+      const seen = await look(connection.run, names, holding, request, floors);
+      if (!seen.work && stale !== "all" && stale.length === 0)
+        return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
+      known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
+      try {
+        const id = newId();
+        const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
+        floors.learn(holding, done.sighting);
+        known.keep(holding.relay, request.open, done.window.id);
+        return done.window;
+      } catch (error) {
+        floors.reset();
+        throw error;
+      }
+    },
+    settle: (relay, window, outcomes) => connection.transaction((run) => settleWindow(run, names, relay, window, outcomes, onPublish)),
+    release: (holding, destination, limit) =>
+      connection.transaction(async (run) => {
+        const owned = await lockLanes(run, names, holding);
+        return releaseDestination(run, names, list(owned.lanes.keys()), destination, limit);
+      }),
+  };
+}
+
+/** Which windows a relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
+function createKnown(): {
+  stale(relay: string, open: readonly string[]): readonly string[] | "all";
+  doubt(relay: string): void;
+  keep(relay: string, open: readonly string[], made: string | null): void;
+} {
+  const windows = new Map<string, ReadonlySet<string>>();
+  return {
+    stale(relay, open) {
+      const mine = windows.get(relay);
+      return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
+    },
+    doubt: (relay) => void windows.delete(relay),
+    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
+  };
+}
+
+interface Seen {
+  readonly work: boolean;
+  readonly due: boolean;
+  readonly delayed: boolean;
+  readonly releasing: boolean;
+  readonly suspicious: boolean;
+  readonly suspects: number;
+  readonly destinations: readonly string[];
+  readonly drawn: bigint;
+  readonly floors: ReadonlyMap<number, bigint>;
+}
+
+/** Whether a claim would find anything, in one statement and without a lock: an idle relay disturbs nobody. */
+async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
+  const lanes = [...holding.lanes.keys()];
+  const [facts] = await run(
+    `SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END AS drawn, pg_postmaster_start_time() AS server,
+       EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS due,
+       EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS delayed,
+       EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
+       (SELECT json_agg(json_build_array(lane, reopened::text)) FROM ${n.lanes} WHERE lane = ANY ($1::smallint[])) AS redrives,
+       EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY ($1::smallint[])) AS suspicious,
+       (SELECT json_agg(DISTINCT destination ORDER BY destination) FROM ${n.destinations} WHERE lane = ANY ($1::smallint[])) AS destinations
+     FROM ${n.seq} s`,
+    [list(lanes)],
+  );
+  const yes = (name: string): boolean => facts?.[name] === "t";
+  const drawn = BigInt(facts!["drawn"]!);
+  const redrives = JSON.parse(facts!["redrives"] ?? "[]") as [number, string][];
+  const from = floors.of(holding, {
+    server: facts!["server"]!,
+    drawn,
+    redrives: new Map(redrives.map(([lane, count]) => [lane, BigInt(count)])),
+  });
+  const seen = {
+    due: yes("due"),
+    delayed: yes("delayed"),
+    releasing: yes("releasing"),
+    suspicious: yes("suspicious"),
+    destinations: JSON.parse(facts!["destinations"] ?? "[]") as string[],
+    drawn,
+    floors: from,
+  };
+  const scan = { run, names: n, lanes, limit: request.limit, open: request.open, suspicious: seen.suspicious };
+  const suspects = seen.suspicious ? await countNarrow(scan) : 0;
+  const work = seen.due || seen.delayed || seen.releasing || (await anyReady(scan, from));
+  return { ...seen, suspects, work };
+}
+
+async function anyReady({ run, names: n, lanes, open }: Scan, floors: ReadonlyMap<number, bigint>): Promise<boolean> {
+  const found = await run(
+    `SELECT 1 AS found FROM unnest($1::smallint[], $2::bigint[]) AS l (lane, floor)
+     CROSS JOIN LATERAL (
+       SELECT 1 FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor
+       AND o.seq NOT IN (SELECT unnest(w.seqs) FROM ${n.windows} w WHERE w."window" = ANY ($3::text[]))
+       ORDER BY o.seq LIMIT 1
+     ) o LIMIT 1`,
+    [list(lanes), list(lanes.map((lane) => floors.get(lane) ?? 0n)), open],
+  );
+  return found.length > 0;
+}
+
+interface Claiming {
+  readonly run: Run;
+  readonly names: Names;
+  readonly holding: Holding;
+  readonly request: ClaimRequest;
+  readonly seen: Seen;
+  readonly stale: readonly string[] | "all";
+  readonly floors: Floors;
+  readonly id: string;
+}
+
+interface Claimed {
+  readonly window: Window;
+  readonly sighting: Sighting;
+}
+
+async function claim({ run, names: n, holding, request, seen, stale, floors, id }: Claiming): Promise<Claimed> {
+  const owned = await lockLanes(run, n, holding);
+  const lanes = [...owned.lanes.keys()];
+  if (stale === "all" || stale.length > 0) {
+    await run(
+      `DELETE FROM ${n.windows} WHERE relay = $1 AND ${stale === "all" ? 'NOT "window" = ANY ($2::text[])' : '"window" = ANY ($2::text[])'}`,
+      [holding.relay, stale === "all" ? request.open : stale],
+    );
+  }
+  const reopened = new Map(lanes.filter((lane) => floors.stale(holding, lane, owned.lanes.get(lane)!)).map((lane) => [lane, 0n]));
+  const reopen = (rows: readonly Reopened[]): void => {
+    for (const { lane, first } of rows) reopened.set(lane, least(first - 1n, reopened.get(lane) ?? first));
+  };
+  if (seen.delayed) {
+    const freed = await freeDelayed(run, n, lanes);
+    reopen(freed.lanes);
+    if (freed.rows === rowsPerStep)
+      return { window: { ...nothing, more: true }, sighting: { reopened, redrives: owned.lanes, proof: null } };
+  }
+  if (seen.suspicious) await forgetSuspects(run, n);
+  const releasing = seen.releasing ? await releaseStep(run, n, list(lanes)) : { remain: false, lanes: [] };
+  reopen(releasing.lanes);
+
+  const scan = { run, names: n, lanes, limit: request.limit, open: request.open, suspicious: seen.suspicious };
+  const from = new Map(lanes.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
+  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
+  const inFlight = await recordWindow(run, n, id, holding, request, caught);
+  return {
+    window: {
+      id: caught.found.length === 0 ? null : id,
+      claims: caught.found.map(({ row, lane, failures, deaths }) => ({
+        envelope: envelopeOf(row),
+        lane,
+        epoch: holding.lanes.get(lane)!,
+        failures,
+        deaths,
+      })),
+      suspects: seen.suspicious ? await countNarrow({ ...scan, open: [...request.open, id] }) : 0,
+      destinations: seen.destinations,
+      more: caught.cut || releasing.remain,
+    },
+    sighting: {
+      reopened,
+      redrives: owned.lanes,
+      proof: request.narrow ? null : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
+    },
+  };
+}
+
+/** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
+async function lockLanes(
+  run: Run,
+  n: Names,
+  holding: Holding,
+): Promise<{ readonly lanes: ReadonlyMap<number, bigint>; readonly xid: bigint }> {
+  const rows = await run(
+    `SELECT l.*, pg_current_xact_id() AS xid FROM (
+       SELECT lane, epoch, reopened FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE) l`,
+    [holding.relay, list(holding.lanes.keys())],
+  );
+  const mine = rows.filter((row) => holding.lanes.get(Number(row["lane"])) === BigInt(row["epoch"]!));
+  return { lanes: new Map(mine.map((row) => [Number(row["lane"]), BigInt(row["reopened"]!)])), xid: BigInt(rows[0]?.["xid"] ?? 0) };
+}
+
+/** Events that have become available join their lane, all of them before anything is claimed. */
+async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promise<{ rows: number; lanes: readonly Reopened[] }> {
+  const freed = await run(
+    `WITH freed AS (
+       UPDATE ${n.outbox} SET next_attempt_at = available_at WHERE seq IN (
+         SELECT seq FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])
+         ORDER BY available_at LIMIT ${rowsPerStep})
+       RETURNING lane, seq)
+     SELECT lane, min(seq) AS first, count(*) AS n FROM freed GROUP BY lane`,
+    [list(lanes)],
+  );
+  return {
+    rows: freed.reduce((sum, row) => sum + Number(row["n"]), 0),
+    lanes: freed.map((row) => ({ lane: Number(row["lane"]), first: BigInt(row["first"]!) })),
+  };
+}
+
+/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+async function forgetSuspects(run: Run, n: Names): Promise<void> {
+  await run(
+    `DELETE FROM ${n.suspects} s WHERE NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE o.seq = s.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED'))`,
+  );
+}
+
+/** Says which is the lowest row in flight now, whatever window it is in. */
+async function recordWindow(
+  run: Run,
+  n: Names,
+  id: string,
+  holding: Holding,
+  request: ClaimRequest,
+  { found }: Caught,
+): Promise<bigint | null> {
+  const [row] = await run(
+    `WITH others AS (SELECT unnest(seqs) AS seq FROM ${n.windows} WHERE "window" = ANY ($4::text[]) AND relay = $2),
+          made AS (INSERT INTO ${n.windows} ("window", relay, width, seqs)
+                   SELECT $1, $2, cardinality($3::bigint[]) + (SELECT count(*) FROM others), $3::bigint[] WHERE cardinality($3::bigint[]) > 0)
+     SELECT min(seq) AS first FROM others`,
+    [id, holding.relay, list(found.map(({ seq }) => seq)), request.open],
+  );
+  const firsts = [...(row?.["first"] ? [BigInt(row["first"])] : []), ...found.slice(0, 1).map(({ seq }) => seq)];
+  return firsts.length === 0 ? null : least(...firsts);
+}

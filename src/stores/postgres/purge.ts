@@ -1,0 +1,108 @@
+import type { Action, PurgeOptions } from "../../contracts/operator.ts";
+import { inBatches } from "../../core/batches.ts";
+import { finished } from "../../core/signal.ts";
+import { audit } from "./audit.ts";
+import type { Connection, Run } from "./connection.ts";
+import type { Names } from "./names.ts";
+import { recordColumns, recordOf } from "./records.ts";
+import { addedWithin, list, ms, spanOf } from "./rows.ts";
+
+const purgeBatch = 10_000;
+/** Fewer, since an archive is given whole events. */
+const archiveBatch = 500;
+const keyRetentionMs = 7 * 24 * 3_600_000;
+
+/** What may go, by the moment it goes by: `mark` is where a batch ended, and the next one begins. */
+interface Kind {
+  readonly where: string;
+  readonly mark: string;
+  readonly from: string;
+}
+
+const kinds: readonly Kind[] = [
+  {
+    where: "o.status = 'PUBLISHED' AND o.published_at < $1::timestamptz",
+    mark: ms("o.published_at"),
+    from: "o.published_at >= to_timestamp($2::bigint / 1000.0) ORDER BY o.published_at",
+  },
+  { where: "o.status = 'DISCARDED' AND o.created_at < $1::timestamptz", mark: "o.seq", from: "o.seq >= $2::bigint ORDER BY o.seq" },
+];
+
+export async function purge(connection: Connection, n: Names, before: Date, by: Action, options: PurgeOptions = {}): Promise<number> {
+  const limit = before.toISOString();
+  if (by.dryRun) {
+    const which = kinds.map(({ where }) => `(${where})`).join(" OR ");
+    return Number((await connection.run(`SELECT count(*) AS n FROM ${n.outbox} o WHERE ${which}`, [limit]))[0]!["n"]);
+  }
+  let total = 0;
+  try {
+    for (const kind of kinds) {
+      let mark = "0";
+      await inBatches(options, async () => {
+        const batch = await connection.transaction((run) => purgeSome(run, n, kind, limit, mark, options));
+        total += batch.purged;
+        mark = batch.mark;
+        return batch.more;
+      });
+    }
+  } finally {
+    if (total > 0) await audit(connection.run, n, "purge", by.who, total, { before: limit });
+  }
+  let mark = "0";
+  await inBatches(options, async () => {
+    const batch = await forgetKeys(connection.run, n, options.keyRetentionMs ?? keyRetentionMs, mark);
+    mark = batch.mark;
+    return batch.more;
+  });
+  return total;
+}
+
+interface Batch {
+  readonly purged: number;
+  readonly mark: string;
+  readonly more: boolean;
+}
+
+/**
+ * Two that purge at once take different rows, and wait for nobody. Each batch begins where the last one ended, and does not
+ * walk over what that one has left dead. The moments of adding keep the database from looking into every partition.
+ */
+async function purgeSome(
+  run: Run,
+  n: Names,
+  { where, mark, from }: Kind,
+  limit: string,
+  begin: string,
+  options: PurgeOptions,
+): Promise<Batch> {
+  const { archive, signal } = options;
+  const size = archive === undefined ? purgeBatch : archiveBatch;
+  const rows = await run(
+    `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${mark} AS mark FROM ${n.outbox} o
+     WHERE ${where} AND ${from} LIMIT ${size} FOR UPDATE SKIP LOCKED`,
+    [limit, begin],
+  );
+  const last = rows.at(-1);
+  if (last === undefined) return { purged: 0, mark: begin, more: false };
+  const which = `seq = ANY ($1::bigint[]) AND ${addedWithin("$2", "$3")}`;
+  const values = [list(rows.map((row) => BigInt(row["seq"]!))), ...spanOf(rows.map((row) => Number(row["created_ms"])))];
+  if (archive !== undefined) {
+    const records = (await run(`SELECT ${recordColumns} FROM ${n.events} o WHERE ${which} ORDER BY seq`, values)).map(recordOf);
+    if (!(await finished(() => archive(records), signal))) return { purged: 0, mark: begin, more: false };
+  }
+  await run(`DELETE FROM ${n.outbox} WHERE ${which}`, values);
+  return { purged: rows.length, mark: last["mark"]!, more: rows.length === size };
+}
+
+async function forgetKeys(run: Run, n: Names, retentionMs: number, begin: string): Promise<Batch> {
+  const [row] = await run(
+    `WITH old AS (SELECT key FROM ${n.keys} WHERE created_at >= to_timestamp($2::bigint / 1000.0)
+                  AND created_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+                  ORDER BY created_at LIMIT ${purgeBatch} FOR UPDATE SKIP LOCKED),
+          gone AS (DELETE FROM ${n.keys} k USING old WHERE k.key = old.key RETURNING k.created_at)
+     SELECT count(*) AS n, ${ms("max(created_at)")} AS mark FROM gone`,
+    [retentionMs, begin],
+  );
+  const purged = Number(row!["n"]);
+  return { purged, mark: row!["mark"] ?? begin, more: purged === purgeBatch };
+}

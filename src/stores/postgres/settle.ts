@@ -1,0 +1,176 @@
+import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
+import { aggregateKey } from "../../core/event.ts";
+import type { PgRow, Run } from "./connection.ts";
+import { startReleasing } from "./holds.ts";
+import type { Names } from "./names.ts";
+import { addedWithin, bigints, list, spanOf, storable } from "./rows.ts";
+
+/** What becomes of an event that is published. */
+export type Published = "keep" | "delete";
+
+/**
+ * Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
+ * before is seen, whoever wants to take one waits.
+ */
+export async function settleWindow(
+  run: Run,
+  n: Names,
+  relay: string,
+  window: string,
+  outcomes: readonly Outcome[],
+  onPublish: Published,
+): Promise<SettleReport> {
+  const lanes = [...new Set(outcomes.map(({ claim }) => claim.lane))];
+  const owned = new Map(
+    (
+      await run(`SELECT lane, epoch FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE`, [
+        relay,
+        list(lanes),
+      ])
+    ).map((row) => [Number(row["lane"]), BigInt(row["epoch"]!)]),
+  );
+  const [held] = await run(`SELECT seqs FROM ${n.windows} WHERE "window" = $1 AND relay = $2 FOR UPDATE`, [window, relay]);
+  const open = new Set(bigints(held?.["seqs"]));
+  const lost = lanes.filter((lane) => outcomes.some(({ claim }) => claim.lane === lane && owned.get(lane) !== claim.epoch));
+  const mine = outcomes.filter(({ claim }) => owned.get(claim.lane) === claim.epoch && open.has(claim.envelope.seq));
+  if (mine.length > 0) {
+    for (const { claim } of mine) open.delete(claim.envelope.seq);
+    await finish(run, n, window, mine, [...open], onPublish);
+    const failures = mine.filter(({ as }) => as !== "published");
+    if (failures.length > 0) await settleFailures(run, n, failures);
+  }
+  return { settled: mine.length, lost: lost.sort((a, b) => a - b) };
+}
+
+/** Everything that goes well, and the end of the window, in one statement. */
+async function finish(
+  run: Run,
+  n: Names,
+  window: string,
+  mine: readonly Outcome[],
+  left: readonly bigint[],
+  onPublish: Published,
+): Promise<void> {
+  const published = mine.filter(({ as }) => as === "published");
+  const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
+  const seqs = list(published.map(seqOf));
+  const done = (which: string): string =>
+    onPublish === "delete"
+      ? `DELETE FROM ${n.outbox} WHERE seq = ANY ($1::bigint[]) AND status IN ('PENDING', 'FAILED') AND ${which}`
+      : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp(), next_attempt_at = NULL
+         WHERE seq = ANY ($1::bigint[]) AND status IN ('PENDING', 'FAILED') AND ${which}`;
+  // The moments of adding keep the database from looking into every partition.
+  const created = published.map(({ claim }) => claim.envelope.createdAt.getTime());
+  const [row] = await run(
+    `WITH done AS (${done(addedWithin("$5", "$6"))} RETURNING 1),
+          freed AS (${startReleasing(n, "$1")}),
+          cleared AS (DELETE FROM ${n.suspects} WHERE seq = ANY ($2::bigint[])),
+          ended AS (DELETE FROM ${n.windows} WHERE "window" = $3 AND cardinality($4::bigint[]) = 0),
+          kept AS (UPDATE ${n.windows} SET seqs = $4::bigint[] WHERE "window" = $3 AND cardinality($4::bigint[]) > 0)
+     SELECT count(*) AS n FROM done`,
+    [seqs, list(known), window, list(left), ...spanOf(created)],
+  );
+  // Somebody may have changed such a moment by hand, or have settled the event some other way.
+  if (Number(row!["n"]) < published.length) await run(done("true"), [seqs]);
+}
+
+const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
+
+interface Hold {
+  readonly cause: bigint;
+  readonly destination: string | null;
+  readonly why: string;
+  readonly free: boolean;
+}
+
+/** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
+async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
+  const rows = await run(
+    `SELECT o.seq, o.status, h.cause_seq, h.destination, h.why, h.free_to FROM ${n.outbox} o
+     LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     WHERE o.seq = ANY ($1::bigint[]) AND o.status IN ('PENDING', 'FAILED')`,
+    [list(outcomes.map(seqOf))],
+  );
+  const stored = new Map(rows.map((row) => [row["seq"]!, row]));
+  const holds = new Map<string, { readonly outcome: Outcome; readonly hold: Hold }>();
+  const failed: { seq: string; status: string; after_ms: number | null; error: string }[] = [];
+  const waiting = new Map<string, { destination: string; lane: number; why: string }>();
+  const blocked: bigint[] = [];
+  for (const outcome of outcomes) {
+    const row = stored.get(String(seqOf(outcome)));
+    if (row === undefined || outcome.as === "published") continue;
+    const key = aggregateKey(outcome.claim.envelope);
+    const before = holds.get(key)?.hold ?? holdOf(row);
+    const cause = seqOf(outcome);
+    if (outcome.as === "returned") {
+      if (outcome.destination === undefined) continue;
+      // It waits for an earlier event of its aggregate already.
+      if (before !== null && !before.free && before.cause !== cause) continue;
+      const { topic, why } = outcome.destination;
+      holds.set(key, { outcome, hold: { cause, destination: topic, why, free: false } });
+      waiting.set(`${outcome.claim.lane} ${topic}`, { destination: topic, lane: outcome.claim.lane, why });
+      blocked.push(cause);
+    } else {
+      const parked = outcome.as === "parked";
+      failed.push({
+        seq: String(cause),
+        status: parked ? "DEAD" : "FAILED",
+        after_ms: parked ? null : outcome.afterMs,
+        error: outcome.error,
+      });
+      holds.set(key, { outcome, hold: { cause, destination: null, why: outcome.error, free: parked && outcome.release } });
+    }
+  }
+  if (failed.length > 0) await fail(run, n, failed);
+  if (holds.size > 0) await writeHolds(run, n, [...holds.values()]);
+  if (blocked.length > 0) await block(run, n, blocked, [...waiting.values()]);
+}
+
+function holdOf(row: PgRow): Hold | null {
+  if (row["cause_seq"] === null) return null;
+  return { cause: BigInt(row["cause_seq"]!), destination: row["destination"] ?? null, why: row["why"]!, free: row["free_to"] !== null };
+}
+
+async function fail(run: Run, n: Names, failed: readonly object[]): Promise<void> {
+  await run(
+    `UPDATE ${n.outbox} o SET status = f.status, retry_count = o.retry_count + 1, last_error = f.error,
+       next_attempt_at = clock_timestamp() + f.after_ms * interval '1 millisecond'
+     FROM json_to_recordset($1::json) AS f (seq bigint, status text, after_ms double precision, error text)
+     WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
+    [json(failed)],
+  );
+}
+
+async function writeHolds(run: Run, n: Names, holds: readonly { readonly outcome: Outcome; readonly hold: Hold }[]): Promise<void> {
+  const rows = holds.map(({ outcome: { claim }, hold }) => ({
+    aggregate_type: claim.envelope.aggregateType,
+    aggregate_id: claim.envelope.aggregateId,
+    lane: claim.lane,
+    cause_seq: String(hold.cause),
+    destination: hold.destination,
+    why: hold.why,
+    free: hold.free,
+  }));
+  await run(
+    `INSERT INTO ${n.holds} (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to)
+     SELECT aggregate_type, aggregate_id, lane, cause_seq, destination, why, clock_timestamp(), CASE WHEN free THEN 0 END
+     FROM json_to_recordset($1::json) AS h (aggregate_type text, aggregate_id text, lane smallint, cause_seq bigint, destination text, why text, free boolean)
+     ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET cause_seq = excluded.cause_seq, destination = excluded.destination,
+       why = excluded.why, since = excluded.since, free_to = excluded.free_to`,
+    [json(rows)],
+  );
+}
+
+async function block(run: Run, n: Names, seqs: readonly bigint[], waiting: readonly object[]): Promise<void> {
+  await run(
+    `WITH blocked AS (UPDATE ${n.outbox} SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ANY ($1::bigint[]))
+     INSERT INTO ${n.destinations} (destination, lane, why, since)
+     SELECT destination, lane, why, clock_timestamp() FROM json_to_recordset($2::json) AS d (destination text, lane smallint, why text)
+     ON CONFLICT (destination, lane) DO UPDATE SET why = excluded.why`,
+    [list(seqs), json(waiting)],
+  );
+}
+
+/** An error may be any text. */
+const json = (rows: readonly object[]): string =>
+  JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? storable(value) : value));

@@ -1,0 +1,121 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BetterSQLiteSession } from "drizzle-orm/better-sqlite3/session";
+import { BaseSQLiteDatabase, SQLiteSyncDialect } from "drizzle-orm/sqlite-core";
+import { drizzle as onProxy } from "drizzle-orm/sqlite-proxy";
+import Database from "libsql";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { fromDrizzle, fromKnex, fromMikroOrm, fromPrisma } from "../../src/handles/index.ts";
+import { createOutbox } from "../../src/outbox/outbox.ts";
+import { postgres } from "../../src/stores/postgres/index.ts";
+import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
+import { draft } from "../support/outbox.ts";
+import { refused } from "./body.ts";
+
+describe("Drizzle on SQLite", () => {
+  let folder: string;
+  let client: Database.Database;
+  let store: SqliteStore;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), "waybill-"));
+    const open = (path: string): Database.Database => new Database(path);
+    store = sqlite({ path: join(folder, "app.db"), open });
+    await store.schema.migrate();
+    client = open(join(folder, "app.db"));
+  });
+  afterEach(async () => {
+    client.close();
+    await store[Symbol.asyncDispose]();
+    rmSync(folder, { recursive: true });
+  });
+  const pending = async (): Promise<number> => (await store.operator.status()).states.PENDING;
+
+  test("with a synchronous driver is refused, and its client takes the events", async () => {
+    const dialect = new SQLiteSyncDialect();
+    const session = new BetterSQLiteSession(client, dialect, undefined);
+    const db = new BaseSQLiteDatabase("sync", dialect, session as never, undefined);
+    const handled = createOutbox({ store, tx: fromDrizzle });
+    expect(() => db.transaction((tx) => void handled.add(tx, draft("1", 1)))).toThrow(refused("UNSUPPORTED"));
+    await expect(handled.transaction(db, async () => undefined)).rejects.toThrow(refused("UNSUPPORTED"));
+    expect(await pending()).toBe(0);
+
+    const outbox = createOutbox({ store });
+    db.transaction(() => void outbox.add(client, draft("1", 1)));
+    expect(await pending()).toBe(1);
+    const rolledBack = (): void =>
+      db.transaction((tx) => {
+        void outbox.add(client, draft("1", 2));
+        tx.rollback();
+      });
+    expect(rolledBack).toThrow("Rollback");
+    expect(await pending()).toBe(1);
+  });
+
+  test("with a driver whose rows have no names is refused", async () => {
+    const db = onProxy(async (sql, values) => {
+      const statement = client.prepare(sql);
+      return { rows: /^select/i.test(sql) ? statement.raw().all(...(values as unknown[])) : (statement.run(...(values as unknown[])), []) };
+    });
+    const adding = db.transaction((tx) => createOutbox({ store, tx: fromDrizzle }).add(tx, draft("1", 1)));
+    await expect(adding).rejects.toThrow(refused("UNSUPPORTED"));
+    expect(await pending()).toBe(0);
+  });
+});
+
+describe("Prisma's client, by its documented shape", () => {
+  const inside = (answer: () => unknown) => ({
+    asked: [] as unknown[],
+    async $queryRawUnsafe(...given: unknown[]) {
+      this.asked.push(given);
+      return answer();
+    },
+  });
+
+  test("runs a statement, and gives its rows", async () => {
+    const tx = inside(() => [{ id: "1" }]);
+    expect(await fromPrisma(tx).query("SELECT $1", ["one"])).toEqual({ rows: [{ id: "1" }] });
+    expect(tx.asked).toEqual([["SELECT $1", "one"]]);
+  });
+
+  test("is refused where it is no transaction, or one that has ended", async () => {
+    const client = { ...inside(() => []), $connect: () => undefined, $transaction: () => undefined };
+    expect(() => fromPrisma(client)).toThrow(refused("NO_TRANSACTION"));
+    await expect(fromPrisma.begin({ ...inside(() => []), $transaction: () => undefined }, async () => 1)).rejects.toThrow(
+      refused("ALREADY_IN_TRANSACTION"),
+    );
+    const closed = inside(() => {
+      throw Object.assign(new Error("Transaction already closed"), { code: "P2028" });
+    });
+    await expect(fromPrisma(closed).query("SELECT 1", [])).rejects.toThrow(refused("NO_TRANSACTION"));
+  });
+
+  test("tells the database's own code, where the databases' clients have it", async () => {
+    const failing = (cause: object): Promise<unknown> => {
+      const tx = inside(() => {
+        throw Object.assign(new Error("Raw query failed"), { code: "P2010", meta: { driverAdapterError: { cause } } });
+      });
+      return fromPrisma(tx).query("SELECT 1", []);
+    };
+    await expect(failing({ originalCode: "23505", originalMessage: "taken" })).rejects.toMatchObject({
+      message: "taken",
+      code: "23505",
+      severity: "ERROR",
+    });
+    await expect(failing({ originalCode: "1062", originalMessage: "taken" })).rejects.toMatchObject({ errno: 1062, sqlState: "HY000" });
+    await expect(failing({ originalCode: "1555", originalMessage: "taken" })).rejects.toMatchObject({ rawCode: 1555 });
+    await expect(failing({ kind: "other" })).rejects.toMatchObject({ code: "P2010" });
+  });
+});
+
+test("a MikroORM whose transactions are not Knex's is refused in words", () => {
+  const em = { isInTransaction: () => true, getTransactionContext: () => ({}), flush: async () => undefined };
+  expect(() => fromMikroOrm(em)).toThrow(refused("UNSUPPORTED"));
+});
+
+test("a library in place of a store's client, and half of it, are refused", () => {
+  const half = { url: "postgres://localhost/app" };
+  for (const options of [{ tx: fromKnex }, { db: {} }, { tx: () => ({}), db: {} }, { tx: fromKnex, db: null }])
+    expect(() => postgres({ ...half, ...options } as never)).toThrow(refused("INVALID_OPTION"));
+  expect(() => createOutbox({ store: {} as never, tx: fromKnex })).toThrow(refused("INVALID_OPTION"));
+});

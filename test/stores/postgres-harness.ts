@@ -1,0 +1,70 @@
+import pg from "pg";
+import type { AuditLine, StoreHarness } from "../../src/conformance/index.ts";
+import { postgres, type PgClient, type PgDatabase, type PostgresOptions } from "../../src/stores/postgres/index.ts";
+
+export interface PostgresHarness extends StoreHarness<PgDatabase, PgClient> {
+  readonly pool: pg.Pool;
+  readonly schema: string;
+}
+
+let made = 0;
+
+/** A schema of its own for each case, on a server that all cases share. */
+export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" | "pool"> = {}): () => Promise<PostgresHarness> {
+  return async () => {
+    const schema = `case_${process.pid}_${++made}`;
+    const pool = new pg.Pool({ connectionString: url(), max: 12 });
+    pool.on("error", () => undefined);
+    const store = postgres({ pool: pool, schema, ...more });
+    await store.schema.migrate();
+    await pool.query(`CREATE TABLE ${schema}.effects (name text NOT NULL)`);
+    const idle = new Set<pg.PoolClient>();
+    return {
+      pool,
+      schema,
+      store,
+      db: pool as unknown as PgDatabase,
+      clock: { now: () => Date.now(), advance: (ms) => growOlder(pool, schema, ms) },
+      async begin() {
+        const client = await pool.connect();
+        idle.add(client);
+        await client.query("BEGIN");
+        const end = async (how: string): Promise<void> => {
+          await client.query(how);
+          idle.delete(client);
+          client.release();
+        };
+        return { tx: client as unknown as PgClient, commit: () => end("COMMIT"), rollback: () => end("ROLLBACK") };
+      },
+      effect: async (tx, name) => void (await tx.query(`INSERT INTO ${schema}.effects (name) VALUES ($1)`, [name])),
+      effects: async () => (await pool.query<{ name: string }>(`SELECT name FROM ${schema}.effects`)).rows.map(({ name }) => name),
+      lose: async (tx) => void (await tx.query("ROLLBACK")),
+      audit: async () =>
+        (await pool.query(`SELECT who, action, events::int AS events FROM ${schema}.waybill_audit ORDER BY at`)).rows as AuditLine[],
+      async close() {
+        for (const client of idle) client.release(true);
+        await store[Symbol.asyncDispose]();
+        await pool.query(`DROP SCHEMA ${schema} CASCADE`);
+        await pool.end();
+      },
+    };
+  };
+}
+
+/** A server's clock cannot be set forward; but everything that it has written down can become older. */
+async function growOlder(pool: pg.Pool, schema: string, ms: number): Promise<void> {
+  const { rows } = await pool.query<{ table_name: string; columns: string[] }>(
+    `SELECT c.table_name, array_agg(c.column_name::text) AS columns FROM information_schema.columns c
+     JOIN information_schema.tables t USING (table_schema, table_name)
+     WHERE c.table_schema = $1 AND c.data_type LIKE 'timestamp%' AND t.table_type = 'BASE TABLE'
+       AND NOT EXISTS (SELECT 1 FROM pg_class p WHERE p.oid = format('%I.%I', c.table_schema, c.table_name)::regclass AND p.relispartition)
+     GROUP BY c.table_name`,
+    [schema],
+  );
+  // An event that grows older may move to another partition, and must not be taken for a new one there.
+  for (const { table_name: table, columns } of rows)
+    await pool.query(
+      `BEGIN; SET LOCAL waybill.moving = 'on';
+       UPDATE ${schema}.${table} SET ${columns.map((name) => `${name} = ${name} - interval '${ms} milliseconds'`).join(", ")}; COMMIT`,
+    );
+}

@@ -1,0 +1,316 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Claim, Holding, Outcome, Window } from "../../src/contracts/outbox-store.ts";
+import { createOutbox } from "../../src/outbox/outbox.ts";
+import { postgres, type PgClient, type PostgresStore } from "../../src/stores/postgres/index.ts";
+import { describeWith } from "../servers/available.ts";
+import { startPostgres, type Postgres } from "../servers/postgres.ts";
+import { startStandby } from "../servers/standby.ts";
+import { harnessOn, type PostgresHarness } from "./postgres-harness.ts";
+
+const all = [...Array(64).keys()];
+const by = { who: "test", dryRun: false };
+
+await describeWith("postgres", "hazards on PostgreSQL", () => {
+  let server: Postgres;
+  beforeAll(async () => {
+    server = await startPostgres({ version: 15 });
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  const create = harnessOn(() => server.url());
+
+  const own = (name: string, body: (harness: PostgresHarness) => Promise<void>): void => {
+    test(name, async () => {
+      const harness = await create();
+      try {
+        await body(harness);
+      } finally {
+        await harness.close();
+      }
+    });
+  };
+
+  describe("a scan begins at its floor", () => {
+    own("and a row that commits late, below rows that were published meanwhile, is still claimed", async (harness) => {
+      const relay = await relayOn(harness.store);
+      const late = await harness.begin();
+      await add(harness, late.tx, "late", 1); // the lowest number of all
+      for (let round = 0; round < 5; round++) {
+        await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, `order-${round}`, 1));
+        expect(await relay.drain()).toEqual([`order-${round}`]);
+      }
+      await late.commit();
+      expect(await relay.drain()).toEqual(["late"]);
+    });
+
+    own("and does not see what is below it: the scan of published rows is really left out", async (harness) => {
+      const relay = await relayOn(harness.store);
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 50));
+      await relay.drain();
+      await relay.drain();
+      // A row that is brought back by hand, past everything that could tell, shows where the scan begins.
+      await harness.pool.query(`UPDATE ${harness.schema}.outbox SET status = 'PENDING' WHERE seq = 1`);
+      expect(await relay.drain()).toEqual([]);
+      const other = postgres({ pool: harness.pool, schema: harness.schema }); // floors belong to one process, and start at 0
+      expect(await relayWith(other, relay.holding).drain()).toEqual(["order-1"]);
+    });
+
+    own(
+      "with a number drawn before the transaction has its id, the floor would pass a row: the default draws it after",
+      async (harness) => {
+        const relay = await relayOn(harness.store);
+        const { pool, schema } = harness;
+        const [drawing, adding] = [await pool.connect(), await pool.connect()];
+        await drawing.query("BEGIN");
+        await drawing.query(`SELECT ${schema}.waybill_next_seq()`);
+        const { rows } = await drawing.query<{ xid: string | null }>("SELECT pg_current_xact_id_if_assigned()::text AS xid");
+        expect(rows[0]!.xid).not.toBeNull();
+        await drawing.query("ROLLBACK");
+
+        // The naive form: the number first, the transaction's id later.
+        await pool.query(
+          `CREATE OR REPLACE FUNCTION ${schema}.waybill_next_seq() RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('${schema}.waybill_seq') $$`,
+        );
+        await adding.query("BEGIN");
+        const drawn = await adding.query<{ seq: string }>(`SELECT ${schema}.waybill_next_seq() AS seq`);
+        await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+        await relay.drain();
+        await relay.drain();
+        await adding.query(
+          `INSERT INTO ${schema}.outbox (seq, aggregate_type, aggregate_id, event_type, payload) VALUES ($1, 'Order', 'order-1', 'E', '1')`,
+          [drawn.rows[0]!.seq],
+        );
+        await adding.query("COMMIT");
+        expect(await relay.drain(), "the naive form loses it from sight").toEqual([]);
+        drawing.release();
+        adding.release();
+      },
+    );
+
+    own("and an operator in another process brings old rows back above it", async (harness) => {
+      const relay = await relayOn(harness.store);
+      const [dead] = await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+      const window = await relay.claim();
+      await relay.settle(window, (claim) => ({ claim, as: "parked", error: "no", release: false }));
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-2", 20));
+      await relay.drain();
+      await relay.drain();
+      const elsewhere = postgres({ pool: harness.pool, schema: harness.schema });
+      await elsewhere.operator.redrive({ ids: [dead!.id] }, by);
+      expect(await relay.drain()).toEqual(["order-1"]);
+    });
+
+    own("which is 0 for a lane that was taken over with an old backlog", async (harness) => {
+      const first = await relayOn(harness.store, "first");
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 3));
+      const window = await first.claim();
+      await harness.clock.advance(70_000);
+      const second = await relayOn(harness.store, "second"); // the same process: its floors for the first relay must not count
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-2", 3));
+      expect(await second.drain(true)).toEqual(["order-1", "order-1", "order-1"]);
+      expect(await second.drain()).toEqual(["order-2", "order-2", "order-2"]);
+      expect(await first.settle(window, published)).toMatchObject({ settled: 0 });
+    });
+
+    own("which a lane leaves behind when it comes back from another relay", async (harness) => {
+      const first = await relayOn(harness.store, "first");
+      const [cause] = await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 2));
+      await first.settle(await first.claim(), (claim) =>
+        claim.envelope.id === cause!.id ? { claim, as: "parked", error: "no", release: false } : { claim, as: "returned" },
+      );
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-2", 20));
+      await first.drain();
+      await first.drain();
+      await harness.store.leases.leave("first");
+      const elsewhere = postgres({ pool: harness.pool, schema: harness.schema });
+      const second = await relayOn(elsewhere, "second");
+      await elsewhere.operator.discard({ ids: [cause!.id] }, by);
+      await second.settle(await second.claim(), (claim) => ({ claim, as: "returned" })); // the follower is free, far below
+      await elsewhere.leases.leave("second");
+      expect(await (await relayOn(harness.store, "first")).drain()).toEqual(["order-1"]);
+    });
+
+    own("which does not pass what is in flight, though all above it is published", async (harness) => {
+      const relay = await relayOn(harness.store);
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 3));
+      const inFlight = await relay.claim();
+      for (let round = 0; round < 3; round++) {
+        await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-2", 1));
+        const window = await harness.store.outbox.claim(relay.holding, { limit: 100, open: [inFlight.id!], narrow: false });
+        await relay.settle(window, published);
+      }
+      await relay.settle(inFlight, (claim) => ({ claim, as: "returned" }));
+      expect(await relay.drain()).toEqual(["order-1", "order-1", "order-1"]);
+    });
+
+    own("which does not pass what the limit left out", async (harness) => {
+      const relay = await relayOn(harness.store);
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 30));
+      let taken = 0;
+      for (let round = 0; round < 30; round++) {
+        const window = await harness.store.outbox.claim(relay.holding, { limit: 1, open: [], narrow: false });
+        taken += window.claims.length;
+        await relay.settle(window, published);
+      }
+      expect(taken).toBe(30);
+    });
+
+    test("and a failover to a standby whose numbers stepped back puts all floors back to 0", async () => {
+      const primary = await startPostgres({ version: 15 });
+      const standby = await startStandby(primary);
+      const before = await harnessOn(() => primary.url())();
+      const { schema } = before;
+      await before.store.transactor.transaction(before.db, (tx) => add(before, tx, "order-1", 5));
+      await standbyHas(standby.url(), `SELECT count(*) = 5 AS ok FROM ${schema}.outbox`);
+      await standby.stop("fast"); // from here on the standby misses what the primary does
+      const moving = movablePool(before.pool);
+      const store = postgres({ pool: moving.pool, schema });
+      const relay = await relayOn(store);
+      await relay.drain();
+      for (let n = 0; n < 50; n++) await before.store.transactor.transaction(before.db, (tx) => add(before, tx, `order-${n}`, 1));
+      await relay.drain();
+      await relay.drain();
+      await primary.stop("immediate");
+      await standby.start();
+      await standby.promote();
+      const after = await harnessAt(standby.url(), schema);
+      moving.moveTo(after.pool);
+      await after.store.leases.renew("r1", 60_000);
+      const lanes = await after.store.leases.take("r1", all);
+      // The same lanes and epochs as before, as far as the relay can tell: only the server has changed.
+      const holding = { relay: relay.holding.relay, lanes: lanes.size === 64 ? lanes : relay.holding.lanes };
+      expect((await relayWith(store, holding).drain()).length, "what the standby still has as pending").toBe(5);
+      await after.store.transactor.transaction(after.db, (tx) => add(after, tx, "order-new", 3)); // numbers below the old floor
+      expect(await relayWith(store, holding).drain()).toEqual(["order-new", "order-new", "order-new"]);
+      await after.pool.end();
+      await before.pool.end();
+      await standby[Symbol.asyncDispose]();
+      await primary[Symbol.asyncDispose]();
+    }, 60_000);
+  });
+
+  own("a settle that waited while its lane was taken changes nothing of the new owner's", async (harness) => {
+    const { pool, schema, store } = harness;
+    await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+    const old = await relayOn(store, "old");
+    const window = await old.claim();
+    // The new owner is in the middle of its take: it has the lane rows.
+    const taker = await pool.connect();
+    await taker.query("BEGIN");
+    await taker.query(`UPDATE ${schema}.waybill_lanes SET owner = 'new', epoch = epoch + 1`);
+    await taker.query(`UPDATE ${schema}.outbox SET status = 'PUBLISHED', published_at = now()`);
+    const settled = old.settle(window, (claim) => ({ claim, as: "retry", afterMs: 0, error: "late" }));
+    await Promise.race([settled, waitsForLock(pool)]);
+    await taker.query("COMMIT");
+    taker.release();
+    expect(await settled).toEqual({ settled: 0, lost: [window.claims[0]!.lane] });
+    const { rows } = await pool.query(`SELECT status, last_error FROM ${schema}.outbox`);
+    expect(rows).toEqual([{ status: "PUBLISHED", last_error: null }]);
+  });
+
+  own("a redrive that races with a claim sends each event once, and before its followers", async (harness) => {
+    const relay = await relayOn(harness.store);
+    for (let round = 0; round < 20; round++) {
+      const name = `order-${round}`;
+      const [dead] = await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, name, 3));
+      const window = await relay.claim();
+      await relay.settle(window, (claim) =>
+        claim.envelope.id === dead!.id ? { claim, as: "parked", error: "no", release: false } : { claim, as: "returned" },
+      );
+      const [, ids] = await Promise.all([harness.store.operator.redrive({ ids: [dead!.id] }, by), relay.drainIds()]);
+      const rest = await relay.drainIds();
+      expect([...ids, ...rest]).toHaveLength(3);
+      expect([...ids, ...rest][0]).toBe(dead!.id);
+    }
+  });
+
+  own("a follower that commits while its aggregate is being held stays behind it", async (harness) => {
+    const relay = await relayOn(harness.store);
+    for (let round = 0; round < 20; round++) {
+      const name = `order-${round}`;
+      const [first] = await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, name, 1));
+      const window = await relay.claim();
+      const follower = await harness.begin();
+      await add(harness, follower.tx, name, 1);
+      await Promise.all([relay.settle(window, (claim) => ({ claim, as: "retry", afterMs: 0, error: "no" })), follower.commit()]);
+      const [cause, ...more] = (await relay.claim()).claims.map(({ envelope }) => envelope.id);
+      expect([cause, more]).toEqual([first!.id, []]);
+      expect(await relay.drainIds()).toHaveLength(2);
+    }
+  });
+});
+
+async function add(
+  { store }: Pick<PostgresHarness, "store">,
+  tx: PgClient,
+  aggregateId: string,
+  count: number,
+): Promise<readonly { id: string }[]> {
+  const outbox = createOutbox({ store });
+  return outbox.add(
+    tx,
+    Array.from({ length: count }, (_, n) => ({ aggregateType: "Order", aggregateId, type: "E", payload: { n } })),
+  );
+}
+
+const published = (claim: Claim): Outcome => ({ claim, as: "published" });
+
+async function relayOn(store: PostgresStore, name = "r1"): Promise<ReturnType<typeof relayWith>> {
+  await store.leases.renew(name, 60_000);
+  return relayWith(store, { relay: name, lanes: await store.leases.take(name, all) });
+}
+
+function relayWith(store: PostgresStore, holding: Holding) {
+  const claim = (narrow = false): Promise<Window> => store.outbox.claim(holding, { limit: 100, open: [], narrow });
+  const settle = (window: Window, judge: (claim: Claim) => Outcome): ReturnType<PostgresStore["outbox"]["settle"]> =>
+    store.outbox.settle(holding.relay, window.id!, window.claims.map(judge));
+  const drained = async (narrow: boolean): Promise<readonly Claim[]> => {
+    const claims: Claim[] = [];
+    for (;;) {
+      const window = await claim(narrow);
+      if (window.id === null && !window.more) return claims;
+      claims.push(...window.claims);
+      if (window.id !== null) await settle(window, published);
+    }
+  };
+  return {
+    holding,
+    claim,
+    settle,
+    drain: async (narrow = false): Promise<readonly string[]> => (await drained(narrow)).map(({ envelope }) => envelope.aggregateId),
+    drainIds: async (): Promise<readonly string[]> => (await drained(false)).map(({ envelope }) => envelope.id),
+  };
+}
+
+async function waitsForLock(pool: PostgresHarness["pool"]): Promise<void> {
+  for (;;) {
+    const { rows } = await pool.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
+    if (rows.length > 0) return;
+  }
+}
+
+async function standbyHas(url: string, question: string): Promise<void> {
+  const { default: pg } = await import("pg");
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  for (let ok = false; !ok;) ok = (await client.query<{ ok: boolean }>(question).catch(() => ({ rows: [] }))).rows[0]?.ok ?? false;
+  await client.end();
+}
+
+async function harnessAt(url: string, schema: string): Promise<Pick<PostgresHarness, "pool" | "store" | "db">> {
+  const { default: pg } = await import("pg");
+  const pool = new pg.Pool({ connectionString: url, max: 5 });
+  pool.on("error", () => undefined);
+  return { pool, store: postgres({ pool, schema }), db: pool };
+}
+
+/** One pool to the store, whichever server is behind it. */
+function movablePool(first: PostgresHarness["pool"]): {
+  readonly pool: PostgresHarness["pool"];
+  moveTo(pool: PostgresHarness["pool"]): void;
+} {
+  let now = first;
+  return {
+    pool: { connect: () => now.connect(), end: () => now.end(), totalCount: 0 } as unknown as PostgresHarness["pool"],
+    moveTo: (pool) => void (now = pool),
+  };
+}

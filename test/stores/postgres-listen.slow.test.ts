@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { systemClock } from "../../src/core/clock.ts";
+import { createOutbox } from "../../src/outbox/outbox.ts";
+import { postgres } from "../../src/stores/postgres/index.ts";
+import { describeWith } from "../servers/available.ts";
+import { startPostgres, type Postgres } from "../servers/postgres.ts";
+import { harnessOn } from "./postgres-harness.ts";
+
+await describeWith("postgres", "hints between processes on PostgreSQL", () => {
+  let server: Postgres;
+  beforeAll(async () => {
+    server = await startPostgres({ version: 15 });
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  const draft = { aggregateType: "Order", aggregateId: "1", type: "E", payload: 1 };
+  const forever = 60_000;
+
+  test("a commit elsewhere wakes a relay that listens, and many commits are one hint", async () => {
+    const harness = await harnessOn(() => server.url())();
+    await using producer = postgres({ url: server.url(), schema: harness.schema, listen: true });
+    await using listener = postgres({ url: server.url(), schema: harness.schema, listen: true });
+    const { signal } = new AbortController();
+    expect(await listener.wake.wait(systemClock, forever, signal), "it has begun to listen").toBe(true);
+    const waiting = listener.wake.wait(systemClock, forever, signal);
+    const outbox = createOutbox({ store: producer });
+    for (let n = 0; n < 50; n++) await outbox.transaction(harness.pool, (_, events) => events.add(draft));
+    expect(await waiting).toBe(true);
+    const { rows } = await harness.pool.query<{ calls: string }>(
+      "SELECT count(*) AS calls FROM pg_stat_activity WHERE query LIKE 'LISTEN%'",
+    );
+    expect(Number(rows[0]!.calls)).toBe(1);
+    await harness.close();
+  });
+
+  test("a listener whose connection is cut listens again", async () => {
+    const harness = await harnessOn(() => server.url())();
+    await using listener = postgres({ url: server.url(), schema: harness.schema, listen: true });
+    const { signal } = new AbortController();
+    await listener.wake.wait(systemClock, forever, signal);
+    await harness.pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+    expect(await listener.wake.wait(systemClock, forever, signal), "it has begun again").toBe(true);
+    const waiting = listener.wake.wait(systemClock, forever, signal);
+    await harness.pool.query("NOTIFY waybill");
+    expect(await waiting).toBe(true);
+    await harness.close();
+  });
+
+  test("without it, nothing is sent and no connection is kept", async () => {
+    const harness = await harnessOn(() => server.url())();
+    await createOutbox({ store: harness.store }).transaction(harness.pool, (_, events) => events.add(draft));
+    expect(await harness.store.wake.wait(systemClock, 1, new AbortController().signal)).toBe(true);
+    const { rows } = await harness.pool.query("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname IS NOT NULL");
+    expect(rows).toEqual([]);
+    await harness.close();
+  });
+});
