@@ -5,64 +5,83 @@ import { subjectOn, timed, type Subject } from "./subject.ts";
 const chunk = 20_000;
 const batch = 1_000;
 
-/** How fast the last tenth goes, after all the others have passed. */
-async function rateAtEnd(subject: Subject, events: number): Promise<number> {
-  let rate = 0;
+interface Passing {
+  readonly subject: Subject;
+  /** How fast the last tenth went. */
+  readonly rate: number;
+}
+
+/** All pass as many events, by turns: whatever else the machine does, it does to all of them. */
+async function passAll(subjects: readonly Subject[], events: number): Promise<readonly Passing[]> {
+  const ms = subjects.map(() => 0);
   const last = Math.floor((events / chunk) * 0.9);
-  let ms = 0;
   for (let at = 0; at * chunk < events; at++) {
-    await subject.insert(chunk);
-    const { ms: took } = await timed(() => subject.drain(batch));
-    if (at >= last) {
-      ms += took;
-      rate += chunk;
+    for (const [nth, subject] of subjects.entries()) {
+      await subject.insert(chunk);
+      const { ms: took } = await timed(() => subject.drain(batch));
+      if (at >= last) ms[nth]! += took;
     }
   }
-  return (rate / ms) * 1_000;
+  const measured = (events / chunk - last) * chunk;
+  return subjects.map((subject, nth) => ({ subject, rate: (measured / ms[nth]!) * 1_000 }));
+}
+
+/** Keeps a transaction open in the subject's database, which is where it holds the horizon back. */
+async function hold(subject: Subject, name: string, statement: string): Promise<() => Promise<void>> {
+  const client = await subject.pool.connect();
+  await client.query(`SET application_name = '${name}'`);
+  await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+  await client.query(statement);
+  return async () => {
+    await client.query("ROLLBACK");
+    client.release(true);
+  };
 }
 
 /** The holder as status names it. */
-function tell(what: string, holder: Holder | "unknown" | null | undefined): readonly string[] {
-  if (holder === null || holder === undefined || holder === "unknown") return [];
-  return [`status: ${what} ${holder.kind} ${holder.name} (${holder.application}, ${holder.state})`];
+async function holders({ store }: Subject): Promise<readonly string[]> {
+  const { watch } = await store.operator.status();
+  const tell = (what: string, holder: Holder | "unknown" | null | undefined): readonly string[] =>
+    holder === null || holder === undefined || holder === "unknown"
+      ? []
+      : [`status: ${what} ${holder.kind} ${holder.name} (${holder.application}, ${holder.state})`];
+  return [...tell("cleaning up waits for", watch?.horizon), ...tell("floors wait for", watch?.writer)];
 }
 
 /** Nothing that a transaction keeps from being vacuumed may slow a claim down, however much has been published. */
-export async function horizon(url: string, events: number): Promise<readonly Finding[]> {
-  const run = async (
+export async function horizon(database: (name: string) => Promise<string>, events: number): Promise<readonly Finding[]> {
+  const few = events / 6; // with the writer it gets slower and slower: enough to show how
+  const pass = async (
     name: string,
-    hold: string | null,
-    count = events,
-  ): Promise<{ readonly rate: number; readonly notes: readonly string[] }> => {
-    await using subject = await subjectOn(url, name);
-    const client = await subject.pool.connect();
-    await client.query(`SET application_name = 'bench ${name}'`);
-    await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    if (hold !== null) await client.query(hold);
-    const rate = await rateAtEnd(subject, count);
-    const watch = await subject.store.housekeeping?.watch();
-    await client.query("ROLLBACK");
-    client.release(true);
-    return { rate, notes: [tell("cleaning up waits for", watch?.horizon), tell("floors wait for", watch?.writer)].flat() };
+    statement: string,
+    count: number,
+  ): Promise<{ rates: readonly [number, number]; notes: readonly string[] }> => {
+    await using free = await subjectOn(await database(`beside_${name}`), "bench");
+    await using held = await subjectOn(await database(name), "bench");
+    const end = await hold(held, `bench ${name}`, statement);
+    const [one, other] = await passAll([free, held], count);
+    const notes = await holders(held);
+    await end();
+    return { rates: [one!.rate, other!.rate], notes };
   };
-  const free = await run("free", null);
-  const reader = await run("reader", "SELECT 1");
-  const fewer = events / 6; // it gets slower and slower: enough to show how
-  const writer = await run("writer", "SELECT pg_current_xact_id()", fewer);
-  const rate = (what: string, value: number) => ({ what, value, unit: "events/s" });
-  const last = `claimed and settled, the last tenth of ${events.toLocaleString("en")}`;
+  const reader = await pass("reader", "SELECT 1", events);
+  const writer = await pass("writer", "SELECT pg_current_xact_id()", few);
+  const figures = (who: string, [free, held]: readonly [number, number], count: number): Finding["figures"] => [
+    { what: `claimed and settled, last tenth of ${count.toLocaleString("en")}`, value: free, unit: "events/s" },
+    { what: `the same with the ${who}`, value: held, unit: "events/s" },
+  ];
   return [
     {
       question: "A reader holds the vacuum horizon: does claiming decay?",
-      figures: [rate(last, free.rate), rate("the same with the reader", reader.rate)],
-      ratio: reader.rate / free.rate,
+      figures: figures("reader", reader.rates, events),
+      ratio: reader.rates[1] / reader.rates[0],
       bound: { at: "least", ratio: 0.9 },
       notes: reader.notes,
     },
     {
       question: "A writer stays open, which freezes the floors: how slow does claiming get?",
-      figures: [rate(last, free.rate), rate(`the last tenth of ${fewer.toLocaleString("en")} with the writer`, writer.rate)],
-      ratio: writer.rate / free.rate,
+      figures: figures("writer", writer.rates, few),
+      ratio: writer.rates[1] / writer.rates[0],
       bound: null,
       notes: writer.notes,
     },

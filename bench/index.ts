@@ -1,3 +1,4 @@
+import pg from "pg";
 import { startPostgres } from "../test/servers/postgres.ts";
 import { blocked } from "./blocked.ts";
 import { horizon } from "./horizon.ts";
@@ -6,10 +7,10 @@ import { holds, text, type Finding } from "./report.ts";
 
 /** What is judged, each as a ratio to a baseline of the same run. Smaller with --quick, to see that it runs. */
 const quick = process.argv.includes("--quick");
-const scenarios: Readonly<Record<string, (url: string) => Promise<readonly Finding[]>>> = {
-  horizon: (url) => horizon(url, quick ? 60_000 : 600_000),
-  blocked: (url) => blocked(url, quick ? 10_000 : 100_000),
-  purge: (url) => purge(url, quick ? 3 : 15),
+const scenarios: Readonly<Record<string, (database: (name: string) => Promise<string>) => Promise<readonly Finding[]>>> = {
+  horizon: (database) => horizon(database, quick ? 60_000 : 600_000),
+  blocked: async (database) => blocked(await database("blocked"), quick ? 10_000 : 100_000),
+  purge: async (database) => purge(await database("purge"), quick ? 5 : 40),
 };
 
 const asked = process.argv.slice(2).filter((word) => !word.startsWith("--"));
@@ -20,12 +21,19 @@ if (unknown !== undefined) {
 }
 
 await using server = await startPostgres({ version: 15, settings: { shared_buffers: "512MB", max_wal_size: "4GB" } });
+const admin = new pg.Client({ connectionString: server.url() });
+await admin.connect();
+const database = async (name: string): Promise<string> => {
+  await admin.query(`CREATE DATABASE bench_${name}`);
+  return server.url(`bench_${name}`);
+};
 console.log(`PostgreSQL ${server.version}, Node ${process.version}, events of 300 bytes\n`);
 let broken = 0;
 for (const name of asked.length === 0 ? Object.keys(scenarios) : asked) {
-  for (const finding of await scenarios[name]!(server.url())) {
+  for (const finding of await scenarios[name]!(database)) {
     console.log(`${text(finding)}\n`);
     if (!holds(finding)) broken += 1;
   }
 }
+await admin.end();
 process.exitCode = broken === 0 ? 0 : 1;

@@ -8,7 +8,7 @@ export interface OutboxWriter<Tx> {
    * transaction rolls back too.
    */
   append(tx: Tx, rows: readonly Row[]): Promise<readonly Added[]>;
-  /** True where `append` has done all its work when it returns; what is only known later is refused then. */
+  /** True where `append`, with the store's own client, has done all its work when it returns; what is only known later is refused then. */
   readonly synchronous: boolean;
 }
 

@@ -4,7 +4,7 @@ import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError } from "../core/errors.ts";
 import type { Observe, WatchWarning } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
-import { type Kept, purgeStore, type Purged } from "./purge.ts";
+import { type Kept, pauses, purgeStore, type Purged } from "./purge.ts";
 import { type Thresholds, warningsOf } from "./warnings.ts";
 
 export interface HousekeepingParts {
@@ -23,9 +23,6 @@ export interface HousekeepingParts {
 const watchEveryMs = 60_000;
 /** How soon whoever wins lane 0 with something overdue notices it. */
 const lookMs = 1_000;
-/** After a batch, so many times as long as it took: the database is for publishing first. */
-const pausePerBatch = 3;
-const longestPauseMs = 2_000;
 
 /**
  * What the relay that holds lane 0 does beside publishing, until the signal aborts. Nothing of it can end the relay, and
@@ -112,12 +109,4 @@ async function tidy(parts: HousekeepingParts, signal: AbortSignal, trouble: (cau
     ms: clock.monotonic() - started,
   });
   return [...(made?.undone ?? []), ...undone].map((text) => ({ what: "partitions", holder: null, text }));
-}
-
-function pauses(clock: Clock, signal: AbortSignal): () => Promise<void> {
-  let last = clock.monotonic();
-  return async () => {
-    await clock.sleep(Math.min(pausePerBatch * (clock.monotonic() - last), longestPauseMs), signal);
-    last = clock.monotonic();
-  };
 }

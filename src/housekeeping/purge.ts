@@ -1,3 +1,4 @@
+import type { Clock } from "../core/clock.ts";
 import type { Housekeeping, PartitionReport } from "../contracts/housekeeping.ts";
 import type { Action, Operator, PurgeOptions } from "../contracts/operator.ts";
 
@@ -6,6 +7,10 @@ export interface Kept {
   readonly operator: Operator;
   readonly housekeeping?: Housekeeping;
 }
+
+/** After a batch, so many times as long as it took: the database is for publishing first. */
+const pausePerBatch = 3;
+const longestPauseMs = 2_000;
 
 export interface Purged {
   readonly events: number;
@@ -31,5 +36,14 @@ export async function purgeStore({ operator, housekeeping }: Kept, before: Date,
     dropped: report?.dropped ?? [],
     moved: report?.moved ?? 0,
     undone: report?.undone ?? [],
+  };
+}
+
+/** Rests several times as long as it worked: whoever purges at full load must not slow the relay down. */
+export function pauses(clock: Clock, signal: AbortSignal): () => Promise<void> {
+  let last = clock.monotonic();
+  return async () => {
+    await clock.sleep(Math.min(pausePerBatch * (clock.monotonic() - last), longestPauseMs), signal);
+    last = clock.monotonic();
   };
 }

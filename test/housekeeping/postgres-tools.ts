@@ -54,7 +54,7 @@ export interface Hand {
   drain(): Promise<Claim[]>;
 }
 
-export async function handOn(store: PostgresStore, relay = "hand"): Promise<Hand> {
+export async function handOn(store: Pick<PostgresStore, "leases" | "outbox">, relay = "hand"): Promise<Hand> {
   await store.leases.renew(relay, 600_000);
   const lanes = await store.leases.take(
     relay,

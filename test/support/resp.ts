@@ -1,18 +1,21 @@
-import { connect } from "node:net";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
+/** Strings come as Latin-1, so that each byte is a character. */
 export type Resp = string | number | null | Error | readonly Resp[];
 
-/** A Redis client of a few lines, for reading back what the real one wrote: strings come as Latin-1, so that each byte is a character. */
+const encode = (args: readonly string[]): string =>
+  `*${args.length}\r\n${args.map((arg) => `$${Buffer.byteLength(arg)}\r\n${arg}\r\n`).join("")}`;
+
+/** A Redis client of a few lines, for reading back what the real one wrote. */
 export async function resp(port: number, ...commands: readonly (readonly string[])[]): Promise<readonly Resp[]> {
   const socket = connect(port, "127.0.0.1");
   try {
-    const encoded = commands.map((args) => `*${args.length}\r\n${args.map((arg) => `$${Buffer.byteLength(arg)}\r\n${arg}\r\n`).join("")}`);
-    socket.write(encoded.join(""));
-    let text = "";
-    for await (const chunk of socket) {
-      text += (chunk as Buffer).toString("latin1");
-      const replies = repliesIn(text, commands.length);
-      if (replies !== null) return replies;
+    socket.write(commands.map(encode).join(""));
+    const chunks: Buffer[] = [];
+    for await (const chunk of socket as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      const { replies } = parse(Buffer.concat(chunks).toString("latin1"));
+      if (replies.length >= commands.length) return replies;
     }
     throw new Error("the server closed the connection");
   } finally {
@@ -20,43 +23,87 @@ export async function resp(port: number, ...commands: readonly (readonly string[
   }
 }
 
-function repliesIn(text: string, count: number): readonly Resp[] | null {
+/** What is there in full, and what is left over. */
+function parse(text: string): { readonly replies: readonly Resp[]; readonly rest: string } {
+  const replies: Resp[] = [];
   let at = 0;
-  const line = (): string => {
-    const end = text.indexOf("\r\n", at);
-    if (end < 0) throw new RangeError("more is to come");
+  const upTo = (end: number): string => {
+    if (end < 0 || text.length < end + 2) throw new RangeError("more is to come");
     const found = text.slice(at, end);
     at = end + 2;
     return found;
   };
-  const bulk = (length: number): string => {
-    if (text.length < at + length + 2) throw new RangeError("more is to come");
-    const found = text.slice(at, at + length);
-    at += length + 2;
-    return found;
-  };
-  const reply = (): Resp => {
-    const head = line();
-    const rest = head.slice(1);
-    switch (head[0] ?? "") {
+  const value = (): Resp => {
+    const [kind = "", ...rest] = upTo(text.indexOf("\r\n", at));
+    const head = rest.join("");
+    switch (kind) {
       case "+":
-        return rest;
+        return head;
       case "-":
-        return new Error(rest);
+        return new Error(head);
       case ":":
-        return Number(rest);
+        return Number(head);
       case "$":
-        return rest === "-1" ? null : bulk(Number(rest));
+        return head === "-1" ? null : upTo(at + Number(head));
       case "*":
-        return rest === "-1" ? null : Array.from({ length: Number(rest) }, reply);
+        return head === "-1" ? null : Array.from({ length: Number(head) }, value);
       default:
-        throw new Error(`no reply begins with ${JSON.stringify(head)}`);
+        throw new Error(`no value begins with ${JSON.stringify(kind)}`);
     }
   };
-  try {
-    return Array.from({ length: count }, reply);
-  } catch (error) {
-    if (error instanceof RangeError) return null;
-    throw error;
+  for (;;) {
+    const from = at;
+    try {
+      replies.push(value());
+    } catch (error) {
+      if (error instanceof RangeError) return { replies, rest: text.slice(from) };
+      throw error;
+    }
   }
+}
+
+export interface ScriptedRedis extends AsyncDisposable {
+  readonly port: number;
+  /** Every command so far, in the order of arrival. */
+  readonly commands: readonly (readonly string[])[];
+  /** How many connections were taken, and how many of them are open. */
+  readonly connections: { readonly taken: number; readonly open: number };
+}
+
+/** A server that answers as a test says: `+OK`, `-OOM …`, `$-1` and so on; null for no answer, `close` to end the connection. */
+export async function scriptedRedis(answer: (command: readonly string[]) => string | null): Promise<ScriptedRedis> {
+  const commands: (readonly string[])[] = [];
+  const sockets = new Set<Socket>();
+  const connections = { taken: 0, open: 0 };
+  const server = createServer((socket) => {
+    connections.taken += 1;
+    connections.open += 1;
+    sockets.add(socket.setNoDelay(true));
+    let text = "";
+    socket.on("data", (chunk) => {
+      const { replies, rest } = parse(text + chunk.toString("latin1"));
+      text = rest;
+      for (const command of replies as readonly (readonly string[])[]) {
+        commands.push(command);
+        const reply = answer(command);
+        if (reply === "close") return void socket.end();
+        if (reply !== null) socket.write(`${reply}\r\n`);
+      }
+    });
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      connections.open -= 1;
+      sockets.delete(socket);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    commands,
+    connections,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
 }

@@ -1,6 +1,6 @@
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { purgeStore } from "../../housekeeping/purge.ts";
+import { pauses, purgeStore } from "../../housekeeping/purge.ts";
 import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
 import { count } from "../output.ts";
@@ -30,7 +30,10 @@ export const purge = command({
     await using broker = values.broker === undefined ? null : brokerOf(terminal, values, false);
     const { archive, keyRetention: keyRetentionMs } = terminal.config;
     const by = { who: who(values), dryRun };
-    const { events, ...partitions } = await purgeStore(opened.store, before, by, given({ archive, keyRetentionMs }));
+    const { events, ...partitions } = await purgeStore(opened.store, before, by, {
+      ...given({ archive, keyRetentionMs }),
+      pause: pauses(systemClock, new AbortController().signal),
+    });
     const messages = broker === null || dryRun ? null : await broker.purge(before);
     terminal.out.answer({ before, dryRun, events, ...partitions, messages }, () => {
       const stored = `${dryRun ? "Would delete" : "Deleted"} ${count(events, "event")} from before ${before.toISOString()}.`;

@@ -1,4 +1,5 @@
 import type pg from "pg";
+import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { WaybillError } from "../../core/errors.ts";
 
 /** The part of a `pg` client that Waybill uses. */
@@ -78,10 +79,8 @@ export function sqlState(error: unknown): string | null {
 }
 
 /** Deadlock or serialisation failure: everything was rolled back, and may be run again from its start. Libraries wrap it. */
-export function isConflict(error: unknown): boolean {
-  if (["40001", "40P01"].includes(sqlState(error) ?? "")) return true;
-  return error instanceof Error && error.cause !== undefined && isConflict(error.cause);
-}
+export const isConflict = (error: unknown): boolean =>
+  causesOf(error).some((cause) => ["40001", "40P01"].includes(sqlStateOf(cause) ?? ""));
 
 /** Nobody answered: whatever was under way may or may not have been done. */
 export function isSilence(error: unknown): boolean {

@@ -1,9 +1,8 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
-import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import type { Connection } from "./connection.ts";
-import { explain, type PgClient } from "./driver.ts";
+import { explain, isConflict, type PgClient } from "./driver.ts";
 import type { Names } from "./names.ts";
 import { storable } from "./rows.ts";
 import { runTransaction } from "./transactor.ts";
@@ -93,11 +92,6 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       ]);
     },
   };
-}
-
-/** Deadlock or serialisation failure: everything was rolled back, and may be run again from its start. */
-function isConflict(error: unknown): boolean {
-  return causesOf(error).some((cause) => ["40001", "40P01"].includes(sqlStateOf(cause) ?? ""));
 }
 
 /** Through clients of the store's own pool; the handler's handle ends with its transaction. */
