@@ -1,6 +1,7 @@
 import { defineConfig } from "vitest/config";
 
 const slow = ["test/faults/**/*.test.ts", "test/**/*.slow.test.ts"];
+const servers = ["test/{stores,handles,housekeeping}/**/*.slow.test.ts"];
 
 export default defineConfig({
   test: {
@@ -17,14 +18,26 @@ export default defineConfig({
         },
       },
       {
+        // These start database servers of their own, and mind little how busy the machine is.
+        test: {
+          name: "servers",
+          include: servers,
+          testTimeout: 180_000,
+          hookTimeout: 120_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
         // These start, freeze and kill processes of their own: one file at a time, after the fast ones.
         test: {
           name: "slow",
           include: slow,
+          exclude: servers,
           testTimeout: 180_000,
           hookTimeout: 60_000,
           maxWorkers: 1,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],
