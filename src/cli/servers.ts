@@ -20,7 +20,11 @@ export function openPostgres(url: Url, placing: Placing): OpenedStore {
   return opened(store, "this version cannot follow PostgreSQL's log: use --mode poll", async (drafts) => {
     const pool = await openPostgresPool(oneConnection(url));
     const outbox = createOutbox({ store });
-    return store.transactor.transaction(pool, (tx) => outbox.add(tx, drafts)).finally(() => pool.end());
+    const added = store.transactor.transaction(pool, async (tx) => {
+      await tx.query("SET LOCAL lock_timeout = '10s'"); // a table that somebody has locked must not keep the command waiting for ever
+      return outbox.add(tx, drafts);
+    });
+    return added.finally(() => pool.end());
   });
 }
 

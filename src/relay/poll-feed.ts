@@ -1,5 +1,5 @@
 import type { Coordinator } from "../contracts/coordinator.ts";
-import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Holding, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 import { type Clock, turn } from "../core/clock.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Wake } from "../core/wake.ts";
@@ -47,6 +47,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
   const open = new Map<string, OpenWindow>();
   let found = true;
   let fruitless = false;
+  const none: Holding["lanes"] = new Map();
+  let claiming = none;
   let settledSome: () => void = () => undefined;
   const unsettled = (): number => [...open.values()].reduce((sum, window) => sum + window.unsettled, 0);
 
@@ -76,25 +78,35 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (open.size === 0) stops.forget();
       const claimedAt = stops.tick();
       const request = { limit: room(), open: [...open.keys()], narrow };
+      // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
+      const holding = (): Holding => {
+        claiming = new Map(coordinator.holding.lanes);
+        return { relay: coordinator.holding.relay, lanes: claiming };
+      };
       const window = await untilDone(
         clock,
         { end: draining, now: stopping },
-        () => steps.run(options.storeTimeoutMs, () => outbox.claim(coordinator.holding, request)),
+        () => steps.run(options.storeTimeoutMs, () => outbox.claim(holding(), request)),
         (error) => options.onTrouble("claim", error),
       );
-      if (window === undefined) return;
+      if (window === undefined) {
+        claiming = none;
+        return;
+      }
       options.onHeld(window.destinations);
       suspects = window.suspects;
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
         open.set(fed.id, { window: fed, narrow, unsettled: fed.claims.length, settling: null });
+        claiming = none;
         burst = burstMs.length;
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
-      } else if (!found) {
-        await pause();
+      } else {
+        claiming = none;
+        if (!found) await pause();
       }
     }
   }
@@ -138,7 +150,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       entry.settling.outcomes.push(...outcomes);
       await entry.settling.done;
     },
-    lanesInUse: () => new Set([...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))),
+    lanesInUse: () => new Set([...claiming.keys(), ...[...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))]),
     empty: () => !found && open.size === 0,
   };
 }

@@ -1,5 +1,6 @@
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { connect } from "./connect.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
 
 /** Every value as the text PostgreSQL sent it: type parsers that the application has set must not change what we read. */
@@ -41,12 +42,10 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const begin = (mode: string): string => `BEGIN ISOLATION LEVEL ${mode}; SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
     set_config('statement_timeout', '${statementTimeoutMs}', true), set_config('lock_timeout', '${statementTimeoutMs}', true),
-    set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true)`;
+    set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
 
   const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => {
-    const client = await (await pool()).connect().catch((error: unknown) => {
-      throw explain(error, place);
-    });
+    const client = await connect(await pool(), place, statementTimeoutMs);
     let broken: Error | undefined;
     const listen = (error: Error): void => void (broken = error);
     client.on("error", listen); // a connection that breaks between two statements says so here

@@ -91,8 +91,12 @@ export function isSilence(error: unknown): boolean {
 function isLinkError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };
-  if (typeof code === "string" && /^(E[A-Z]+|CONNECT_TIMEOUT|CONNECTION_\w+)$/.test(code)) return true;
-  return /connection (terminated|ended|closed)|timeout|not queryable|client (was|has)/i.test(error.message);
+  if (
+    typeof code === "string" &&
+    /^(E[A-Z]+|ERR_(SSL|TLS)_\w+|CERT_\w+|(DEPTH|SELF|UNABLE)_\w+|CONNECT_TIMEOUT|CONNECTION_\w+)$/.test(code)
+  )
+    return true;
+  return /connection (terminated|ended|closed)|timeout|not queryable|does not support SSL|client (was|has)/i.test(error.message);
 }
 
 /** A user's mistake and the server's troubles in words; everything else as it came. */

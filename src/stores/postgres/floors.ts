@@ -107,7 +107,7 @@ export function createFloors(clock: Clock): Floors {
         const floor = floors.get(lane);
         if (floor !== undefined) floor.redrives = count;
       }
-      if (proof === null) return;
+      if (proof === null || proof.xid === 0n) return;
       pairs.push({ drawn: proof.drawn, xid: proof.xid });
       if (pairs.length > pairsKept) pairs = pairs.filter((_, at) => at % 2 === 1); // a writer stays open: coarser steps will do
       const ended = pairs.filter((pair) => pair.xid <= proof.oldest);

@@ -95,9 +95,18 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 }
 
 /** Through clients of the store's own pool; the handler's handle ends with its transaction. */
-export function onOwnClients(connection: Connection): Applying<PgClient> {
+export function onOwnClients(connection: Connection, patienceMs: number): Applying<PgClient> {
+  // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
+  const limits = `SELECT set_config('lock_timeout', '${patienceMs}', true),
+    set_config('idle_in_transaction_session_timeout', '${patienceMs * 10}', true), set_config('tcp_user_timeout', '${patienceMs}', true)`;
   return {
-    transaction: (work) => connection.borrow((client) => runTransaction(client, connection.place, (tx) => lending(tx, work))),
+    transaction: (work) =>
+      connection.borrow((client) =>
+        runTransaction(client, { place: connection.place, patienceMs }, async (tx) => {
+          await tx.query(limits);
+          return lending(tx, work);
+        }),
+      ),
     query: async (tx, sql, values) => (await tx.query(sql, [...values])).rows,
   };
 }

@@ -112,8 +112,8 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   };
   const library = libraryOf(options);
   if (library === null) {
-    const inbox = createInbox(connection, names, onOwnClients(connection));
-    return { ...own, writer, transactor: createTransactor(connection.place), inbox };
+    const inbox = createInbox(connection, names, onOwnClients(handlers, settings.statementTimeoutMs));
+    return { ...own, writer, transactor: createTransactor(connection.place, settings.statementTimeoutMs), inbox };
   }
   const { applying, ...parts } = throughLibrary<Of, Tx>(library.tx, library.db, writer);
   return { ...own, ...parts, inbox: createInbox(connection, names, applying) };
@@ -143,6 +143,8 @@ function poolOf(options: PostgresOptions): Pick<Parameters<typeof createConnecti
   } catch {
     throw new WaybillError("BAD_URL", "postgres: url is not a URL: write it as postgres://user:password@host:5432/database");
   }
+  if (place.pathname.includes("@"))
+    throw new WaybillError("BAD_URL", "postgres: the url has an @ after its host: write @ and / in a password as %40 and %2F");
   return {
     pool: {
       url: url!,

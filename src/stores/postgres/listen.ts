@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
+import { within } from "./connect.ts";
 import type { Connection } from "./connection.ts";
 
 /** Hints between processes, and the end of them. */
@@ -43,7 +44,7 @@ export function createListening(connection: Connection, clock: Clock = systemClo
         await client.query(`LISTEN ${channel}`);
         local.notify(); // what came before is found by looking
         await clock.sleep(Infinity, lost.signal);
-        if (closed.signal.aborted) await client.query(`UNLISTEN ${channel}`);
+        if (closed.signal.aborted) await within(client.query(`UNLISTEN ${channel}`), retryMs);
       } finally {
         client.off("notification", hint);
         client.off("error", end);

@@ -64,7 +64,7 @@ export function namesOf(schema: string, given: PostgresNames = {}): Names {
 }
 
 function check(what: string, name: unknown): void {
-  if (typeof name !== "string" || name === "" || name.includes("\0") || !name.isWellFormed())
+  if (typeof name !== "string" || name === "" || name.includes("\0") || name.includes("$waybill$") || !name.isWellFormed())
     throw new WaybillError("INVALID_OPTION", `names: ${what} must be a name, not ${show(name)}`);
 }
 

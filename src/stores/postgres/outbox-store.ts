@@ -10,6 +10,8 @@ import { delayed, pending } from "./pending.ts";
 import { envelopeOf, list } from "./rows.ts";
 import { type Published, settleWindow } from "./settle.ts";
 
+/** Tells one server, and one run of it, from another. */
+const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
 /** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
 const rowsPerStep = 10_000;
 const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
@@ -79,6 +81,7 @@ interface Seen {
   readonly suspicious: boolean;
   readonly suspects: number;
   readonly destinations: readonly string[];
+  readonly server: string;
   readonly drawn: bigint;
   readonly floors: ReadonlyMap<number, bigint>;
 }
@@ -87,7 +90,7 @@ interface Seen {
 async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
   const lanes = [...holding.lanes.keys()];
   const [facts] = await run(
-    `SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END AS drawn, pg_postmaster_start_time() AS server,
+    `SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END AS drawn, ${serverStart} AS server,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS delayed,
        EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
@@ -111,6 +114,7 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
     releasing: yes("releasing"),
     suspicious: yes("suspicious"),
     destinations: JSON.parse(facts!["destinations"] ?? "[]") as string[],
+    server: facts!["server"]!,
     drawn,
     floors: from,
   };
@@ -158,7 +162,10 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
       [holding.relay, stale === "all" ? request.open : stale],
     );
   }
-  const reopened = new Map(lanes.filter((lane) => floors.stale(holding, lane, owned.lanes.get(lane)!)).map((lane) => [lane, 0n]));
+  const elsewhere = owned.server !== seen.server; // a failover since the look: nothing that the other server proved counts here
+  const reopened = new Map(
+    lanes.filter((lane) => elsewhere || floors.stale(holding, lane, owned.lanes.get(lane)!)).map((lane) => [lane, 0n]),
+  );
   const reopen = (rows: readonly Reopened[]): void => {
     for (const { lane, first } of rows) reopened.set(lane, least(first - 1n, reopened.get(lane) ?? first));
   };
@@ -193,24 +200,34 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
     sighting: {
       reopened,
       redrives: owned.lanes,
-      proof: request.narrow ? null : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
+      proof:
+        request.narrow || elsewhere || lanes.length === 0
+          ? null
+          : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
     },
   };
 }
 
+interface Locked {
+  /** How often an operator has put rows back into each. */
+  readonly lanes: ReadonlyMap<number, bigint>;
+  readonly xid: bigint;
+  readonly server: string | null;
+}
+
 /** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
-async function lockLanes(
-  run: Run,
-  n: Names,
-  holding: Holding,
-): Promise<{ readonly lanes: ReadonlyMap<number, bigint>; readonly xid: bigint }> {
+async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> {
   const rows = await run(
-    `SELECT l.*, pg_current_xact_id() AS xid FROM (
+    `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server FROM (
        SELECT lane, epoch, reopened FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE) l`,
     [holding.relay, list(holding.lanes.keys())],
   );
   const mine = rows.filter((row) => holding.lanes.get(Number(row["lane"])) === BigInt(row["epoch"]!));
-  return { lanes: new Map(mine.map((row) => [Number(row["lane"]), BigInt(row["reopened"]!)])), xid: BigInt(rows[0]?.["xid"] ?? 0) };
+  return {
+    lanes: new Map(mine.map((row) => [Number(row["lane"]), BigInt(row["reopened"]!)])),
+    xid: BigInt(rows[0]?.["xid"] ?? 0),
+    server: rows[0]?.["server"] ?? null,
+  };
 }
 
 /** Events that have become available join their lane, all of them before anything is claimed. */

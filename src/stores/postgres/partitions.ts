@@ -27,7 +27,7 @@ const stays = `(${pending}) OR (${delayed}) OR status = 'FAILED' OR status = 'BL
   OR status = 'PUBLISHED' AND published_at >= $1 OR status = 'PUBLISHED' AND published_at IS NULL`;
 
 /** With the owner's rights, since only the owner of a table may attach to it and detach from it. */
-const definer = `LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '${lockTimeout}'`;
+const definer = `LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO' SET lock_timeout = '${lockTimeout}'`;
 
 /** Whoever comes second leaves it to the first: two would wait for each other. */
 const alone = (n: Names): string =>

@@ -1,8 +1,8 @@
-import type { Action, PurgeOptions } from "../../contracts/operator.ts";
+import type { Action, Archive, PurgeOptions } from "../../contracts/operator.ts";
 import { inBatches } from "../../core/batches.ts";
 import { finished } from "../../core/signal.ts";
 import { audit } from "./audit.ts";
-import type { Connection, Run } from "./connection.ts";
+import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { recordColumns, recordOf } from "./records.ts";
 import { addedWithin, list, ms, spanOf } from "./rows.ts";
@@ -39,7 +39,9 @@ export async function purge(connection: Connection, n: Names, before: Date, by: 
     for (const kind of kinds) {
       let mark = "0";
       await inBatches(options, async () => {
-        const batch = await connection.transaction((run) => purgeSome(run, n, kind, limit, mark, options));
+        const batch = await (options.archive === undefined
+          ? connection.transaction((run) => purgeSome(run, n, kind, limit, mark))
+          : archiveSome(connection.run, n, kind, limit, mark, options.archive, options.signal));
         total += batch.purged;
         mark = batch.mark;
         return batch.more;
@@ -67,32 +69,47 @@ interface Batch {
  * Two that purge at once take different rows, and wait for nobody. Each batch begins where the last one ended, and does not
  * walk over what that one has left dead. The moments of adding keep the database from looking into every partition.
  */
-async function purgeSome(
-  run: Run,
-  n: Names,
-  { where, mark, from }: Kind,
-  limit: string,
-  begin: string,
-  options: PurgeOptions,
-): Promise<Batch> {
-  const { archive, signal } = options;
-  const size = archive === undefined ? purgeBatch : archiveBatch;
-  const rows = await run(
-    `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${mark} AS mark FROM ${n.outbox} o
-     WHERE ${where} AND ${from} LIMIT ${size} FOR UPDATE SKIP LOCKED`,
-    [limit, begin],
-  );
+async function purgeSome(run: Run, n: Names, kind: Kind, limit: string, begin: string): Promise<Batch> {
+  const rows = await run(`${oldest(n, kind, purgeBatch)} FOR UPDATE SKIP LOCKED`, [limit, begin]);
   const last = rows.at(-1);
   if (last === undefined) return { purged: 0, mark: begin, more: false };
-  const which = `seq = ANY ($1::bigint[]) AND ${addedWithin("$2", "$3")}`;
-  const values = [list(rows.map((row) => BigInt(row["seq"]!))), ...spanOf(rows.map((row) => Number(row["created_ms"])))];
-  if (archive !== undefined) {
-    const records = (await run(`SELECT ${recordColumns} FROM ${n.events} o WHERE ${which} ORDER BY seq`, values)).map(recordOf);
-    if (!(await finished(() => archive(records), signal))) return { purged: 0, mark: begin, more: false };
-  }
-  await run(`DELETE FROM ${n.outbox} WHERE ${which}`, values);
-  return { purged: rows.length, mark: last["mark"]!, more: rows.length === size };
+  await run(`DELETE FROM ${n.outbox} WHERE ${these}`, theseOf(rows));
+  return { purged: rows.length, mark: last["mark"]!, more: rows.length === purgeBatch };
 }
+
+/**
+ * An archive may take long: no transaction is open meanwhile, and what it was given goes only if it still may. Two that purge
+ * at once may both give it an event.
+ */
+async function archiveSome(
+  run: Run,
+  n: Names,
+  kind: Kind,
+  limit: string,
+  begin: string,
+  archive: Archive,
+  signal: AbortSignal | undefined,
+): Promise<Batch> {
+  const rows = await run(oldest(n, kind, archiveBatch), [limit, begin]);
+  const last = rows.at(-1);
+  if (last === undefined) return { purged: 0, mark: begin, more: false };
+  const values = theseOf(rows);
+  const records = (await run(`SELECT ${recordColumns} FROM ${n.events} o WHERE ${these} ORDER BY seq`, values)).map(recordOf);
+  if (!(await finished(() => archive(records), signal))) return { purged: 0, mark: begin, more: false };
+  const gone = await run(`DELETE FROM ${n.outbox} o WHERE ${these} AND ${kind.where.replace("$1", "$4")} RETURNING 1 AS gone`, [
+    ...values,
+    limit,
+  ]);
+  return { purged: gone.length, mark: last["mark"]!, more: rows.length === archiveBatch };
+}
+
+const oldest = (n: Names, { where, mark, from }: Kind, size: number): string =>
+  `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${mark} AS mark FROM ${n.outbox} o WHERE ${where} AND ${from} LIMIT ${size}`;
+const these = `seq = ANY ($1::bigint[]) AND ${addedWithin("$2", "$3")}`;
+const theseOf = (rows: readonly PgRow[]): readonly unknown[] => [
+  list(rows.map((row) => BigInt(row["seq"]!))),
+  ...spanOf(rows.map((row) => Number(row["created_ms"]))),
+];
 
 async function forgetKeys(run: Run, n: Names, retentionMs: number, begin: string): Promise<Batch> {
   const [row] = await run(

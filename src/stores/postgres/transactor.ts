@@ -1,17 +1,25 @@
 import type { Transactor } from "../../contracts/outbox-store.ts";
 import { show, WaybillError } from "../../core/errors.ts";
+import { connect, within } from "./connect.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient } from "./driver.ts";
+
+/** Which server, for messages, and how long its answer may take. */
+export interface Server {
+  readonly place: string;
+  readonly patienceMs: number;
+}
 
 /** What begins a transaction: a pool, or one client. */
 export type PgDatabase = PgPool | PgClient;
 
-export function createTransactor(place: string): Transactor<PgDatabase, PgClient> {
+export function createTransactor(place: string, patienceMs: number): Transactor<PgDatabase, PgClient> {
   return {
     async transaction(db, work) {
-      if (isPool(db)) return onPool(db, place, (client) => runTransaction(client, place, work));
+      const at = { place, patienceMs };
+      if (isPool(db)) return onPool(db, at, (client) => runTransaction(client, at, work));
       if (typeof (db as Partial<PgClient> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a client of pg, not ${show(db)}`);
-      return runTransaction(db, place, work);
+      return runTransaction(db, at, work);
     },
   };
 }
@@ -20,10 +28,8 @@ function isPool(db: PgDatabase): db is PgPool {
   return typeof (db as Partial<PgPool> | null)?.totalCount === "number";
 }
 
-async function onPool<T>(pool: PgPool, place: string, work: (client: PgPoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect().catch((error: unknown) => {
-    throw explain(error, place);
-  });
+async function onPool<T>(pool: PgPool, { place, patienceMs }: Server, work: (client: PgPoolClient) => Promise<T>): Promise<T> {
+  const client = await connect(pool, place, patienceMs);
   let broken: Error | undefined;
   const listen = (error: Error): void => void (broken = error);
   client.on("error", listen);
@@ -36,7 +42,7 @@ async function onPool<T>(pool: PgPool, place: string, work: (client: PgPoolClien
 }
 
 /** A COMMIT without an answer is neither yes nor no, and is never tried again. */
-export async function runTransaction<T>(client: PgClient, place: string, work: (tx: PgClient) => T | Promise<T>): Promise<T> {
+export async function runTransaction<T>(client: PgClient, at: Server, work: (tx: PgClient) => T | Promise<T>): Promise<T> {
   const status = client.getTransactionStatus?.();
   if (status === "T" || status === "E")
     throw new WaybillError(
@@ -44,7 +50,7 @@ export async function runTransaction<T>(client: PgClient, place: string, work: (
       "the PostgreSQL client is inside a transaction already: use outbox.add with it, or another client",
     );
   await client.query("BEGIN").catch((error: unknown) => {
-    throw explain(error, place);
+    throw explain(error, at.place);
   });
   let result: T;
   try {
@@ -53,22 +59,21 @@ export async function runTransaction<T>(client: PgClient, place: string, work: (
     await client.query("ROLLBACK").catch(() => undefined);
     throw error;
   }
-  await commit(client, place);
+  await commit(client, at);
   return result;
 }
 
 /** PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and with no error. */
-export async function commit(client: PgClient, place: string): Promise<void> {
+async function commit(client: PgClient, { place, patienceMs }: Server): Promise<void> {
   const before = client.getTransactionStatus?.();
   if (before === "I") throw lost("the transaction ended inside the callback: leave COMMIT and ROLLBACK to Waybill");
-  let command: string;
-  try {
-    ({ command } = await client.query("COMMIT"));
-  } catch (error) {
-    if (!isSilence(error)) throw explain(error, place);
-    throw new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause: error });
-  }
-  if (command === "ROLLBACK")
+  const unknown = (cause?: unknown): WaybillError =>
+    new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause });
+  const answer = await within(client.query("COMMIT"), patienceMs).catch((error: unknown) => {
+    throw isSilence(error) ? unknown(error) : explain(error, place);
+  });
+  if (answer === null) throw unknown();
+  if (answer.command === "ROLLBACK")
     throw lost("a statement of the transaction had failed, and the failure was swallowed: PostgreSQL rolled everything back");
 }
 

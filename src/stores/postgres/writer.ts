@@ -2,7 +2,7 @@ import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
-import { explain, type PgClient, sqlState } from "./driver.ts";
+import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
 
 /** One statement with one parameter, whichever library carries it. */
@@ -16,6 +16,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
       try {
         found = (await tx.query(statement, [JSON.stringify(rows.map(recordOf))])).rows;
       } catch (error) {
+        if (isConflict(error)) throw error; // whoever retries transactions knows it by its code
         throw sqlState(error) === "23505" ? taken(error) : explain(error, place);
       }
       // No rows: no event had a key, and all of them were added.
