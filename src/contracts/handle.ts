@@ -24,6 +24,12 @@ export interface SqlWriter {
   append(tx: SqlTransaction, rows: readonly Row[]): Promise<readonly Added[]>;
 }
 
+/** That of a database which goes on outside when it has given a transaction up. Others refuse every statement from there on. */
+export interface StayingWriter extends SqlWriter {
+  /** Runs `work`, and fails with TRANSACTION_LOST if the transaction is not the same one afterwards. */
+  staying<T>(tx: SqlTransaction, work: () => T | Promise<T>): Promise<T>;
+}
+
 /** What a store takes to work in the transactions of a library. */
 export interface Library<Db, Tx, Of extends Db, B extends Begins> {
   /** The library's handle, one of waybill/handles: fromDrizzle, fromKysely, … Everything that takes or gives a transaction takes and gives the library's. */

@@ -1,4 +1,4 @@
-import type { Begins, Handle, SqlWriter } from "../contracts/handle.ts";
+import type { Begins, Handle, SqlWriter, StayingWriter } from "../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../contracts/outbox-store.ts";
 import { committed } from "../core/commit.ts";
 import type { Added, Row } from "../core/event.ts";
@@ -26,14 +26,22 @@ export function ownWay<Db, Tx, Given>(
   };
 }
 
-export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter, handle: Handle<Db, Tx, B>): Way<Db, Tx, Tx> {
+export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter | StayingWriter, handle: Handle<Db, Tx, B>): Way<Db, Tx, Tx> {
   const append = (tx: Tx, rows: readonly Row[]): Promise<readonly Added[]> => writer.append(handle(tx), rows);
+  const guard = "staying" in writer ? writer : null;
   return {
     synchronous: false,
     append,
-    transaction: (db, work) => committed((inner) => handle.begin(db, inner), work),
-    // Without an event, the server is asked all the same: one that has given the transaction up would "commit" nothing, and say nothing.
-    last: (tx, rows) => (rows.length === 0 ? handle(tx).query("SELECT 1", []) : append(tx, rows)),
+    transaction: (db, work) =>
+      committed(
+        (inner) => handle.begin(db, inner),
+        (tx: Tx) => (guard === null ? work(tx) : guard.staying(handle(tx), () => work(tx))),
+      ),
+    last(tx, rows) {
+      if (rows.length > 0) return append(tx, rows);
+      // Without an event, the server is asked all the same: one that has given the transaction up would "commit" nothing, and say nothing.
+      return guard === null ? handle(tx).query("SELECT 1", []) : null;
+    },
   };
 }
 

@@ -182,7 +182,7 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
           return [1, 2];
         });
         expect(result).toEqual([1, 2]);
-        expect(asked).toHaveLength(1);
+        expect(asked.filter((sql) => !sql.startsWith("RELEASE SAVEPOINT"))).toHaveLength(1);
         expect(await stored("own")).toEqual([event.id]);
         expect(await hasEffect("own")).toBe(true);
       });

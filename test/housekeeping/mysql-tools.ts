@@ -28,8 +28,7 @@ export async function mysqlPlaceOn(url: (database?: string) => string, options: 
     pool,
     open: (more = {}) => mysql({ pool, ...more }),
     sql: async <T extends object>(text: string) => (await pool.query(text))[0] as T[],
-    add: async (...drafts) =>
-      void (await store.transactor.transaction(pool as unknown as MysqlPool, (tx: MysqlConnection) => outbox.add(tx, drafts))),
+    add: async (...drafts) => void (await store.transactor.transaction(pool, (tx: MysqlConnection) => outbox.add(tx, drafts))),
     async [Symbol.asyncDispose]() {
       await pool.query(`DROP DATABASE IF EXISTS ${database}`);
       await pool.end();

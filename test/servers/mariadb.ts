@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { mariadbBinaries } from "../../scripts/servers.mjs";
@@ -26,7 +27,15 @@ export async function startMariadb({ settings = {} }: { settings?: Settings } = 
     command,
     account: accountFor("mysql"),
     env,
-    prepare: (folder, run) => run(install, [...places(folder), "--auth-root-authentication-method=normal"]),
+    async prepare(folder, run) {
+      const make = (): unknown => run(install, [...places(folder), "--auth-root-authentication-method=normal"]);
+      try {
+        await make();
+      } catch {
+        rmSync(join(folder, "data"), { recursive: true, force: true }); // it has failed on a busy machine, and not again
+        await make();
+      }
+    },
     args: (folder, port) => {
       const own = {
         port,

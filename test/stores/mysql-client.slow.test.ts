@@ -1,6 +1,5 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
-import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import mysql2 from "mysql2/promise";
@@ -12,6 +11,7 @@ import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import { accountFor } from "../servers/place.ts";
 import type { Server } from "../servers/server.ts";
+import { cutBefore } from "./mysql-cut.ts";
 import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
 
 const all = [...Array(64).keys()];
@@ -123,203 +123,6 @@ await describeWith("mariadb", "clients of MariaDB", () => {
     expect(literal("a'")).toBe("_utf8mb4 X'6127'");
   });
 
-  own("without a transaction nothing is written, on servers that cannot tell within the insert either", async (harness) => {
-    const { pool, store, rows } = harness;
-    const connection = await pool.getConnection();
-    /** MySQL in MariaDB's clothes: without the variable that MariaDB has. */
-    const mysql8 = new Proxy(connection, {
-      get(of, name) {
-        const value: unknown = Reflect.get(of, name, of);
-        if (name !== "query") return typeof value === "function" ? (value.bind(of) as unknown) : value;
-        return async (query: { readonly sql: string }): Promise<unknown> => {
-          if (query.sql.includes("in_transaction")) throw new Error("Unknown system variable 'in_transaction'");
-          return query.sql.includes("VERSION()") ? [[["8.0.36"]]] : of.query(query);
-        };
-      },
-    }) as unknown as MysqlConnection;
-    const outbox = createOutbox({ store });
-    await expect(outbox.add(mysql8, draft)).rejects.toMatchObject({ code: "NO_TRANSACTION" });
-    await connection.query("BEGIN");
-    await outbox.add(mysql8, draft);
-    await connection.query("COMMIT");
-    await expect(outbox.add(mysql8, draft)).rejects.toMatchObject({ code: "NO_TRANSACTION" });
-    await connection.query("SET autocommit = 0");
-    await outbox.add(mysql8, draft);
-    await connection.query("ROLLBACK");
-    connection.destroy();
-    expect(await rows("SELECT COUNT(*) FROM outbox")).toEqual([[1]]);
-  });
-
-  for (const level of ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]) {
-    own(`keys that were used after the snapshot was made are found (${level})`, async ({ pool, store, rows, db }) => {
-      const outbox = createOutbox({ store });
-      const keyed = (n: number): typeof draft => ({ ...draft, idempotencyKey: `k${n}` }) as typeof draft;
-      const old = await pool.getConnection();
-      await old.query("SET SESSION innodb_snapshot_isolation = OFF");
-      await old.query(`SET SESSION TRANSACTION ISOLATION LEVEL ${level}`);
-      await old.query("START TRANSACTION WITH CONSISTENT SNAPSHOT");
-      const first = await outbox.transaction(db, (tx) => outbox.add(tx, [keyed(1), keyed(2), keyed(3)]));
-      const second = await outbox.add(old, [keyed(3), keyed(4), keyed(1)]);
-      expect(second.map(({ id, duplicate }, n) => (duplicate ? [id, n] : n))).toEqual([[first[2]!.id, 0], 1, [first[0]!.id, 2]]);
-      await old.query("COMMIT");
-      old.destroy();
-      expect(await rows("SELECT COUNT(*) FROM outbox")).toEqual([[4]]);
-    });
-  }
-
-  own(
-    "where a snapshot must not be outrun, a key that was used since is a conflict, and found by the next transaction",
-    async (harness) => {
-      const { pool, store, db } = harness;
-      const outbox = createOutbox({ store });
-      const keyed = { ...draft, idempotencyKey: "k" };
-      const old = await pool.getConnection();
-      await old.query("SET SESSION innodb_snapshot_isolation = ON");
-      await old.query("START TRANSACTION WITH CONSISTENT SNAPSHOT");
-      const first = await outbox.transaction(db, (tx) => outbox.add(tx, keyed));
-      await expect(outbox.add(old, keyed)).rejects.toMatchObject({ errno: 1020 });
-      await old.query("ROLLBACK");
-      await old.query("START TRANSACTION");
-      expect(await outbox.add(old, keyed)).toEqual({ id: first.id, duplicate: true });
-      await old.query("COMMIT");
-      old.destroy();
-    },
-  );
-
-  own("hundreds of used keys in one call do not take a statement each", async ({ pool, store, db }) => {
-    const outbox = createOutbox({ store });
-    const drafts = Array.from({ length: 300 }, (_, n) => ({ ...draft, idempotencyKey: `k${n}` }));
-    const first = await outbox.transaction(db, (tx) => outbox.add(tx, drafts));
-    const connection = await pool.getConnection();
-    let statements = 0;
-    const counted = new Proxy(connection, {
-      get(of, name) {
-        const value: unknown = Reflect.get(of, name, of);
-        if (name === "query") statements++;
-        return typeof value === "function" ? (value.bind(of) as unknown) : value;
-      },
-    }) as unknown as MysqlConnection;
-    await connection.query("BEGIN");
-    const again = await outbox.add(counted, [...drafts, { ...draft, idempotencyKey: "new" }]);
-    await connection.query("COMMIT");
-    connection.release();
-    expect(again.map(({ duplicate }) => duplicate)).toEqual([...drafts.map(() => true), false]);
-    expect(again.slice(0, 300).map(({ id }) => id)).toEqual(first.map(({ id }) => id));
-    expect(statements).toBeLessThan(10);
-  });
-
-  own("a deadlock that a handler swallows leaves neither a mark nor what came after it", async ({ pool, store, rows }) => {
-    await pool.query("CREATE TABLE IF NOT EXISTS stock (id int primary key, n int)");
-    await pool.query("REPLACE INTO stock VALUES (1, 0), (2, 0)");
-    const other = await pool.getConnection();
-    await other.query("BEGIN");
-    for (let n = 0; n < 50; n++) await other.query("INSERT INTO effects VALUES ('weight')"); // the lighter one is the victim
-    await other.query("UPDATE stock SET n = n + 1 WHERE id = 2");
-    let swallowed: unknown;
-    const once = store.inbox.once(key, 1, async (tx) => {
-      await tx.query("INSERT INTO effects VALUES ('before')");
-      await tx.query("UPDATE stock SET n = n + 10 WHERE id = 1");
-      const waiting = other.query("UPDATE stock SET n = n + 1 WHERE id = 1");
-      await tx.query("UPDATE stock SET n = n + 10 WHERE id = 2").catch((error: unknown) => (swallowed = error));
-      await tx.query("INSERT INTO effects VALUES ('after')");
-      await waiting;
-    });
-    await expect(once).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
-    expect(swallowed).toMatchObject({ errno: 1213 });
-    await other.query("ROLLBACK");
-    other.release();
-    expect(await rows("SELECT name FROM effects")).toEqual([]);
-    expect(await rows("SELECT COUNT(*) FROM inbox")).toEqual([[0]]);
-    expect(await store.inbox.once(key, 1, (tx) => void tx)).toBe("done");
-    await pool.query("INSERT INTO effects VALUES ('committed')"); // the pool's connections commit by themselves, as before
-    expect(await rows("SELECT name FROM effects")).toEqual([["committed"]]);
-  });
-
-  own("a deadlock that a handler lets pass is tried again, and has one effect", async ({ pool, store, rows }) => {
-    await pool.query("CREATE TABLE IF NOT EXISTS stock (id int primary key, n int)");
-    await pool.query("REPLACE INTO stock VALUES (1, 0), (2, 0)");
-    const other = await pool.getConnection();
-    await other.query("BEGIN");
-    for (let n = 0; n < 50; n++) await other.query("INSERT INTO effects VALUES ('weight')");
-    await other.query("UPDATE stock SET n = n + 1 WHERE id = 2");
-    let runs = 0;
-    const result = await store.inbox.once(key, 1, async (tx) => {
-      runs++;
-      await tx.query("INSERT INTO effects VALUES ('paid')");
-      await tx.query("UPDATE stock SET n = n + 10 WHERE id = 1");
-      const waiting = runs === 1 ? other.query("UPDATE stock SET n = n + 1 WHERE id = 1") : null;
-      try {
-        await tx.query("UPDATE stock SET n = n + 10 WHERE id = 2");
-      } finally {
-        if (waiting !== null) await waiting.then(() => other.query("ROLLBACK"));
-      }
-    });
-    other.release();
-    expect([result, runs]).toEqual(["done", 2]);
-    expect(await rows("SELECT name FROM effects")).toEqual([["paid"]]);
-    expect(await rows("SELECT n FROM stock ORDER BY id")).toEqual([[10], [10]]);
-  });
-
-  own("a transaction that its callback ended, or lost, is not taken for one that was kept", async ({ pool, store, db, rows }) => {
-    const outbox = createOutbox({ store });
-    for (const end of ["COMMIT", "ROLLBACK", "START TRANSACTION", "CREATE TABLE IF NOT EXISTS ended (n int)"]) {
-      const ended = outbox.transaction(db, async (tx, events) => {
-        events.add(draft);
-        await tx.query(end);
-      });
-      await expect(ended).rejects.toMatchObject({ code: expect.stringMatching(/TRANSACTION_LOST|NO_TRANSACTION/) as string });
-    }
-    expect(await rows("SELECT COUNT(*) FROM outbox")).toEqual([[0]]);
-    const connection = (await pool.getConnection()) as unknown as MysqlConnection & mysql2.PoolConnection;
-    await connection.query("BEGIN");
-    await connection.query("INSERT INTO effects VALUES ('mine')");
-    await expect(outbox.transaction(connection, () => undefined)).rejects.toMatchObject({ code: "ALREADY_IN_TRANSACTION" });
-    await connection.query("ROLLBACK");
-    const nested = outbox.transaction(connection, () => outbox.transaction(connection, () => undefined));
-    await expect(nested).rejects.toMatchObject({ code: "ALREADY_IN_TRANSACTION" });
-    expect(await outbox.transaction(connection, () => 7)).toBe(7);
-    connection.release();
-    expect(await rows("SELECT COUNT(*) FROM effects")).toEqual([[0]]);
-  });
-
-  for (const reaches of [true, false]) {
-    own(
-      `a connection that is cut during COMMIT is neither yes nor no, when the server ${reaches ? "got" : "did not get"} it`,
-      async (harness) => {
-        await using cut = await cutBefore("COMMIT", server.port, reaches);
-        const pool = mysql2.createPool({ ...settings(harness.database), port: cut.port });
-        const outbox = createOutbox({ store: harness.store });
-        await expect(outbox.transaction(pool, (_tx, events) => events.add(draft))).rejects.toMatchObject({
-          code: "COMMIT_UNKNOWN",
-          retryable: false,
-        });
-        expect(cut.times()).toBe(1);
-        await using store = mysql({ pool });
-        await expect(store.inbox.once(key, 1, (tx) => void tx)).rejects.toMatchObject({ code: "COMMIT_UNKNOWN" });
-        await pool.end();
-        await settled(async () => expect(await harness.rows("SELECT COUNT(*) FROM outbox")).toEqual([[reaches ? 1 : 0]]));
-        expect(await harness.rows("SELECT COUNT(*) FROM inbox")).toEqual([[reaches ? 1 : 0]]);
-      },
-    );
-  }
-
-  own("a claim whose COMMIT got lost is made again, and nothing of it stays claimed", async (harness) => {
-    await createOutbox({ store: harness.store }).transaction(harness.db, (_tx, events) => events.add([draft, draft]));
-    const holding = await holdingOf(harness.store);
-    await using cut = await cutBefore("COMMIT", server.port, true);
-    const pool = mysql2.createPool({ ...settings(harness.database), port: cut.port });
-    const store = mysql({ pool });
-    await expect(store.outbox.claim(holding, { limit: 10, open: [], narrow: false })).rejects.toMatchObject({
-      code: "STORE_UNAVAILABLE",
-      retryable: true,
-    });
-    cut.mend();
-    const again = await store.outbox.claim(holding, { limit: 10, open: [], narrow: false });
-    expect(again.claims).toHaveLength(2);
-    expect((await store.operator.status()).window.events).toBe(2);
-    await pool.end();
-  });
-
   own("a server that does not answer is given up, and so is a pool without a free connection", async (harness) => {
     await using cut = await cutBefore("START TRANSACTION", server.port, "silence");
     const silent = mysql2.createPool({ ...settings(harness.database), port: cut.port });
@@ -375,6 +178,9 @@ await describeWith("mariadb", "clients of MariaDB", () => {
     ["postgres://h/db", /a URL is written as mysql:/],
     ["mysql:///db", /a URL is written as mysql:/],
     ["nonsense", /url is not a URL/],
+    ["mysql://ann:s3cret%zz@h/db", /^(?!.*(s3cret|malformed)).*the URL's password has a % .* write it as %25/],
+    ["mysql://ann%:s3cret@h/db", /^(?!.*s3cret).*the URL's user has a %/],
+    ["mysql://h/d%b", /the URL's database has a %/],
     ["mysql://h/db?multipleStatements=true", /a parameter "multipleStatements"/],
     ["mysql://h/db?sslmode=prefer", /sslmode is disable, verify-full or no-verify/],
     ["mysql://h/db?sslrootcert=/no/such/file", /cannot be read/],
@@ -479,49 +285,6 @@ async function settled(check: () => Promise<void>): Promise<void> {
       await new Promise((resolve) => setTimeout(resolve, 120));
     }
   }
-}
-
-interface Cut extends AsyncDisposable {
-  readonly port: number;
-  times(): number;
-  mend(): void;
-}
-
-/** Stands before the server, and ends a connection when this statement comes by; or only keeps silent from there on. */
-async function cutBefore(statement: string, port: number, reaches: boolean | "silence"): Promise<Cut> {
-  const sockets = new Set<Socket>();
-  let times = 0;
-  let mended = false;
-  const front = createServer((client) => {
-    const back = connect(port, "127.0.0.1");
-    for (const socket of [client, back]) {
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-      socket.on("close", () => (client.destroy(), back.destroy()));
-    }
-    back.pipe(client);
-    client.on("data", (data) => {
-      if (mended || !data.includes(statement)) return void back.write(data);
-      times++;
-      back.unpipe(client);
-      if (reaches === "silence") return;
-      if (!reaches) return void client.destroy();
-      back.once("data", () => client.destroy());
-      back.resume();
-      back.write(data);
-    });
-  });
-  await new Promise<void>((resolve) => front.listen(0, "127.0.0.1", resolve));
-  const address = front.address() as { port: number };
-  return {
-    port: address.port,
-    times: () => times,
-    mend: () => void (mended = true),
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => front.close(resolve));
-    },
-  };
 }
 
 /** An authority that nobody knows, and a certificate of its for one host. */

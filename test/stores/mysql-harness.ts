@@ -24,7 +24,11 @@ export interface MysqlCases {
 }
 
 /** A database for each case, on a server that all cases share; emptied and used again, since tables take long to make. */
-export function casesOn(url: (database?: string) => string, settings: mysql2.PoolOptions = {}): MysqlCases {
+export function casesOn(
+  url: (database?: string) => string,
+  settings: mysql2.PoolOptions = {},
+  layout: Pick<MysqlOptions, "partitions"> = {},
+): MysqlCases {
   const free: { readonly database: string; readonly pool: mysql2.Pool }[] = [];
   let made = 0;
 
@@ -34,7 +38,7 @@ export function casesOn(url: (database?: string) => string, settings: mysql2.Poo
     await root.query(`CREATE DATABASE ${database}`);
     await root.end();
     const pool = mysql2.createPool({ uri: url(database), connectionLimit: 14, ...settings });
-    await mysql({ pool: pool }).schema.migrate();
+    await mysql({ pool: pool, ...layout }).schema.migrate();
     await pool.query("CREATE TABLE effects (name VARCHAR(255) NOT NULL)");
     return { database, pool };
   };
@@ -42,7 +46,7 @@ export function casesOn(url: (database?: string) => string, settings: mysql2.Poo
   return {
     async create(more = {}) {
       const { database, pool } = free.pop() ?? (await open());
-      const store = mysql({ pool: pool, ...more });
+      const store = mysql({ pool: pool, ...layout, ...more });
       const idle = new Set<mysql2.PoolConnection>();
       const rows = async (sql: string): Promise<unknown[][]> =>
         ((await pool.query({ sql, rowsAsArray: true })) as unknown as [unknown[][]])[0];

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Claim, Holding, Outcome, SettleReport, Window } from "../../src/contracts/outbox-store.ts";
-import { createOutbox } from "../../src/outbox/outbox.ts";
-import { mysql, type MysqlConnection, type MysqlStore } from "../../src/stores/mysql/index.ts";
+import mysql2 from "mysql2/promise";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { mysql, type MysqlPool } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import type { Server } from "../servers/server.ts";
+import { cutBefore } from "./mysql-cut.ts";
 import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
+import { add, addIn, all, relayOn } from "./mysql-relay.ts";
 
-const all = [...Array(64).keys()];
 const by = { who: "test", dryRun: false };
 
 await describeWith("mariadb", "hazards on MariaDB", () => {
@@ -32,131 +32,6 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
       }
     });
   };
-
-  describe("a scan begins at its floor", () => {
-    own("and does not see what is below it: the scan of published rows is really left out", async (harness) => {
-      const relay = await relayOn(harness.store);
-      await add(harness, "order-1", 50);
-      await relay.drain();
-      await raised(relay, harness);
-      // A row that is brought back by hand, past everything that could tell, shows where the scan begins.
-      await harness.pool.query("UPDATE outbox SET status = 'PENDING' WHERE aggregate_id = 'order-1' ORDER BY seq LIMIT 1");
-      expect(await relay.drain()).toEqual([]);
-      const other = mysql({ pool: harness.pool }); // floors belong to one process, and start at 0
-      expect(await relayWith(other, relay.holding).drain()).toEqual(["order-1"]);
-    });
-
-    own("and a row that commits late, below rows that were published meanwhile, is still claimed", async (harness) => {
-      const relay = await relayOn(harness.store);
-      const late = await harness.begin();
-      await addIn(harness, late.tx, "late", 1); // the lowest number of all
-      for (const end = Date.now() + 4_000; Date.now() < end; await sleep(50)) {
-        await add(harness, "order-1", 1);
-        expect(await relay.drain()).toEqual(["order-1"]);
-      }
-      await late.commit();
-      expect(await relay.drain()).toEqual(["late"]);
-    });
-
-    own("and an operator in another process brings old rows back above it", async (harness) => {
-      const relay = await relayOn(harness.store);
-      const [dead] = await add(harness, "order-1", 1);
-      await relay.settle(await relay.claim(), (claim) => ({ claim, as: "parked", error: "no", release: false }));
-      await add(harness, "order-2", 20);
-      await relay.drain();
-      await raised(relay, harness);
-      const elsewhere = mysql({ pool: harness.pool });
-      await elsewhere.operator.redrive({ ids: [dead!] }, by);
-      expect(await relay.drain()).toEqual(["order-1"]);
-    });
-
-    own("and a delayed event far below it joins its lane when its moment has come", async (harness) => {
-      const relay = await relayOn(harness.store);
-      await harness.pool.query(
-        "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, available_at) VALUES ('Order', 'later', 'E', '1', UTC_TIMESTAMP(6) + INTERVAL 1 HOUR)",
-      );
-      await add(harness, "order-1", 5);
-      await relay.drain();
-      await raised(relay, harness);
-      await harness.clock.advance(2 * 3_600_000);
-      expect(await relay.drain()).toEqual(["later"]);
-    });
-
-    own("and a follower that is released far below it comes after its predecessor", async (harness) => {
-      const relay = await relayOn(harness.store);
-      const [cause] = await add(harness, "order-1", 3);
-      await relay.settle(await relay.claim(), (claim) =>
-        claim.envelope.id === cause ? { claim, as: "retry", afterMs: 600_000, error: "no" } : { claim, as: "returned" },
-      );
-      await add(harness, "order-2", 5);
-      await relay.drain();
-      await raised(relay, harness);
-      await harness.clock.advance(700_000);
-      expect(await relay.drain()).toEqual(["order-1", "order-1", "order-1"]);
-    });
-
-    own("which is 0 for a lane that was taken over with an old backlog", async (harness) => {
-      const first = await relayOn(harness.store, "first");
-      await add(harness, "order-1", 3);
-      const window = await first.claim();
-      await add(harness, "order-2", 3);
-      await harness.clock.advance(70_000);
-      const second = await relayOn(harness.store, "second"); // the same process: its floors for the first relay must not count
-      expect(await second.drain(true)).toEqual(["order-1", "order-1", "order-1"]);
-      expect(await second.drain()).toEqual(["order-2", "order-2", "order-2"]);
-      expect(await first.settle(window, published)).toMatchObject({ settled: 0 });
-    });
-
-    own("which a lane leaves behind when it comes back from another relay", async (harness) => {
-      const first = await relayOn(harness.store, "first");
-      const [cause] = await add(harness, "order-1", 2);
-      await first.settle(await first.claim(), (claim) =>
-        claim.envelope.id === cause ? { claim, as: "parked", error: "no", release: false } : { claim, as: "returned" },
-      );
-      await add(harness, "order-2", 20);
-      await first.drain();
-      await raised(first, harness);
-      await harness.store.leases.leave("first");
-      const elsewhere = mysql({ pool: harness.pool });
-      const second = await relayOn(elsewhere, "second");
-      await elsewhere.operator.discard({ ids: [cause!] }, by);
-      await second.settle(await second.claim(), (claim) => ({ claim, as: "returned" })); // the follower is free, far below
-      await elsewhere.leases.leave("second");
-      expect(await (await relayOn(harness.store, "first")).drain()).toEqual(["order-1"]);
-    });
-
-    own("which does not pass what is in flight, though all above it is published", async (harness) => {
-      const relay = await relayOn(harness.store);
-      await add(harness, "order-1", 3);
-      const inFlight = await relay.claim();
-      for (const end = Date.now() + 3_000; Date.now() < end; await sleep(50)) {
-        await add(harness, "order-2", 1);
-        const window = await harness.store.outbox.claim(relay.holding, { limit: 100, open: [inFlight.id!], narrow: false });
-        await relay.settle(window, published);
-      }
-      await relay.settle(inFlight, (claim) => ({ claim, as: "returned" }));
-      expect(await relay.drain()).toEqual(["order-1", "order-1", "order-1"]);
-    });
-
-    own("which nobody without the right to see transactions has: everything is claimed all the same", async (harness) => {
-      await harness.pool.query("CREATE USER IF NOT EXISTS plain@'127.0.0.1'");
-      await harness.pool.query(`GRANT ALL ON ${harness.database}.* TO plain@'127.0.0.1'`);
-      await using store = mysql({ url: server.url(harness.database).replace("root@", "plain@") });
-      const relay = await relayOn(store);
-      for (let round = 0; round < 5; round++) {
-        await add(harness, "order-1", 10);
-        expect(await relay.drain()).toHaveLength(10);
-        await sleep(120);
-      }
-      await harness.pool.query("UPDATE outbox SET status = 'PENDING' ORDER BY seq LIMIT 1");
-      expect(await relay.drain()).toEqual(["order-1"]);
-      expect((await store.operator.status()).watch).toMatchObject({
-        writer: "unknown",
-        horizon: "unknown",
-        unseen: expect.stringContaining("GRANT PROCESS") as string,
-      });
-    });
-  });
 
   own("somebody's backlog keeps no other lane waiting, however deep it is", async (harness) => {
     const relay = await relayOn(harness.store);
@@ -273,59 +148,78 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
     await harness.pool.query("DELETE FROM outbox");
     await harness.pool.query("ALTER TABLE outbox AUTO_INCREMENT = 1");
   });
+
+  const frozen: [string, (database: string, port: number) => Parameters<typeof mysql>[0]][] = [
+    ["of its own", (database, port) => ({ url: `mysql://root@127.0.0.1:${port}/${database}` })],
+    ["that was given", (database, port) => ({ pool: poolAt(database, port) })],
+    ["on a server like MySQL", (database, port) => ({ pool: likeMysql(poolAt(database, port)) })],
+  ];
+  for (const [pool, options] of frozen)
+    own(`a process that is frozen within a claim gives its lanes up soon (a pool ${pool})`, async (harness) => {
+      await using silence = await cutBefore("INNODB_TRX", server.port, "silence");
+      const store = mysql(options(harness.database, silence.port));
+      await store.leases.renew("frozen", 1_000);
+      const lanes = await store.leases.take("frozen", all);
+      await add(harness, "order-1", 5);
+      const claim = store.outbox.claim({ relay: "frozen", lanes }, { limit: 10, open: [], narrow: false }).catch((error: unknown) => error);
+      await harness.store.leases.renew("r1", 60_000);
+      const began = Date.now();
+      let taken = 0;
+      while (taken < 64 && Date.now() - began < 25_000) {
+        await sleep(250);
+        taken += (await harness.store.leases.take("r1", all)).size;
+      }
+      expect([taken, silence.times()]).toEqual([64, 1]);
+      expect(Date.now() - began).toBeGreaterThan(5_000); // the lanes were locked, and nobody is hurried
+      expect(await claim).toMatchObject({ code: "STORE_UNAVAILABLE" });
+    });
+
+  for (const like of [(pool: MysqlPool) => pool, likeMysql])
+    own(`a pool that was given has its own patience again after each transaction (${like.name || "MariaDB"})`, async (harness) => {
+      const pool = mysql2.createPool({ uri: server.url(harness.database), connectionLimit: 1 });
+      const patience = async (): Promise<unknown> =>
+        (
+          await pool.query({
+            sql: "SELECT @@wait_timeout, @@idle_transaction_timeout, @@idle_write_transaction_timeout, @@idle_readonly_transaction_timeout, @@tx_isolation",
+            rowsAsArray: true,
+          })
+        )[0];
+      await pool.query(
+        "SET SESSION wait_timeout = 1234, idle_transaction_timeout = 77, idle_write_transaction_timeout = 66, tx_isolation = 'SERIALIZABLE'",
+      );
+      const before = await patience();
+      const store = mysql({ pool: like(pool as unknown as MysqlPool) });
+      const relay = await relayOn(store);
+      await add(harness, "order-1", 1);
+      expect(await relay.drain()).toEqual(["order-1"]);
+      expect(await patience()).toEqual(before);
+      await harness.pool.query("UPDATE waybill_lanes SET owner = NULL"); // and after one that fails
+      await expect(store.inbox.failed({ consumer: "x".repeat(1_000), id: "1" }, "no")).rejects.toThrow();
+      expect(await patience()).toEqual(before);
+      await pool.end();
+    });
 });
 
-interface Relay {
-  readonly holding: Holding;
-  claim(): Promise<Window>;
-  settle(window: Window, judge: (claim: Claim) => Outcome): Promise<SettleReport>;
-  /** Publishes what there is; the aggregates in the order they were claimed. */
-  drain(narrow?: boolean): Promise<string[]>;
-  drainIds(): Promise<string[]>;
-}
+const poolAt = (database: string, port: number): MysqlPool => mysql2.createPool({ host: "127.0.0.1", port, user: "root", database });
 
-const published = (claim: Claim): Outcome => ({ claim, as: "published" });
-
-async function relayOn(store: MysqlStore, name = "r1"): Promise<Relay> {
-  await store.leases.renew(name, 60_000);
-  return relayWith(store, { relay: name, lanes: await store.leases.take(name, all) });
-}
-
-function relayWith(store: MysqlStore, holding: Holding): Relay {
-  const claim = (narrow = false): Promise<Window> => store.outbox.claim(holding, { limit: 1_000, open: [], narrow });
-  const settle: Relay["settle"] = async (window, judge) =>
-    window.id === null ? { settled: 0, lost: [] } : store.outbox.settle(holding.relay, window.id, window.claims.map(judge));
-  const drain = async (narrow: boolean): Promise<Claim[]> => {
-    const claims: Claim[] = [];
-    for (;;) {
-      const window = await claim(narrow);
-      if (window.id === null && !window.more) return claims;
-      claims.push(...window.claims);
-      await settle(window, published);
-    }
-  };
+/** MySQL in MariaDB's clothes, as far as its name goes. */
+function likeMysql(pool: MysqlPool): MysqlPool {
+  const disguise = (of: object): object =>
+    new Proxy(of, {
+      get(inner, name) {
+        const value: unknown = Reflect.get(inner, name, inner);
+        if (name !== "query") return typeof value === "function" ? (value.bind(inner) as unknown) : value;
+        return async (query: { readonly sql: string }): Promise<unknown> => {
+          const answer = await (value as (of: unknown) => Promise<[{ version: Buffer }[]]>).call(inner, query);
+          if (query.sql?.includes("VERSION()")) answer[0][0]!.version = Buffer.from("8.0.36");
+          return answer;
+        };
+      },
+    });
   return {
-    holding,
-    claim,
-    settle,
-    drain: async (narrow = false) => (await drain(narrow)).map(({ envelope }) => envelope.aggregateId),
-    drainIds: async () => (await drain(false)).map(({ envelope }) => envelope.id),
+    end: () => pool.end(),
+    getConnection: async () => disguise(await pool.getConnection()) as Awaited<ReturnType<MysqlPool["getConnection"]>>,
   };
-}
-
-/** Claims until everything that was added so far is proven to be decided. */
-async function raised(relay: Relay, harness: MysqlHarness): Promise<void> {
-  await add(harness, "mark", 1);
-  for (const end = Date.now() + 3_000; Date.now() < end; await sleep(60)) await relay.drain();
-}
-
-async function add(harness: MysqlHarness, aggregateId: string, count: number): Promise<string[]> {
-  return harness.store.transactor.transaction(harness.db, (tx) => addIn(harness, tx, aggregateId, count));
-}
-
-async function addIn({ store }: MysqlHarness, tx: MysqlConnection, aggregateId: string, count: number): Promise<string[]> {
-  const drafts = Array.from({ length: count }, (_, n) => ({ aggregateType: "Order", aggregateId, type: "E", payload: { n } }));
-  return (await createOutbox({ store }).add(tx, drafts)).map(({ id }) => id);
 }
 
 async function waitsForLock({ rows }: MysqlHarness): Promise<void> {

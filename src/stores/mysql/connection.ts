@@ -9,6 +9,7 @@ import {
   type MysqlPoolConnection,
   type PoolSettings,
 } from "./driver.ts";
+import { calmSql, hurrySql } from "./idle.ts";
 import { onPool } from "./pool.ts";
 import { fill, type Value } from "./values.ts";
 
@@ -66,6 +67,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   let opened: Promise<MysqlPool> | null = ours ? null : Promise.resolve(given);
   let closed = false;
   const servers = new WeakMap<object, Server>();
+  /** Links that the server ends when they are idle within a transaction. */
+  const hurried = new WeakSet<object>();
 
   const pool = (): Promise<MysqlPool> => {
     if (closed) throw new WaybillError("STOPPED", `the connection to ${place} has been closed`);
@@ -108,29 +111,41 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return server;
   };
 
-  const borrow = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T> =>
+  const hurry = async (connection: MysqlConnection, server: Server): Promise<void> => {
+    if (hurried.has(linkOf(connection))) return;
+    await ask(connection, hurrySql(server.mariadb));
+    hurried.add(linkOf(connection));
+  };
+  const calm = async (connection: MysqlConnection, server: Server): Promise<void> => {
+    if (!hurried.delete(linkOf(connection))) return;
+    await ask(connection, calmSql(server.mariadb));
+  };
+
+  const prepared = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T> =>
     onPool(await pool(), place, statementTimeoutMs, async (connection) => work(connection, await prepare(connection)));
 
-  const session = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-    borrow((connection, server) =>
-      work({
-        server,
-        link: linkOf(connection),
-        run: async (sql, values) => (await ask(connection, sql, values)) as MysqlRow[],
-        change: async (sql, values) => ((await ask(connection, sql, values)) as { affectedRows: number }).affectedRows,
-      }),
-    );
+  const sessionOn = (connection: MysqlConnection, server: Server): Session => ({
+    server,
+    link: linkOf(connection),
+    run: async (sql, values) => (await ask(connection, sql, values)) as MysqlRow[],
+    change: async (sql, values) => ((await ask(connection, sql, values)) as { affectedRows: number }).affectedRows,
+  });
 
   const once = <T>(begin: readonly string[], work: (session: Session) => Promise<T>): Promise<T> =>
-    session(async (own) => {
-      for (const sql of begin) await own.run(sql);
+    prepared(async (connection, server) => {
+      const own = sessionOn(connection, server);
+      await hurry(connection, server);
       try {
+        for (const sql of begin) await own.run(sql);
         const result = await work(own);
         await own.run("COMMIT");
         return result;
       } catch (error) {
         if (!isSilence(error)) await own.run("ROLLBACK").catch(() => undefined);
         throw error;
+      } finally {
+        // On MariaDB it changes nothing outside transactions: connections of our own stay so.
+        if (!ours || !server.mariadb) await calm(connection, server).catch(() => connection.destroy());
       }
     });
 
@@ -139,21 +154,26 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       try {
         return await once(begin, work);
       } catch (error) {
-        const lost = [1213, 1020].includes(errnoOf(error) ?? 0);
+        // 1412: partitions came or went after the snapshot was made.
+        const lost = [1213, 1020, 1412].includes(errnoOf(error) ?? 0);
         if (!lost || attempt === attempts) throw explain(error, place);
       }
     }
   };
 
   const alone = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-    session(work).catch((error: unknown) => {
+    prepared((connection, server) => work(sessionOn(connection, server))).catch((error: unknown) => {
       throw explain(error, place);
     });
 
   return {
     place,
     patienceMs,
-    borrow,
+    borrow: (work) =>
+      prepared(async (connection, server) => {
+        await calm(connection, server); // others may take their time
+        return work(connection);
+      }),
     session: alone,
     run: (sql, values) => alone(({ run }) => run(sql, values)),
     change: (sql, values) => alone(({ change }) => change(sql, values)),

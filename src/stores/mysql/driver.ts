@@ -72,16 +72,24 @@ export function settingsOf(text: string): Pick<mysql2.ConnectionOptions, "host" 
     if (name !== "sslmode" && name !== "sslrootcert")
       throw new WaybillError("BAD_URL", `mysql: the URL has a parameter ${JSON.stringify(name)}; it may have sslmode and sslrootcert`);
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const database = decodeURIComponent(url.pathname.slice(1));
+  const database = decoded(url.pathname.slice(1), "database");
   const ssl = tlsOf(url);
   return {
     host,
     port: url.port === "" ? 3306 : Number(url.port),
-    ...(url.username === "" ? {} : { user: decodeURIComponent(url.username) }),
-    ...(url.password === "" ? {} : { password: decodeURIComponent(url.password) }),
+    ...(url.username === "" ? {} : { user: decoded(url.username, "user") }),
+    ...(url.password === "" ? {} : { password: decoded(url.password, "password") }),
     ...(database === "" ? {} : { database }),
     ...(ssl === null ? {} : { ssl }),
   };
+}
+
+function decoded(text: string, part: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new WaybillError("BAD_URL", `mysql: the URL's ${part} has a % that does not begin a character: write it as %25`);
+  }
 }
 
 export function urlOf(text: string): URL {

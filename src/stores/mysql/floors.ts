@@ -1,8 +1,9 @@
 import type { Clock } from "../../core/clock.ts";
+import type { Random } from "../../core/random.ts";
 import type { Run } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import type { Names } from "./names.ts";
-import { bigOrNull, isSet, least } from "./rows.ts";
+import { bigOrNull, isSet, least, numberOf, textOrNull } from "./rows.ts";
 
 /** A lane as its row says, under lock. */
 export interface LockedLane {
@@ -19,15 +20,18 @@ export interface Facts {
   readonly lanes: ReadonlyMap<number, LockedLane>;
 }
 
-/** Where each lane's scan may begin. */
+/** Lanes, each with the epoch under which it is held. */
+type Held = ReadonlyMap<number, bigint>;
+
+/** Where each lane's scan may begin. What was learnt about a lane under another epoch counts for nothing. */
 export interface Floors {
-  /** Under the lanes' locks: forgets what another owner, server or link, or an operator, have made doubtful. */
+  /** Under the lanes' locks: forgets what another owner, server or link, an operator, or time have made doubtful. */
   enter(facts: Facts): void;
-  of(lane: number): bigint;
-  /** False when an operator has put rows back into one of these lanes since they were last locked here. */
-  current(lanes: Iterable<number>, reopened: bigint): boolean;
+  of(lane: number, epoch: bigint): bigint;
+  /** False when a claim would forget one of these floors: what was seen from there is not all. */
+  current(held: Held, reopened: bigint): boolean;
   /** Floors that a claim without any work would raise: an idle relay must not look over the same dead rows for ever. */
-  moving(lanes: Iterable<number>): boolean;
+  moving(held: Held): boolean;
   /** Looks at what is open now, if it is time to. Comes before the scan whose rows `raise` is told of. */
   look(run: Run, n: Names, nonce: string): Promise<void>;
   /** Rows came back into the lane; this is the lowest. */
@@ -39,34 +43,39 @@ export interface Floors {
 
 interface Floor extends LockedLane {
   at: bigint;
+  readonly since: number;
 }
 
 /** Up to `drawn`, every number had been drawn. */
 interface Pair {
   readonly drawn: bigint;
-  readonly since: number;
   looks: number;
   /** The youngest transaction that may have drawn one of them and is not over; 0 for none, null while it is too early to tell. */
   newest: bigint | null;
 }
 
-const lookEveryMs = 100;
-const idleLookEveryMs = 250;
-/** A thread draws its number a few instructions before its transaction has an id. Nobody is off the processor for so long, and over so many looks. */
-const marginMs = 1_000;
-const marginLooks = 5;
+/**
+ * The server makes its list of transactions anew only after a tenth of a second without any reader, and readers that come
+ * too often keep it old for all of them. So they come seldom, at no fixed moment, and more seldom after an old list.
+ */
+const lookEveryMs = 1_000;
+const longestWait = 8;
+/** A thread draws its number a few instructions before its transaction has an id. Nobody is off the processor over so many looks. */
+const marginLooks = 3;
 const pairsKept = 100;
 /** However a row came to lie below a floor, be it by somebody's hand, it is met within this time. */
 const sweepMs = 300_000;
 /** How long not to ask again once the right to see transactions was refused. */
 const refusedMs = 600_000;
+/** The server's list ends, without a word, where its 16 MiB do; a transaction with its locks takes a few KiB at most. */
+const longestList = 2_000;
 
 /**
  * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
  * transaction holds the purge back. Once all transactions are over that were open a while after number N had been drawn,
  * no row up to N can appear any more. A floor moves up to such an N, and never past a row that is not settled.
  */
-export function createFloors(clock: Clock): Floors {
+export function createFloors(clock: Clock, random: Random): Floors {
   const floors = new Map<number, Floor>();
   /** A link that still works leads to the server it always led to. */
   const links = new WeakSet();
@@ -76,20 +85,15 @@ export function createFloors(clock: Clock): Floors {
   /** What was proven a look ago: by now whatever was being committed then is visible to every snapshot. */
   let usable = 0n;
   let drawn = 0n;
-  let lookedAt = -Infinity;
-  let sweptAt = clock.monotonic();
+  let nextLook = -Infinity;
+  let wait = 1;
 
   const reset = (): void => {
     floors.clear();
     pairs = [];
     proven = usable = drawn = 0n;
   };
-
-  const sweep = (): void => {
-    if (clock.monotonic() - sweptAt < sweepMs) return;
-    sweptAt = clock.monotonic();
-    for (const floor of floors.values()) floor.at = 0n;
-  };
+  const isOld = ({ since }: Floor): boolean => clock.monotonic() - since >= sweepMs;
 
   return {
     reset,
@@ -99,43 +103,54 @@ export function createFloors(clock: Clock): Floors {
       links.add(facts.link);
       for (const [lane, { epoch, reopened }] of facts.lanes) {
         const known = floors.get(lane);
-        if (known?.epoch !== epoch || known.reopened !== reopened) floors.set(lane, { epoch, reopened, at: 0n });
+        if (known?.epoch !== epoch || known.reopened !== reopened || isOld(known))
+          floors.set(lane, { epoch, reopened, at: 0n, since: clock.monotonic() });
       }
-      sweep();
     },
-    of: (lane) => floors.get(lane)?.at ?? 0n,
-    current(lanes, reopened) {
+    of(lane, epoch) {
+      const floor = floors.get(lane);
+      return floor?.epoch === epoch ? floor.at : 0n;
+    },
+    current(held, reopened) {
       let known = 0n;
-      for (const lane of lanes) known += floors.get(lane)?.reopened ?? 0n;
+      for (const [lane, epoch] of held) {
+        const floor = floors.get(lane);
+        if (floor?.epoch !== epoch || isOld(floor)) return false;
+        known += floor.reopened;
+      }
       return known === reopened;
     },
-    moving(lanes) {
-      if (clock.monotonic() - lookedAt < idleLookEveryMs) return false;
-      for (const lane of lanes) if ((floors.get(lane)?.at ?? drawn) < drawn) return true;
+    moving(held) {
+      if (clock.monotonic() < nextLook) return false;
+      for (const lane of held.keys()) if ((floors.get(lane)?.at ?? drawn) < drawn) return true;
       return false;
     },
     async look(run, n, nonce) {
       const now = clock.monotonic();
-      if (now - lookedAt < lookEveryMs) return;
-      lookedAt = now;
+      if (now < nextLook) return;
+      const later = (): void => void (nextLook = now + wait * lookEveryMs * (1 + random.next()));
+      later();
       const listing = await listTransactions(run, n, nonce);
       if (listing === "refused") {
         reset();
-        lookedAt = now + refusedMs;
+        nextLook = now + refusedMs;
         return;
       }
-      if (listing.highest !== null && [...floors.values()].some(({ at }) => at > listing.highest!)) reset(); // the numbers begin anew
+      // The highest row may have been deleted; the table itself knows what it has drawn.
+      if (listing.highest !== null && listing.highest < drawn && (await nextNumber(run, n)) <= drawn) reset(); // the numbers begin anew
+      wait = listing.fresh ? Math.max(1, wait / 2) : Math.min(longestWait, 2 * wait);
+      later();
       if (!listing.fresh) return;
       usable = proven;
       for (const pair of pairs) {
-        if (pair.newest === null && ++pair.looks >= marginLooks && now - pair.since >= marginMs) pair.newest = listing.newest ?? 0n;
+        if (pair.newest === null && ++pair.looks >= marginLooks) pair.newest = listing.newest ?? 0n;
       }
       const open = pairs.filter(({ newest }) => newest === null || (listing.oldest !== null && listing.oldest <= newest));
       for (const pair of pairs) if (!open.includes(pair) && pair.drawn > proven) proven = pair.drawn;
       pairs = open;
       if (listing.highest === null) return;
       if (listing.highest > drawn) drawn = listing.highest;
-      if (pairs.length < pairsKept) pairs.push({ drawn: listing.highest, since: now, looks: 0, newest: null });
+      if (pairs.length < pairsKept) pairs.push({ drawn: listing.highest, looks: 0, newest: null });
     },
     lower(lane, seq) {
       const floor = floors.get(lane);
@@ -154,7 +169,7 @@ interface Listing {
   readonly oldest: bigint | null;
   readonly newest: bigint | null;
   readonly highest: bigint | null;
-  /** The server gives everybody the same list for a while: it is of now only if it has this very statement in it. */
+  /** The server gives everybody the same list for a while: it is of now only if it has this very statement in it, and proves something only if it is whole. */
   readonly fresh: boolean;
 }
 
@@ -163,7 +178,7 @@ async function listTransactions(run: Run, n: Names, nonce: string): Promise<List
   const wrote = "trx_id > 0 AND trx_id < 281474976710656 AND trx_mysql_thread_id <> CONNECTION_ID()";
   try {
     const [row] = await run(
-      `SELECT MAX(trx_mysql_thread_id = CONNECTION_ID() AND LOCATE('${nonce}', trx_query) > 0) AS fresh,
+      `SELECT COUNT(*) AS listed, MAX(trx_mysql_thread_id = CONNECTION_ID() AND LOCATE('${nonce}', trx_query) > 0) AS fresh,
          MIN(CASE WHEN ${wrote} THEN trx_id END) AS oldest, MAX(CASE WHEN ${wrote} THEN trx_id END) AS newest,
          (SELECT MAX(seq) FROM ${n.outbox}) AS highest, @@auto_increment_increment = 1 AS single
        FROM information_schema.INNODB_TRX`,
@@ -173,10 +188,17 @@ async function listTransactions(run: Run, n: Names, nonce: string): Promise<List
       newest: bigOrNull(row!, "newest"),
       highest: bigOrNull(row!, "highest"),
       // Where several servers draw numbers, a lower one may come after a higher one.
-      fresh: isSet(row, "fresh") && isSet(row, "single"),
+      fresh: isSet(row, "fresh") && isSet(row, "single") && numberOf(row!, "listed") <= longestList,
     };
   } catch (error) {
     if (errnoOf(error) === 1227) return "refused";
     throw error;
   }
+}
+
+/** What the next row will be given, 1 where the server does not tell. Statistics may be a day old; this is as it is now. */
+async function nextNumber(run: Run, n: Names): Promise<bigint> {
+  const [row] = await run(`SHOW CREATE TABLE ${n.outbox}`);
+  const [, next] = /^\).*\bAUTO_INCREMENT=(\d+)/m.exec(textOrNull(row!, "Create Table") ?? "") ?? [];
+  return BigInt(next ?? 1);
 }

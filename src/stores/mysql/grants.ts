@@ -4,7 +4,14 @@ const written =
   "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
 
 /** The least that each role needs, one statement each. The role names are examples: whoever runs this replaces them. */
-export function grants(n: Names): readonly string[] {
+export function grants(n: Names, partitioned: boolean): readonly string[] {
+  const partitions = (role: string): string[] =>
+    partitioned
+      ? [
+          `GRANT ALTER, CREATE, DROP, INSERT, UPDATE (placed_at) ON ${n.outbox} TO ${role}`,
+          `GRANT LOCK TABLES ON ${n.schema === null ? "*" : `${n.quotedSchema}.*`} TO ${role}`,
+        ]
+      : [];
   const each = (what: string, tables: readonly string[], role: string): string[] =>
     tables.map((table) => `GRANT ${what} ON ${table} TO ${role}`);
   return [
@@ -20,6 +27,8 @@ export function grants(n: Names): readonly string[] {
     ...each("SELECT", [n.meta, n.events], "waybill_relay"),
     `GRANT INSERT ON ${n.audit} TO waybill_relay`,
     "GRANT PROCESS ON *.* TO waybill_relay",
+    // Where there are partitions: makes and drops them, for which the server wants as much as this.
+    ...partitions("waybill_relay"),
     // Subscriber: the inbox, beside whatever its handlers need.
     "CREATE ROLE IF NOT EXISTS waybill_subscriber",
     ...each("SELECT, INSERT, UPDATE, DELETE", [n.inbox, n.attempts, n.seats], "waybill_subscriber"),
@@ -35,5 +44,6 @@ export function grants(n: Names): readonly string[] {
     ...each("SELECT, UPDATE", [n.lanes, n.holds], "waybill_operator"),
     `GRANT SELECT, DELETE ON ${n.keys} TO waybill_operator`,
     `GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator`,
+    ...partitions("waybill_operator"),
   ];
 }

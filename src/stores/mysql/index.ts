@@ -9,11 +9,13 @@ import { createWake } from "../../core/wake.ts";
 import { createConnection, type ConnectionOptions } from "./connection.ts";
 import { settingsOf, urlOf, type MysqlConnection, type MysqlPool } from "./driver.ts";
 import { createInbox, onOwnConnections } from "./inbox.ts";
+import { partitionUnits, type PartitionUnit } from "./layout.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { throughLibrary } from "./library.ts";
 import { namesOf, type MysqlNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
+import { createPartitions } from "./partitions.ts";
 import { createSchema } from "./schema.ts";
 import { createTransactor, type MysqlDatabase } from "./transactor.ts";
 import { readWatch } from "./watch.ts";
@@ -21,6 +23,7 @@ import { createWriter } from "./writer.ts";
 
 export type { MysqlConnection, MysqlPool } from "./driver.ts";
 export type { MysqlTransaction } from "./handle.ts";
+export type { PartitionUnit } from "./layout.ts";
 export type { MysqlNames } from "./names.ts";
 export type { MysqlDatabase } from "./transactor.ts";
 
@@ -43,6 +46,11 @@ export interface MysqlOptions {
   readonly names?: MysqlNames;
   /** What becomes of a published event: kept until it is purged, or deleted at once. @default "keep" */
   readonly onPublish?: "keep" | "delete";
+  /**
+   * A new outbox has a partition for each day, week or month, which are dropped whole when they are old. One that is there
+   * stays as it is, whatever it is; asking for another layout is refused.
+   */
+  readonly partitions?: PartitionUnit;
 }
 
 const options = [
@@ -54,6 +62,7 @@ const options = [
   "schema",
   "names",
   "onPublish",
+  "partitions",
   "tx",
   "db",
 ] as const;
@@ -72,6 +81,9 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   const onPublish = given.onPublish ?? "keep";
   if (onPublish !== "keep" && onPublish !== "delete")
     throw new WaybillError("INVALID_OPTION", `onPublish must be "keep" or "delete", not ${show(onPublish)}`);
+  const { partitions = null } = given;
+  if (partitions !== null && !partitionUnits.includes(partitions))
+    throw new WaybillError("INVALID_OPTION", `partitions must be one of ${partitionUnits.join(", ")}, not ${show(partitions)}`);
   const settings = poolOf(given);
   const connection = createConnection(settings);
   // A handler may take long inside its transaction; leases must not wait for it.
@@ -80,11 +92,21 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   const writer = createWriter(names, place);
   const own = {
     name: "mysql",
-    schema: createSchema(connection, names),
-    outbox: createOutboxStore({ connection, names, clock: systemClock, newId: uuidv7(systemClock, systemRandom), onPublish }),
+    schema: createSchema(connection, names, systemClock, partitions),
+    outbox: createOutboxStore({
+      connection,
+      names,
+      clock: systemClock,
+      random: systemRandom,
+      newId: uuidv7(systemClock, systemRandom),
+      onPublish,
+    }),
     leases: createLeaseStore(connection, names),
     operator: createOperator(connection, names),
-    housekeeping: { watch: () => connection.snapshot((run) => readWatch(run, names)) },
+    housekeeping: {
+      watch: () => connection.snapshot((run) => readWatch(run, names)),
+      partitions: createPartitions(connection, names, systemClock),
+    },
     wake: createWake(),
     async [Symbol.asyncDispose]() {
       await connection.close();

@@ -1,17 +1,17 @@
 import type { Begins, Handle } from "../../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
 import { committed } from "../../core/commit.ts";
-import { askOf, type MysqlTransaction } from "./handle.ts";
+import { askOf } from "./handle.ts";
 import type { Applying } from "./inbox.ts";
-import { stayingInside } from "./transactor.ts";
+import type { MysqlWriter } from "./writer.ts";
 
 /** The store's parts that meet a transaction, in those of a library. */
-export function throughLibrary<Db, Tx>(handle: Handle<Db, Tx, Begins>, db: Db, writer: OutboxWriter<MysqlTransaction>) {
+export function throughLibrary<Db, Tx>(handle: Handle<Db, Tx, Begins>, db: Db, writer: MysqlWriter) {
   const transactor: Transactor<Db, Tx> = {
     transaction: (on, work) =>
       committed(
         (inner) => handle.begin(on, inner),
-        (tx: Tx) => stayingInside(askOf(handle(tx)), () => work(tx)),
+        (tx: Tx) => writer.staying(handle(tx), () => work(tx)),
       ),
   };
   const applying: Applying<Tx> = { transaction: (work) => transactor.transaction(db, (tx) => work(tx, askOf(handle(tx)))) };

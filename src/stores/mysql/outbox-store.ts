@@ -1,6 +1,7 @@
 import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
+import type { Random } from "../../core/random.ts";
 import { claimNarrow, claimNormal, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
 import type { Connection, Session } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
@@ -20,12 +21,13 @@ export interface OutboxStoreParts {
   readonly connection: Connection;
   readonly names: Names;
   readonly clock: Clock;
+  readonly random: Random;
   readonly newId: NewId;
   readonly onPublish: Published;
 }
 
-export function createOutboxStore({ connection, names, clock, newId, onPublish }: OutboxStoreParts): OutboxStore {
-  const floors = createFloors(clock);
+export function createOutboxStore({ connection, names, clock, random, newId, onPublish }: OutboxStoreParts): OutboxStore {
+  const floors = createFloors(clock, random);
   const known = createKnown();
   const turns = createTurns(clock);
 
@@ -35,9 +37,9 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
       const stale = known.stale(holding.relay, request.open);
       try {
         const lanes = [...holding.lanes.keys()].sort((a, b) => a - b);
-        const seen = await look(connection.run, names, lanes, floors.of);
+        const seen = await look(connection.run, names, lanes, floorOf(floors, holding));
         const work = seen.ready || seen.due || seen.delayed || seen.releasing || seen.suspicious;
-        if (!work && stale !== "all" && stale.length === 0 && floors.current(lanes, seen.reopened) && !floors.moving(lanes))
+        if (!work && stale !== "all" && stale.length === 0 && floors.current(holding.lanes, seen.reopened) && !floors.moving(holding.lanes))
           return { ...nothing, destinations: seen.destinations };
         known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
         const id = newId();
@@ -131,7 +133,7 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
 
   const open = await openParts(session, n, request.open);
   const { limit } = request;
-  const scan: Scan = { session, names: n, lanes, limit, open: open.parts, suspicious: seen.suspicious, floorOf: floors.of };
+  const scan: Scan = { session, names: n, lanes, limit, open: open.parts, suspicious: seen.suspicious, floorOf: floorOf(floors, holding) };
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, turn, seen.due);
   if (caught.found.length > 0) {
     const parts = byLane(caught.found);
@@ -156,6 +158,11 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
     more: caught.cut || releasing.remain,
   };
 }
+
+const floorOf =
+  (floors: Floors, { lanes }: Holding) =>
+  (lane: number): bigint =>
+    floors.of(lane, lanes.get(lane)!);
 
 /** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
 async function lockLanes(

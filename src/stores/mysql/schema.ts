@@ -1,9 +1,12 @@
 import type { Schema } from "../../contracts/store.ts";
+import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Connection, Run, Server, Session } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { grants } from "./grants.ts";
+import { refuseOtherLayout, type PartitionUnit } from "./layout.ts";
 import type { Names } from "./names.ts";
+import { firstPartitions } from "./partitions.ts";
 import { isSet, numberOf, textOf } from "./rows.ts";
 import { meta, migrations, type Collation, type Step } from "./tables.ts";
 
@@ -14,10 +17,19 @@ const lockSeconds = 5;
 /** How long one that migrates waits for another. */
 const turnSeconds = 60;
 
-export function createSchema(connection: Connection, n: Names): Schema {
+export function createSchema(connection: Connection, n: Names, clock: Clock, asked: PartitionUnit | null): Schema {
+  const { place } = connection;
   return {
-    migrate: () => connection.session((session) => withTurn(session, connection.place, () => migrate(session, connection.place, n))),
-    print: () => printed(n),
+    migrate: () =>
+      connection.session((session) =>
+        withTurn(session, place, async () => {
+          await refuseOtherLayout(session.run, n, place, asked);
+          const applied = await migrate(session, place, n, asked);
+          await firstPartitions(session, n, clock);
+          return applied;
+        }),
+      ),
+    print: () => printed(n, asked),
     check: async () => {
       const version = await versionOf(connection.run, n);
       if (version > SCHEMA_VERSION) throw newer(connection.place, version);
@@ -25,6 +37,7 @@ export function createSchema(connection: Connection, n: Names): Schema {
         const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${SCHEMA_VERSION}`;
         throw new WaybillError("NOT_MIGRATED", `${connection.place} ${found}: run waybill migrate --store mysql://…`);
       }
+      await refuseOtherLayout(connection.run, n, place, asked);
     },
   };
 }
@@ -44,7 +57,7 @@ async function withTurn<T>({ run }: Session, place: string, work: () => Promise<
   }
 }
 
-async function migrate({ run, server }: Session, place: string, n: Names): Promise<readonly number[]> {
+async function migrate({ run, server }: Session, place: string, n: Names, asked: PartitionUnit | null): Promise<readonly number[]> {
   refuseOld(server, place);
   const from = await versionOf(run, n);
   if (from > SCHEMA_VERSION) throw newer(place, from);
@@ -53,7 +66,7 @@ async function migrate({ run, server }: Session, place: string, n: Names): Promi
     await run(`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema}`);
   const applied: number[] = [];
   for (let version = from + 1; version <= SCHEMA_VERSION; version++) {
-    for (const step of migrations[version - 1]!(n, collationOf(server))) await apply(run, place, n, step);
+    for (const step of migrations[version - 1]!(n, collationOf(server), asked)) await apply(run, place, n, step);
     for (const step of meta(n, version)) await apply(run, place, n, step);
     applied.push(version);
   }
@@ -94,15 +107,15 @@ function refuseOld({ version, mariadb }: Server, place: string): void {
   if (!known) throw new WaybillError("UNSUPPORTED", `${place} is ${version}: Waybill needs MariaDB 10.6 or MySQL 8.0.16, or later`);
 }
 
-function printed(n: Names): string {
-  const steps = migrations.flatMap((migration, at) => [...migration(n, "utf8mb4_nopad_bin"), ...meta(n, at + 1)]);
+function printed(n: Names, asked: PartitionUnit | null): string {
+  const steps = migrations.flatMap((migration, at) => [...migration(n, "utf8mb4_nopad_bin", asked), ...meta(n, at + 1)]);
   return [
     "-- For MariaDB. On MySQL, put utf8mb4_0900_bin in place of utf8mb4_nopad_bin.",
     `SET SESSION lock_wait_timeout = ${lockSeconds};`,
     ...(n.schema === null ? [] : [`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema};`]),
     ...steps.map(({ sql, trigger }) => (trigger ? `DELIMITER //${sql} //\nDELIMITER ;` : `${sql};`)),
     "-- The least that each role needs, for whoever administers the server. The names of the roles are examples.",
-    ...grants(n).map((grant) => `-- ${grant};`),
+    ...grants(n, asked !== null).map((grant) => `-- ${grant};`),
     "",
   ].join("\n");
 }

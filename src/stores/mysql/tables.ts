@@ -1,4 +1,5 @@
 import { LANES } from "../../core/lane.ts";
+import { partitionedBy, type PartitionUnit } from "./layout.ts";
 import type { Names } from "./names.ts";
 
 /** Every character counts, and every space: an ordinary collation takes `order-a` for `order-A`, and for `order-a `. */
@@ -59,11 +60,14 @@ export interface Step {
   readonly trigger?: true;
 }
 
-/** One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may come twice. */
-export const migrations: readonly ((n: Names, collation: Collation) => readonly Step[])[] = [
-  (n, collation) => {
-    const table = (name: string, lines: string): Step => ({
-      sql: `CREATE TABLE IF NOT EXISTS ${name} (${lines}\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}`,
+/**
+ * One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may come twice.
+ * An outbox is partitioned from the start, or never: `placed_at` is when an event was added, until it is moved out of its partition.
+ */
+export const migrations: readonly ((n: Names, collation: Collation, unit: PartitionUnit | null) => readonly Step[])[] = [
+  (n, collation, unit) => {
+    const table = (name: string, lines: string, partitions = ""): Step => ({
+      sql: `CREATE TABLE IF NOT EXISTS ${name} (${lines}\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}${partitions}`,
     });
     return [
       table(
@@ -78,7 +82,7 @@ export const migrations: readonly ((n: Names, collation: Collation) => readonly 
       table(
         n.outbox,
         `
-  seq             BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  seq             BIGINT NOT NULL AUTO_INCREMENT,
   id              ${token(36)} NOT NULL DEFAULT (UUID()),
   aggregate_type  VARCHAR(255) NOT NULL,
   aggregate_id    VARCHAR(255) NOT NULL,
@@ -101,7 +105,7 @@ export const migrations: readonly ((n: Names, collation: Collation) => readonly 
   due_at          DATETIME(6) GENERATED ALWAYS AS (CASE WHEN status = 'FAILED' THEN next_attempt_at
                     WHEN status = 'PENDING' AND next_attempt_at IS NULL THEN available_at END) STORED,
   blocked         INT UNSIGNED GENERATED ALWAYS AS (CASE WHEN status = 'BLOCKED' THEN ${hash} END) STORED,
-  UNIQUE KEY id (id),
+  ${unit === null ? "PRIMARY KEY (seq),\n  UNIQUE KEY id (id)" : `placed_at       ${now},\n  PRIMARY KEY (seq, placed_at),\n  KEY id (id)`},
   KEY ready (ready, seq, lane),
   KEY due (due_at, status, lane),
   KEY blocked (blocked, seq),
@@ -112,6 +116,7 @@ export const migrations: readonly ((n: Names, collation: Collation) => readonly 
   CONSTRAINT ${n.constraint("payload")} CHECK ((payload IS NULL) <> (payload_bytes IS NULL)),
   CONSTRAINT ${n.constraint("headers")} CHECK (JSON_VALID(headers)),
   CONSTRAINT ${n.constraint("status")} CHECK (status <> '')`,
+        unit === null ? "" : partitionedBy(unit),
       ),
       { sql: useKey(n), trigger: true },
       table(

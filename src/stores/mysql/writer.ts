@@ -6,6 +6,7 @@ import { askOf, textIn, type Ask, type MysqlTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
 import { inTransaction } from "./pool.ts";
 import { keyUsed } from "./tables.ts";
+import { stayingInside } from "./transactor.ts";
 import type { Value } from "./values.ts";
 
 const columns =
@@ -14,7 +15,12 @@ const columns =
 const bytesPerStatement = 2 * 1024 * 1024;
 const rowsPerStatement = 1_000;
 
-export function createWriter(n: Names, place: string): OutboxWriter<MysqlTransaction> {
+/** Takes mysql2's own transactions and those of libraries. */
+export interface MysqlWriter extends OutboxWriter<MysqlTransaction> {
+  staying<T>(tx: MysqlTransaction, work: () => T | Promise<T>): Promise<T>;
+}
+
+export function createWriter(n: Names, place: string): MysqlWriter {
   let known: Promise<boolean> | null = null;
   /** MariaDB can tell within the insert whether it is in a transaction; MySQL has to be asked before. */
   const isMariadb = (ask: Ask): Promise<boolean> =>
@@ -28,6 +34,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<MysqlTransac
 
   return {
     synchronous: false,
+    staying: (tx, work) => stayingInside(askOf(tx), work),
     async append(tx, rows) {
       if (rows.length === 0) return [];
       const ask = askOf(tx);

@@ -1,0 +1,78 @@
+import { WaybillError } from "../../core/errors.ts";
+import type { Run } from "./connection.ts";
+import type { Names } from "./names.ts";
+import { numberOf, textOf, textOrNull } from "./rows.ts";
+
+export const partitionUnits = ["day", "week", "month"] as const;
+export type PartitionUnit = (typeof partitionUnits)[number];
+
+/** Takes what is moved out of a partition. */
+export const rest = "rest";
+/** Takes whatever comes after all others, so that no insert is ever refused. */
+export const later = "later";
+/** Where `rest` ends; and a moment within it. */
+export const restEnds = "'1971-01-01'";
+export const inRest = "'1970-01-01'";
+
+/** How the outbox is partitioned from its start; those of the units are made afterwards. Its unit is the comment of the first. */
+export const partitionedBy = (unit: PartitionUnit): string =>
+  ` PARTITION BY RANGE COLUMNS (placed_at) (PARTITION ${rest} VALUES LESS THAN (${restEnds}) COMMENT = '${unit}', PARTITION ${later} VALUES LESS THAN (MAXVALUE))`;
+
+export interface Part {
+  readonly name: string;
+  /** Everything in it was added before. Null for the last one. */
+  readonly upper: Date | null;
+  /** The server's estimate. */
+  readonly rows: number;
+}
+
+export interface Layout {
+  readonly unit: PartitionUnit;
+  /** In the order of time. */
+  readonly parts: readonly Part[];
+}
+
+/** "none" for a table without partitions of ours, null where there is no table. */
+export async function layoutOf(run: Run, n: Names): Promise<Layout | "none" | null> {
+  const rows = await run(
+    `SELECT PARTITION_NAME AS name, PARTITION_DESCRIPTION AS ends, PARTITION_COMMENT AS comment, TABLE_ROWS AS guess FROM information_schema.PARTITIONS
+     WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? ORDER BY PARTITION_ORDINAL_POSITION`,
+    [n.schema, n.plain("outbox")],
+  );
+  if (rows[0] === undefined) return null;
+  const comment = rows.flatMap((row) => (textOrNull(row, "name") === rest ? [textOrNull(row, "comment")] : []))[0];
+  const unit = partitionUnits.find((each) => each === comment);
+  if (unit === undefined) return "none";
+  return {
+    unit,
+    parts: rows.map((row) => ({ name: textOf(row, "name"), upper: momentOf(textOf(row, "ends")), rows: numberOf(row, "guess") })),
+  };
+}
+
+/** As the server writes it: '2026-01-31', or with a time. */
+function momentOf(ends: string): Date | null {
+  const [, day, time = "00:00:00"] = /^'(\d+-\d+-\d+)(?: ([\d:.]+))?'$/.exec(ends) ?? [];
+  return day === undefined ? null : new Date(`${day}T${time}Z`);
+}
+
+/** A table full of events is never made into another kind of table under its users' feet. */
+export async function refuseOtherLayout(run: Run, n: Names, place: string, asked: PartitionUnit | null): Promise<void> {
+  if (asked === null) return;
+  const layout = await layoutOf(run, n);
+  if (layout === null || (layout !== "none" && layout.unit === asked)) return;
+  const is = layout === "none" ? "has no partitions" : `is partitioned by ${layout.unit}`;
+  throw new WaybillError(
+    "INVALID_OPTION",
+    `partitions: "${asked}" was asked for, and the outbox of ${place} ${is}: leave the option out, or begin with new tables under another name or schema`,
+  );
+}
+
+/** The beginning of the unit that lies so many after the one of that moment, in UTC; weeks begin on Monday. */
+export function beginningOf(unit: PartitionUnit, at: Date, after: number): Date {
+  const [year, month, day] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
+  if (unit === "month") return new Date(Date.UTC(year, month + after, 1));
+  if (unit === "day") return new Date(Date.UTC(year, month, day + after));
+  return new Date(Date.UTC(year, month, day - ((at.getUTCDay() + 6) % 7) + 7 * after));
+}
+
+export const dayOf = (at: Date): string => at.toISOString().slice(0, 10);
