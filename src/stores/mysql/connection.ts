@@ -135,17 +135,19 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     prepared(async (connection, server) => {
       const own = sessionOn(connection, server);
       await hurry(connection, server);
+      let silent = false;
       try {
         for (const sql of begin) await own.run(sql);
         const result = await work(own);
         await own.run("COMMIT");
         return result;
       } catch (error) {
-        if (!isSilence(error)) await own.run("ROLLBACK").catch(() => undefined);
+        silent = isSilence(error);
+        if (!silent) await own.run("ROLLBACK").catch(() => undefined);
         throw error;
       } finally {
-        // On MariaDB it changes nothing outside transactions: connections of our own stay so.
-        if (!ours || !server.mariadb) await calm(connection, server).catch(() => connection.destroy());
+        // On MariaDB it changes nothing outside transactions: connections of our own stay so. A silent one is given up anyway.
+        if (!silent && (!ours || !server.mariadb)) await calm(connection, server).catch(() => connection.destroy());
       }
     });
 
