@@ -168,7 +168,7 @@ describe("deploying", () => {
     await store.schema.migrate();
     const event = ["--aggregate-type", "Order", "--aggregate-id", "1", "--type", "OrderPlaced", "--payload", "{}"];
     await cli(["events", "add", "--store", "sqlite:shop.db", ...event], { cwd: folder });
-    await store.leases.renew("died", 2_000);
+    await store.leases.renew("died", 2_000, 0, "partitioned"); // as relays do by default
     await store.leases.take("died", [...Array(64).keys()]);
     const once = ["relay", "--store", "sqlite:shop.db", "--broker", "embedded:broker.db", "--once", "--lease", "2s", "--json"];
     const { code, stdout } = await cli(once, { cwd: folder });

@@ -65,8 +65,24 @@ async function load(): Promise<typeof mysql2> {
 
 const example = "mysql://user:password@host:3306/database";
 
+interface TlsSettings {
+  readonly rejectUnauthorized: boolean;
+  readonly verifyIdentity?: boolean;
+  readonly minVersion?: string;
+  readonly ca?: string;
+}
+
+export interface ConnectionSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly user?: string;
+  readonly password?: string;
+  readonly database?: string;
+  readonly ssl?: TlsSettings;
+}
+
 /** The URL's own few parameters, and no others: mysql2 would take any of its options from there. */
-export function settingsOf(text: string): Pick<mysql2.ConnectionOptions, "host" | "port" | "user" | "password" | "database" | "ssl"> {
+export function settingsOf(text: string): ConnectionSettings {
   const url = urlOf(text);
   for (const name of url.searchParams.keys())
     if (name !== "sslmode" && name !== "sslrootcert")
@@ -105,7 +121,7 @@ export function urlOf(text: string): URL {
 }
 
 /** Encrypted means verified: whoever wants it otherwise has to say `sslmode=no-verify`. */
-function tlsOf(url: URL): mysql2.SslOptions | null {
+function tlsOf(url: URL): TlsSettings | null {
   const mode = url.searchParams.get("sslmode") ?? (url.searchParams.has("sslrootcert") ? "verify-full" : "disable");
   const file = url.searchParams.get("sslrootcert");
   if (mode === "disable") return null;
