@@ -5,4 +5,9 @@ import { runnerImport } from "vite";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const [, , file, ...rest] = process.argv;
 process.argv = [process.argv[0], file, ...rest];
-await runnerImport(new URL(`../${file}`, import.meta.url).pathname, { root, configFile: false, logLevel: "error", oxc: { target: "node20" } });
+await runnerImport(new URL(`../${file}`, import.meta.url).pathname, {
+  root,
+  configFile: false,
+  logLevel: "error",
+  oxc: { target: "node20" },
+});
