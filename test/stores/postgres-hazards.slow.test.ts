@@ -207,6 +207,50 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
     expect(rows).toEqual([{ status: "PUBLISHED", last_error: null }]);
   });
 
+  own("a redrive that waited while its event was given up looks again, and leaves it so", async (harness) => {
+    const { pool, schema, store } = harness;
+    const relay = await relayOn(store);
+    const [dead] = await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+    await relay.settle(await relay.claim(), (claim) => ({ claim, as: "parked", error: "no", release: false }));
+    // Another operator is in the middle of a discard: it has the lane rows.
+    const other = await pool.connect();
+    await other.query("BEGIN");
+    await other.query(`SELECT 1 FROM ${schema}.waybill_lanes ORDER BY lane FOR UPDATE`);
+    await other.query(`UPDATE ${schema}.outbox SET status = 'DISCARDED'`);
+    const redriven = store.operator.redrive({ aggregateId: "order-1" }, by);
+    await Promise.race([redriven, waitsForLock(pool)]);
+    await other.query("COMMIT");
+    other.release();
+    expect(await redriven).toMatchObject({ events: 0, ids: [] });
+    expect((await store.operator.show(dead!.id))!.state).toBe("DISCARDED");
+  });
+
+  own("a claim that waited for a settle finds the hold that it made, and leaves the follower behind it", async (harness) => {
+    const { pool, schema, store } = harness;
+    const relay = await relayOn(store);
+    const [cause] = await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+    await relay.claim();
+    await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1)); // the follower, while it is under way
+    const settling = await pool.connect();
+    await settling.query("BEGIN");
+    await settling.query(`SELECT 1 FROM ${schema}.waybill_lanes ORDER BY lane FOR UPDATE`);
+    await settling.query(`UPDATE ${schema}.outbox SET status = 'FAILED', next_attempt_at = now() + interval '1 hour' WHERE id = $1`, [
+      cause!.id,
+    ]);
+    await settling.query(
+      `INSERT INTO ${schema}.waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since)
+       SELECT aggregate_type, aggregate_id, lane, seq, 'no', now() FROM ${schema}.outbox WHERE id = $1`,
+      [cause!.id],
+    );
+    const claimed = relay.claim();
+    await Promise.race([claimed, waitsForLock(pool)]);
+    await settling.query("COMMIT");
+    settling.release();
+    expect((await claimed).claims).toEqual([]);
+    const { rows } = await pool.query(`SELECT status FROM ${schema}.outbox ORDER BY seq`);
+    expect(rows).toEqual([{ status: "FAILED" }, { status: "BLOCKED" }]);
+  });
+
   own("a redrive that races with a claim sends each event once, and before its followers", async (harness) => {
     const relay = await relayOn(harness.store);
     for (let round = 0; round < 20; round++) {
