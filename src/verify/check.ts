@@ -1,0 +1,70 @@
+import { bytes } from "./bytes.ts";
+import { conservation } from "./conservation.ts";
+import { fewDuplicates } from "./duplicates.ts";
+import { oneEffect } from "./effects.ts";
+import { factsOf } from "./facts.ts";
+import { fencing } from "./fencing.ts";
+import type { Entry } from "./history.ts";
+import { isolation, type Bounds } from "./isolation.ts";
+import { noLoss } from "./loss.ts";
+import { order } from "./order.ts";
+import { noPhantom } from "./phantom.ts";
+import type { Reads } from "./reads.ts";
+import { resources } from "./resources.ts";
+import { noSecrets } from "./secrets.ts";
+import { nothingStuck } from "./stuck.ts";
+import type { Verdict } from "./verdict.ts";
+
+export interface Judgement {
+  /** Every invariant, and every one of them holds: what is unknown is not kept. */
+  readonly held: boolean;
+  readonly verdicts: readonly Verdict[];
+}
+
+/** What a run's history and what was read after it say of every promise, in time linear in their length. */
+export function check(history: readonly Entry[], reads: Reads, bounds: Bounds): Judgement {
+  const facts = factsOf(history, reads);
+  const verdicts = [
+    noLoss(facts),
+    noPhantom(facts),
+    order(facts),
+    oneEffect(facts),
+    fewDuplicates(facts),
+    nothingStuck(facts),
+    isolation(facts, bounds),
+    fencing(facts),
+    bytes(facts),
+    conservation(facts),
+    resources(facts),
+    noSecrets(facts),
+  ];
+  return { held: verdicts.every(({ verdict }) => verdict === "holds"), verdicts };
+}
+
+/** The part of the history that is about these events, for the example. */
+export function storyOf(history: readonly Entry[], ids: readonly string[]): readonly Entry[] {
+  const wanted = new Set(ids);
+  return history.filter((entry) => idsOf(entry).some((id) => wanted.has(id)));
+}
+
+function idsOf(entry: Entry): readonly string[] {
+  switch (entry.op) {
+    case "add":
+      return (entry.events ?? []).map(({ id }) => id);
+    case "claim":
+      return entry.claims.map(({ id }) => id);
+    case "publish":
+      return entry.events.map(({ id }) => id);
+    case "settle":
+      return entry.outcomes.map(({ id }) => id);
+    case "deliver":
+    case "effect":
+    case "ack":
+      return [entry.id];
+    case "operate":
+      return entry.ids;
+    case "lease":
+    case "fault":
+      return [];
+  }
+}

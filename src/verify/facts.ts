@@ -1,0 +1,75 @@
+import type { Entry, Written } from "./history.ts";
+import type { Reads } from "./reads.ts";
+
+/** What became of a writer's event. */
+export type Fate =
+  | "committed"
+  /** Rolled back, or its savepoint was. */
+  | "undone"
+  /** Committed, and then forgotten by the database in a fail-over. */
+  | "forgotten"
+  /** Nobody can say. */
+  | "unknown";
+
+export interface Event extends Written {
+  readonly fate: Fate;
+  /** When it was committed, as far as its writer knows. */
+  readonly committedAt: number | null;
+}
+
+/** What several checks ask of a history, gone through once. */
+export interface Facts {
+  readonly history: readonly Entry[];
+  readonly reads: Reads;
+  readonly events: ReadonlyMap<string, Event>;
+  /** Died under the policy `skip`: its followers went on. */
+  readonly skipped: ReadonlySet<string>;
+  /** Given up by an operator. */
+  readonly discarded: ReadonlySet<string>;
+  readonly failedOver: boolean;
+  /** When the last fault was healed; null when nobody said so. */
+  readonly healedAt: number | null;
+}
+
+type Add = Extract<Entry, { op: "add" }>;
+
+export function factsOf(history: readonly Entry[], reads: Reads): Facts {
+  const transactions = new Map<string, { events: readonly Written[]; end: Add | null }>();
+  const skipped = new Set<string>();
+  const discarded = new Set<string>();
+  let failedOver = false;
+  let healedAt: number | null = null;
+  for (const entry of history) {
+    if (entry.op === "add" && entry.phase === "invoked") transactions.set(entry.tx, { events: entry.events ?? [], end: null });
+    else if (entry.op === "add") {
+      const transaction = transactions.get(entry.tx);
+      if (transaction !== undefined) transaction.end = entry;
+    } else if (entry.op === "settle") {
+      for (const { id, as, release } of entry.outcomes) if (as === "parked" && release === true) skipped.add(id);
+    } else if (entry.op === "operate") {
+      if (entry.action === "discard" && entry.phase === "ok") entry.ids.forEach((id) => discarded.add(id));
+    } else if (entry.op === "fault") {
+      if (entry.fault === "failover") failedOver = true;
+      if (entry.fault === "heal") healedAt = entry.at;
+    }
+  }
+  const known = reads.written === null ? null : new Set(reads.written.map(({ id }) => id));
+  const events = new Map<string, Event>();
+  for (const { events: written, end } of transactions.values()) {
+    for (const event of written) {
+      const phase = end?.phase ?? "unknown";
+      const fate = event.undone === true ? "undone" : fateOf(phase, known?.has(event.id) ?? null, failedOver);
+      events.set(event.id, { ...event, fate, committedAt: phase === "ok" ? end!.at : null });
+    }
+  }
+  return { history, reads, events, skipped, discarded, failedOver, healedAt };
+}
+
+/** The database's own word goes before the writer's, who may not have heard how its transaction ended. */
+function fateOf(phase: Entry["phase"], kept: boolean | null, failedOver: boolean): Fate {
+  if (phase === "failed") return "undone";
+  if (kept === true) return "committed";
+  if (phase === "ok") return kept === false && failedOver ? "forgotten" : "committed";
+  if (kept === null) return "unknown";
+  return failedOver ? "forgotten" : "undone";
+}

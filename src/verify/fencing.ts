@@ -1,0 +1,73 @@
+import type { Facts } from "./facts.ts";
+import type { Entry } from "./history.ts";
+import { trial, unknown, type Trial, type Verdict } from "./verdict.ts";
+
+interface Take {
+  readonly epoch: number;
+  readonly owner: string;
+  readonly at: number;
+}
+type Lanes = Map<number, Take[]>;
+type Of<Op extends Entry["op"]> = Extract<Entry, { op: Op }>;
+
+/**
+ * F: a lane's epochs rise, each has one owner, nothing is settled under an epoch that is over, and nothing is sent by a
+ * relay whose own clock says that its lease has run out. A fail-over may take the lanes back to an earlier time, and
+ * begins a new reckoning.
+ */
+export function fencing({ history }: Facts): Verdict {
+  const found = trial("fencing");
+  const lanes: Lanes = new Map();
+  const leasedUntil = new Map<string, number>();
+  let taken = false;
+  let worked = false;
+  for (const entry of history) {
+    if (entry.op === "fault" && entry.fault === "failover") lanes.clear();
+    else if (entry.op === "lease" && entry.phase === "ok") {
+      taken ||= entry.what === "take";
+      if (entry.what === "renew") leasedUntil.set(entry.process, entry.mono + entry.ttlMs);
+      if (entry.what === "take") take(found, lanes, entry.process, entry.at, entry.lanes);
+    } else if (entry.op === "settle" && entry.phase === "ok") {
+      worked = true;
+      settle(found, lanes, entry);
+    } else if (entry.op === "publish" && entry.phase === "invoked") {
+      worked = true;
+      publish(found, leasedUntil.get(entry.process), entry);
+    }
+  }
+  if (worked && !taken) return unknown("fencing", "events were published or settled, and nobody recorded who took which lane");
+  return found.verdict();
+}
+
+function take(found: Trial, lanes: Lanes, owner: string, at: number, taken: readonly (readonly [number, number])[]): void {
+  for (const [lane, epoch] of taken) {
+    const takes = lanes.get(lane) ?? [];
+    const before = takes.at(-1);
+    if (before !== undefined && epoch <= before.epoch)
+      found.broken(1, `${owner} took lane ${lane} under epoch ${epoch}, which ${before.owner} had under ${before.epoch} before`, []);
+    lanes.set(lane, [...takes, { epoch, owner, at }]);
+  }
+}
+
+function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
+  // Only what was over before the settle began is certainly over: the store decides the rest.
+  const stale = entry.outcomes.filter(({ lane, epoch }) =>
+    (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < entry.began),
+  );
+  const fresh = entry.outcomes.length - stale.length;
+  if (entry.settled === undefined || entry.settled <= fresh) return;
+  found.broken(
+    stale.length,
+    `${entry.process} settled ${entry.settled} events, and had only ${fresh} under an epoch that was not over`,
+    stale.map(({ id }) => id).slice(0, 5),
+  );
+}
+
+function publish(found: Trial, until: number | undefined, entry: Of<"publish">): void {
+  if (until === undefined || entry.mono <= until) return;
+  found.broken(
+    entry.events.length,
+    `${entry.process} published ${Math.round(entry.mono - until)} ms after its lease had run out by its own clock`,
+    entry.events.map(({ id }) => id).slice(0, 5),
+  );
+}

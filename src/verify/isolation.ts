@@ -1,0 +1,76 @@
+import type { Event, Facts } from "./facts.ts";
+import type { Entry, Scope } from "./history.ts";
+import { trial, unknown, type Verdict } from "./verdict.ts";
+
+interface Trouble {
+  readonly from: number;
+  /** Infinity while it goes on. */
+  until: number;
+  readonly scope: Scope;
+}
+
+export interface Bounds {
+  /** An event that nothing harms is in the broker within this time. */
+  readonly latencyMs: number;
+  /** How long what harms everything may be felt after it has ended. */
+  readonly recoveryMs: number;
+}
+
+/** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */
+export function isolation({ history, reads, events }: Facts, bounds: Bounds): Verdict {
+  if (reads.broker === null) return unknown("isolation", "the broker could not be read");
+  const stored = new Map<string, number>();
+  for (const entry of history) {
+    if (entry.op !== "publish" || entry.phase !== "ok") continue;
+    for (const { id } of entry.events) if (!stored.has(id)) stored.set(id, entry.at);
+  }
+  const troubles = troublesOf(history);
+  const general = troubles.filter(({ scope }) => scope === "all");
+  const { broken, pardon, verdict } = trial("isolation");
+  const inBroker = new Set(reads.broker.map(({ id }) => id));
+  let unseen: string | null = null;
+  for (const event of events.values()) {
+    const { id, fate, committedAt } = event;
+    if (fate !== "committed" || committedAt === null || event.delayed === true) continue;
+    const due = committedAt + bounds.latencyMs;
+    const at = stored.get(id);
+    if (at !== undefined && at <= due) continue;
+    const during = (trouble: Trouble): boolean => trouble.from <= due && trouble.until + bounds.recoveryMs >= committedAt;
+    if (general.some(during) || troubles.some((trouble) => harms(trouble.scope, event) && during(trouble))) pardon("harmed-by-a-fault");
+    else if (at === undefined && inBroker.has(id)) unseen ??= id;
+    else {
+      const late = at === undefined ? "was never published" : `was published after ${Math.round(at - committedAt)} ms`;
+      broken(event.n, `${event.aggregate} #${event.n} ${late}, though nothing that was broken was its own`, [id]);
+    }
+  }
+  const found = verdict();
+  if (found.verdict === "holds" && unseen !== null)
+    return unknown("isolation", `event ${String(unseen)} is in the broker, and nobody recorded its publish`);
+  return found;
+}
+
+function harms(scope: Scope, { topic, aggregate }: Event): boolean {
+  if (scope === "all") return true;
+  return "topics" in scope ? scope.topics.includes(topic) : scope.aggregates.includes(aggregate);
+}
+
+/** A fault goes on until its end is told; one that is over at once tells both. */
+function troublesOf(history: readonly Entry[]): readonly Trouble[] {
+  const open = new Map<string, Trouble>();
+  const troubles: Trouble[] = [];
+  for (const entry of history) {
+    if (entry.op !== "fault") continue;
+    const name = `${entry.fault} ${entry.target}`;
+    if (entry.fault === "heal") for (const trouble of troubles) trouble.until = Math.min(trouble.until, entry.at);
+    else if (entry.phase === "invoked") {
+      const trouble: Trouble = { from: entry.at, until: Infinity, scope: entry.scope };
+      troubles.push(trouble);
+      open.set(name, trouble);
+    } else {
+      const trouble = open.get(name);
+      if (trouble !== undefined) trouble.until = entry.at;
+      open.delete(name);
+    }
+  }
+  return troubles;
+}

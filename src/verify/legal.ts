@@ -1,0 +1,24 @@
+/**
+ * What looks like a broken promise and is none. Nothing else is let pass: a new line here needs a reason that the
+ * documents give too.
+ */
+export const legal = {
+  "lost-with-the-database":
+    "the database itself forgot the committed transaction in a fail-over to a replica that had not received it; its events went with it",
+  "published-before-the-database-forgot":
+    "the event was committed and published, and the fail-over then forgot its transaction: nothing can take a message back",
+  "effect-lost-with-the-database":
+    "the consumer had applied the event, and a fail-over of its own database then forgot the effect; the broker had been told that it is done",
+  discarded: "an operator gave the event up; it stays on record as DISCARDED",
+  dead: "the event is visible as DEAD, and waits for an operator",
+  "blocked-behind-dead": "the event waits behind a DEAD one of its aggregate, as the policy `block` says",
+  "parked-by-the-consumer": "the consumer gave the event up, and its letter is durable",
+  "joins-late": "a delayed event joins its aggregate's order when it becomes available",
+  "skipped-then-redriven": "the policy `skip` let followers go on when the event died; a redrive publishes it after them",
+  "parked-then-copied":
+    "the consumer gave the event up, and its letter is durable; a further copy of it came after its followers, and its handler succeeded then",
+  "explained-copy": "the copy is one that a fault of the run explains: copies - 1 <= faults x window",
+  "harmed-by-a-fault": "the event was under way while something that harms everything was broken",
+} as const;
+
+export type Legal = keyof typeof legal;

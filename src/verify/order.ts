@@ -1,0 +1,48 @@
+import type { Facts } from "./facts.ts";
+import { trial, unknown, type Trial, type Verdict } from "./verdict.ts";
+
+interface Place {
+  readonly id: string;
+  readonly n: number;
+}
+
+/** O: of one aggregate on one topic, first copies in the broker and first effects at a consumer ascend. */
+export function order(facts: Facts): Verdict {
+  const { broker, effects } = facts.reads;
+  if (broker === null || effects === null) return unknown("order", "the broker or the effects could not be read");
+  const found = trial("order");
+  const parked = new Set((facts.reads.letters ?? []).map(({ consumer, id }) => `${consumer} ${id}`));
+  ascending(facts, found, broker, ({ topic, aggregate }) => `${aggregate} on ${topic}`);
+  const isParked = ({ consumer, id }: { readonly consumer: string; readonly id: string }): boolean => parked.has(`${consumer} ${id}`);
+  ascending(facts, found, effects, ({ consumer, topic, aggregate }) => `${aggregate} of ${topic} at ${consumer}`, isParked);
+  return found.verdict();
+}
+
+/** The distance between two that changed places is the size of the example. */
+function ascending<Seen extends Place>(
+  facts: Facts,
+  found: Trial,
+  seen: readonly Seen[],
+  lineOf: (seen: Seen) => string,
+  isParked: (seen: Seen) => boolean = () => false,
+): void {
+  const last = new Map<string, Place>();
+  const first = new Set<string>();
+  for (const each of seen) {
+    const line = lineOf(each);
+    const { id, n } = each;
+    if (first.has(`${line} ${id}`)) continue;
+    first.add(`${line} ${id}`);
+    const event = facts.events.get(id);
+    if (event?.fate === "forgotten") continue;
+    const before = last.get(line);
+    if (before === undefined || before.n < n) {
+      last.set(line, { id, n });
+      continue;
+    }
+    if (event?.delayed === true || facts.events.get(before.id)?.delayed === true) found.pardon("joins-late");
+    else if (facts.skipped.has(id)) found.pardon("skipped-then-redriven");
+    else if (isParked(each)) found.pardon("parked-then-copied");
+    else found.broken(before.n - n, `${line}: #${n} came after #${before.n}`, [before.id, id]);
+  }
+}

@@ -1,0 +1,60 @@
+import type { Legal } from "./legal.ts";
+
+export const invariants = [
+  "no loss",
+  "no phantom",
+  "order",
+  "one effect",
+  "few duplicates",
+  "nothing stuck",
+  "isolation",
+  "fencing",
+  "bytes",
+  "conservation",
+  "resources",
+  "no secrets",
+] as const;
+export type Invariant = (typeof invariants)[number];
+
+/** The smallest that shows it. */
+export interface Example {
+  readonly text: string;
+  /** The events it is about. */
+  readonly ids: readonly string[];
+}
+
+/** How often something that looks like a broken promise was legal. */
+export type Pardons = ReadonlyMap<Legal, number>;
+
+export type Verdict =
+  | { readonly invariant: Invariant; readonly verdict: "holds"; readonly pardons: Pardons }
+  | { readonly invariant: Invariant; readonly verdict: "broken"; readonly example: Example; readonly times: number }
+  /** As bad as broken: nobody can say that it holds. */
+  | { readonly invariant: Invariant; readonly verdict: "unknown"; readonly reason: string };
+
+export const unknown = (invariant: Invariant, reason: string): Verdict => ({ invariant, verdict: "unknown", reason });
+
+/** Collects what speaks against an invariant, and keeps the smallest. */
+export interface Trial {
+  /** `size` orders examples; of equals, the first stays. */
+  broken(size: number, text: string, ids: readonly string[]): void;
+  pardon(why: Legal): void;
+  verdict(): Verdict;
+}
+
+export function trial(invariant: Invariant): Trial {
+  let smallest: (Example & { readonly size: number }) | null = null;
+  let times = 0;
+  const pardons = new Map<Legal, number>();
+  return {
+    broken(size, text, ids) {
+      times++;
+      if (smallest === null || size < smallest.size) smallest = { size, text, ids };
+    },
+    pardon: (why) => void pardons.set(why, (pardons.get(why) ?? 0) + 1),
+    verdict() {
+      if (smallest === null) return { invariant, verdict: "holds", pardons };
+      return { invariant, verdict: "broken", example: { text: smallest.text, ids: smallest.ids }, times };
+    },
+  };
+}

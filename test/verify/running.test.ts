@@ -1,0 +1,217 @@
+import { describe, expect, test } from "vitest";
+import { storyOf } from "../../src/verify/check.ts";
+import { createRecorder, readHistory, type Entry } from "../../src/verify/history.ts";
+import { added, copy, entry, event, fault, healed, held, short, verdictOf, well, wellRead } from "./run.ts";
+
+const unhealed = well.filter((each) => each !== healed);
+
+describe("nothing stuck", () => {
+  const verdict = verdictOf.bind(null, "nothing stuck");
+  const row = (state: "PENDING" | "FAILED" | "BLOCKED" | "DEAD", id = "e2", aggregate = "Order 1") => ({ id, aggregate, state });
+
+  test("after healing, nothing waits that nothing holds", () => {
+    for (const state of ["PENDING", "FAILED", "BLOCKED"] as const)
+      expect(short(verdict(well, { outbox: [row(state)] }))).toBe(
+        `broken 1 times: an event of Order 1 is ${state}, and nothing holds it [e2]`,
+      );
+  });
+
+  test("behind a dead event of its own aggregate an event may wait", () => {
+    expect(short(verdict(well, { outbox: [row("DEAD", "e1"), row("BLOCKED")] }))).toBe("holds, 1 × dead, 1 × blocked-behind-dead");
+    expect(short(verdict(well, { outbox: [row("DEAD", "e1", "Order 2"), row("BLOCKED")] }))).toMatch(/^broken/);
+    expect(short(verdict(well, { outbox: [row("DEAD", "e1"), row("PENDING")] }))).toMatch(/^broken/);
+  });
+
+  test("is unknown when nothing was healed", () => {
+    expect(short(verdict(unhealed))).toMatch(/^unknown: nobody healed/);
+  });
+});
+
+describe("isolation", () => {
+  const verdict = verdictOf.bind(null, "isolation");
+  /** Added at 1 s, published at 5 s. */
+  const late = well.map((each) => (each.op === "publish" && each.phase === "ok" ? { ...each, at: 5_000 } : each));
+  const trouble = (from: number, to: number, scope: "all" | { topics: string[] } | { aggregates: string[] }): Entry[] => [
+    fault(from, "refusing", 0, { scope }),
+    { ...fault(to, "refusing", 0, { scope }), phase: "ok" },
+  ];
+  const during = (...troubles: Entry[]): Entry[] => [...late, ...troubles].sort((a, b) => a.at - b.at);
+
+  test("an event that nothing harms is published in time", () => {
+    expect(short(verdict(late))).toBe(
+      "broken 2 times: Order 1 #1 was published after 3990 ms, though nothing that was broken was its own [e1]",
+    );
+    expect(short(verdict(during(...trouble(0.5, 4, { topics: ["other"] }))))).toMatch(/^broken/);
+    expect(short(verdict(during(...trouble(0.5, 4, { aggregates: ["Order 2"] }))))).toMatch(/^broken/);
+  });
+
+  test("what harms its topic, its aggregate or everything excuses it, until it is over and recovered from", () => {
+    for (const scope of ["all", { topics: ["order.events"] }, { aggregates: ["Order 1"] }] as const)
+      expect(short(verdict(during(...trouble(0.5, 4, scope as "all"))))).toBe("holds, 2 × harmed-by-a-fault");
+    const before = late.map((each) => (each.op === "add" ? { ...each, at: each.at + 3_000 } : { ...each, at: each.at + 4_000 }));
+    expect(short(verdict([...trouble(0, 0.5, "all"), ...before]))).toMatch(/^broken/);
+  });
+
+  test("is unknown when nobody saw when it was published", () => {
+    expect(short(verdict(well.filter(({ op }) => op !== "publish")))).toMatch(/^unknown: event e1 is in the broker/);
+  });
+});
+
+describe("fencing", () => {
+  const verdict = verdictOf.bind(null, "fencing");
+  const took = (at: number, process: string, epoch: number): Entry =>
+    entry(at, process, "ok", { op: "lease", what: "take", lanes: [[5, epoch]] });
+  const settled = (began: number, settled: number, epoch = 1): Entry =>
+    entry(4, "relay-1", "ok", { op: "settle", began: began * 1_000, outcomes: [{ ...held("e1", 5, epoch), as: "published" }], settled });
+
+  test("nothing is settled under an epoch that is over", () => {
+    const takeover = [...well, took(3, "relay-2", 2)];
+    expect(short(verdict([...takeover, settled(3.5, 0)]))).toBe("holds");
+    expect(short(verdict([...takeover, settled(3.5, 1)]))).toBe(
+      "broken 1 times: relay-1 settled 1 events, and had only 0 under an epoch that was not over [e1]",
+    );
+    // It began before the take-over: the store decides which came first.
+    expect(short(verdict([...takeover, settled(2.5, 1)]))).toBe("holds");
+    expect(short(verdict([...takeover, settled(3.5, 1, 2)]))).toBe("holds");
+  });
+
+  test("epochs rise, and each has one owner", () => {
+    expect(short(verdict([...well, took(3, "relay-2", 1)]))).toBe(
+      "broken 1 times: relay-2 took lane 5 under epoch 1, which relay-1 had under 1 before []",
+    );
+    expect(short(verdict([...well, fault(2.5, "failover", 0), took(3, "relay-2", 1)]))).toBe("holds");
+  });
+
+  test("nothing is sent once one's own clock says that the lease has run out", () => {
+    const sent = (mono: number): Entry => entry(70, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono });
+    expect(short(verdict([...well, sent(59_000)]))).toBe("holds");
+    expect(short(verdict([...well, sent(60_500)]))).toBe(
+      "broken 1 times: relay-1 published 500 ms after its lease had run out by its own clock [e1]",
+    );
+  });
+
+  test("is unknown when nobody recorded who took which lane", () => {
+    expect(short(verdict(well.filter(({ op }) => op !== "lease")))).toMatch(/^unknown/);
+  });
+});
+
+describe("bytes", () => {
+  const verdict = verdictOf.bind(null, "bytes");
+  const [first, second] = wellRead.broker!;
+
+  test("are the same in the broker and at the consumer", () => {
+    expect(short(verdict(well, { broker: [first!, { ...second!, sha: "other" }] }))).toBe(
+      "broken 1 times: Order 1 #2 has other bytes on order.events than were added [e2]",
+    );
+    const delivered = entry(3, "stock-1", "ok", { op: "deliver", consumer: "stock", topic: "order.events", id: "e1", sha: "other" });
+    expect(short(verdict([...well, delivered]))).toMatch(/#1 has other bytes at stock than were added \[e1\]/);
+  });
+
+  test("are unknown when they were not recorded", () => {
+    expect(short(verdict(well, { broker: [{ ...first!, sha: "" }] }))).toBe("unknown: event e1 was recorded without its bytes");
+  });
+});
+
+describe("conservation", () => {
+  const verdict = verdictOf.bind(null, "conservation");
+
+  test("status says what SQL counts", () => {
+    const { truth } = wellRead.status!;
+    expect(short(verdict(well, { status: { said: { ...truth, PENDING: 3, DEAD: 1 }, truth } }))).toBe(
+      "broken 2 times: status says 1 DEAD, and SQL counts 0 []",
+    );
+  });
+
+  test("a row that nobody settled is never deleted", () => {
+    const third = [...well, ...added([event("e3", 3)], 3)];
+    expect(short(verdict(well, { outbox: [] }))).toBe("holds");
+    expect(short(verdict(third, { written: [...wellRead.written!, { id: "e3", aggregate: "Order 1", n: 3 }] }))).toBe(
+      "broken 1 times: the row of Order 1 #3 is gone, and nobody settled it [e3]",
+    );
+  });
+
+  test("is unknown without a status", () => {
+    expect(short(verdict(well, { status: null }))).toMatch(/^unknown/);
+  });
+});
+
+describe("resources", () => {
+  const verdict = verdictOf.bind(null, "resources");
+
+  test("stay within their bounds; the one that is least beyond is told", () => {
+    const samples = [
+      { what: "sockets", value: 90, bound: 10 },
+      { what: "timers", value: 11, bound: 10 },
+      { what: "memory", value: 10, bound: 10 },
+    ];
+    expect(short(verdict(well, { samples }))).toBe("broken 2 times: timers came to 11, and its bound is 10 []");
+    expect(short(verdict(well, { samples: [{ what: "memory", value: NaN, bound: 10 }] }))).toMatch(/^broken/);
+  });
+
+  test("are unknown when nothing was measured", () => {
+    expect(short(verdict(well, { samples: [] }))).toBe("unknown: nothing was measured");
+  });
+});
+
+describe("no secrets", () => {
+  const verdict = verdictOf.bind(null, "no secrets");
+
+  test.each(["at postgres://app:hunter2/%é@db", "at postgres://app:hunter2%2F%25%C3%A9@db"])(
+    "a secret is told in no spelling: %s",
+    (text) => {
+      const found = verdict(well, { outputs: [{ where: "relay-1's log", text }] });
+      expect(short(found)).toBe("broken 1 times: secret 1 came out in relay-1's log []");
+    },
+  );
+
+  test("nor in the history itself", () => {
+    expect(short(verdict([...well, fault(2, "the password is hunter2/%é", 0)]))).toMatch(/secret 1 came out in the history/);
+  });
+
+  test("is unknown when no secret was given, or no output kept", () => {
+    expect(short(verdict(well, { canaries: [] }))).toMatch(/^unknown/);
+    expect(short(verdict(well, { outputs: null }))).toMatch(/^unknown/);
+  });
+});
+
+describe("the history", () => {
+  test("of several processes is one, by time, and a line cut short by a kill is left out", () => {
+    let at = 10;
+    const lines: Record<string, string> = { a: "", b: "" };
+    const recorder = (name: string) =>
+      createRecorder(
+        name,
+        () => at,
+        (line) => (lines[name] += line),
+      );
+    const [a, b] = [recorder("a"), recorder("b")];
+    a.write("ok", { op: "ack", consumer: "stock", id: "e1" });
+    at = 5;
+    b.write("ok", { op: "ack", consumer: "stock", id: "e2" });
+    at = 20;
+    b.write("ok", { op: "ack", consumer: "stock", id: "e3" });
+    lines["b"] = lines["b"]!.slice(0, -9);
+    const history = readHistory(Object.entries(lines).map(([name, text]) => ({ name, text })));
+    expect(history.map(({ at, process }) => [at, process])).toEqual([
+      [5, "b"],
+      [10, "a"],
+    ]);
+    expect(() => readHistory([{ name: "b", text: `${lines["b"]}\n` }])).toThrow(/line 2 of the history b is no JSON/);
+  });
+
+  test("tells the story of some events", () => {
+    expect(storyOf(well, ["e2"]).map(({ op, phase }) => `${op} ${phase}`)).toEqual([
+      "add invoked",
+      "claim ok",
+      "publish invoked",
+      "publish ok",
+      "settle ok",
+      "deliver ok",
+    ]);
+  });
+});
+
+test("copies of one event count once for every topic", () => {
+  const [first] = wellRead.broker!;
+  expect(short(verdictOf("few duplicates", well, { broker: [copy(event("e1", 1)), { ...first!, topic: "other" }] }))).toBe("holds");
+});
