@@ -1,5 +1,18 @@
 import { execFile } from "node:child_process";
-import { accessSync, chmodSync, constants, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { arch, argv, env, execPath, getuid, platform } from "node:process";
@@ -34,7 +47,7 @@ export async function pgbouncerBinary() {
   const own = onPath("pgbouncer");
   if (own !== null) return { command: own, env: {} };
   const command = "usr/sbin/pgbouncer";
-  const folder = await debian(["pgbouncer"], command);
+  const folder = await debian(["pgbouncer"], hasVersion(command));
   return { command: join(folder, command), env: libraries(folder) };
 }
 
@@ -43,7 +56,7 @@ export async function mariadbBinaries() {
   const [server, install] = [onPath("mariadbd"), onPath("mariadb-install-db")];
   if (server !== null && install !== null) return { server, install, base: "/usr", env: {} };
   const command = "usr/sbin/mariadbd";
-  const folder = await debian(["mariadb-server-core", "mariadb-client-core", "mariadb-server"], command);
+  const folder = await debian(["mariadb-server-core", "mariadb-client-core", "mariadb-server"], hasVersion(command));
   const base = join(folder, "usr");
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
 }
@@ -53,7 +66,7 @@ export async function natsBinary() {
   const own = onPath("nats-server");
   if (own !== null) return own;
   const command = "usr/sbin/nats-server";
-  return join(await debian(["nats-server"], command), command);
+  return join(await debian(["nats-server"], hasVersion(command)), command);
 }
 
 /** Redis's program: the machine's own, or Debian's, kept in the cache. */
@@ -61,9 +74,56 @@ export async function redisBinary() {
   const own = onPath("redis-server");
   if (own !== null) return { command: own, env: {} };
   const command = "usr/bin/redis-server";
-  const folder = await debian(["redis-tools", "redis-server"], command);
+  const folder = await debian(["redis-tools", "redis-server"], hasVersion(command));
   return { command: join(folder, command), env: libraries(folder) };
 }
+
+/** Erlang's own, and those of its libraries that RabbitMQ uses. */
+const erlang = "base asn1 crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl"
+  .split(" ")
+  .map((name) => `erlang-${name}`);
+
+/** RabbitMQ's programs and Erlang's port mapper: the machine's own, or Debian's, kept in the cache. */
+export async function rabbitmqBinaries(own = "/usr/lib") {
+  const at = (lib) => {
+    const [server, control] = ["rabbitmq-server", "rabbitmqctl"].map((name) => join(lib, "rabbitmq/bin", name));
+    return { server, control, epmd: join(lib, "erlang/bin/epmd") };
+  };
+  if (Object.values(at(own)).every(runs)) return { ...at(own), env: {} };
+  const folder = await debian(["rabbitmq-server", ...erlang], async (fresh, libraries) => {
+    // Debian's script knows one place only.
+    const bin = join(fresh, "usr/lib/erlang/bin");
+    const script = readFileSync(join(bin, "erl"), "utf8");
+    writeFileSync(join(bin, "erl"), script.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
+    await run(join(bin, "erl"), ["-noshell", "-eval", "halt(0)."], { env: { ...env, ...libraries, ERL_ROOTDIR: dirname(bin) } });
+  });
+  const root = join(folder, "usr/lib/erlang");
+  const path = [join(root, "bin"), env.PATH ?? "/usr/bin:/bin"].join(delimiter);
+  return { ...at(join(folder, "usr/lib")), env: { ...libraries(folder), ERL_ROOTDIR: root, PATH: path } };
+}
+
+const kafka = "4.1.1";
+
+/** Kafka's classes, fetched by Maven and kept in the cache, and the Java that runs them. */
+export async function kafkaBinaries() {
+  const [java, maven] = [onPath("java"), onPath("mvn")];
+  if (java === null) throw new Error("there is no java to run Kafka on: install Java 17 or later");
+  const folder = await kept(`kafka-${kafka}`, async (fresh) => {
+    if (maven === null) throw new Error("there is no mvn to fetch Kafka with");
+    writeFileSync(join(fresh, "pom.xml"), project([`org.apache.kafka:kafka_2.13:${kafka}`, "org.slf4j:slf4j-simple:1.7.36"]));
+    const options = { cwd: fresh, timeout: 300_000, maxBuffer: 64 * 1024 ** 2 };
+    await run(maven, ["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"], options);
+    await run(java, ["-cp", join(fresh, "libs", "*"), "kafka.Kafka", "--version"], options);
+  });
+  return { java, version: kafka, classes: join(folder, "libs", "*") };
+}
+
+const project = (artifacts) =>
+  `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>` +
+  `<groupId>servers</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>${artifacts
+    .map((artifact) => artifact.split(":"))
+    .map(([g, a, v]) => `<dependency><groupId>${g}</groupId><artifactId>${a}</artifactId><version>${v}</version></dependency>`)
+    .join("")}</dependencies></project>`;
 
 function onPath(name) {
   const found = [...(env.PATH ?? "").split(delimiter), "/usr/sbin", "/usr/local/sbin"].map((folder) => join(folder, name));
@@ -80,7 +140,7 @@ function runs(path) {
 }
 
 /** Debian packages, with the libraries they need and the machine lacks, unpacked in the cache: the system stays as it is. */
-async function debian(names, command) {
+async function debian(names, check) {
   if (onPath("apt-get") === null) throw new Error(`${names[0]} is not installed, and there is no apt-get to fetch it with`);
   return kept(`debian-${names[0]}`, async (fresh) => {
     // Lists of its own: the machine's may be empty or old, and are root's.
@@ -97,9 +157,11 @@ async function debian(names, command) {
     await run("apt-get", [...own, "-q", "download", ...names, ...needed.filter((name) => !installed.has(name))], options);
     for (const file of readdirSync(state).filter((name) => name.endsWith(".deb"))) await run("dpkg", ["-x", file, fresh], options);
     rmSync(state, { recursive: true });
-    await run(join(fresh, command), ["--version"], { env: { ...env, ...libraries(fresh) } });
+    await check(fresh, libraries(fresh));
   });
 }
+
+const hasVersion = (command) => (folder, libraries) => run(join(folder, command), ["--version"], { env: { ...env, ...libraries } });
 
 function libraries(folder) {
   const usual = { x64: "x86_64", arm64: "aarch64" }[arch] ?? arch;
@@ -148,4 +210,6 @@ if (argv[1] === fileURLToPath(import.meta.url)) {
   console.log(`mariadb: ${(await mariadbBinaries()).server}`);
   console.log(`redis: ${(await redisBinary()).command}`);
   console.log(`nats: ${await natsBinary()}`);
+  console.log(`rabbitmq: ${(await rabbitmqBinaries()).server}`);
+  console.log(`kafka: ${(await kafkaBinaries()).classes}`);
 }

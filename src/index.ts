@@ -33,6 +33,7 @@ export type {
 export type { Lane, LaneTable, LeaseStore } from "./contracts/lease-store.ts";
 export type { Outgoing, PublishResult, Sink } from "./contracts/sink.ts";
 export type { Delivery, Source, Subscription } from "./contracts/source.ts";
+export type { Examination, Finding } from "./contracts/examination.ts";
 export type { Inbox, InboxKey, Seat } from "./contracts/inbox.ts";
 export type { DeadLetters, Letter } from "./contracts/dead-letters.ts";
 export type {

@@ -37,8 +37,15 @@ export function openEmbedded(url: Url, create: boolean): OpenedBroker {
   const broker = embedded({ path });
   return {
     sink: broker,
-    provision: (topics) => broker.provision(topics),
-    purge: (before) => broker.purge(before),
+    async provision(topics, consumers) {
+      if (consumers.length > 0)
+        throw new WaybillError("USAGE", "--consumers: the embedded broker needs nothing for a consumer; leave it out");
+      await broker.provision(topics);
+    },
+    async purge(before, topics) {
+      if (topics.length > 0) throw new WaybillError("USAGE", "--topics: the embedded broker purges all its topics; leave it out");
+      return broker.purge(before);
+    },
     [Symbol.asyncDispose]: () => broker[Symbol.asyncDispose](),
   };
 }
@@ -80,7 +87,7 @@ function checkFile(path: string): boolean {
 }
 
 /** The path of `scheme:PATH` and `scheme:///PATH`, taken as it is written. */
-function pathOf(url: Url): string {
+export function pathOf(url: Url): string {
   const { scheme, rest, example } = url;
   const path = rest.startsWith("//") ? rest.slice(2) : rest;
   if (rest.startsWith("//") && !path.startsWith("/"))

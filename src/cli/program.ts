@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { WaybillError } from "../core/errors.ts";
 import { suggestion } from "../core/options.ts";
 import { dead } from "./commands/dead.ts";
+import { doctor } from "./commands/doctor.ts";
 import { events } from "./commands/events.ts";
 import { migrate } from "./commands/migrate.ts";
 import { purge } from "./commands/purge.ts";
@@ -14,8 +15,9 @@ import { commandHelp, groupHelp, programHelp } from "./help.ts";
 import { createOutput, type Stream } from "./output.ts";
 import { parse, type Command } from "./parse.ts";
 import type { Terminal } from "./terminal.ts";
+import { verify } from "./verify/verify.ts";
 
-const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge];
+const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
 
 /** The process around the program. */
 export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen"> {

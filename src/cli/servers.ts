@@ -16,7 +16,7 @@ export interface Placing {
 }
 
 export function openPostgres(url: Url, placing: Placing): OpenedStore {
-  const store = postgres({ url: checked(url), ...placing });
+  const store = postgres({ url: checkedUrl(url), ...placing });
   return opened(store, "this version cannot follow PostgreSQL's log: use --mode poll", async (drafts) => {
     const pool = await openPostgresPool(oneConnection(url));
     const outbox = createOutbox({ store });
@@ -29,7 +29,7 @@ export function openPostgres(url: Url, placing: Placing): OpenedStore {
 }
 
 export function openMysql(url: Url, placing: Placing): OpenedStore {
-  const text = checked(url).replace(/^mariadb:/i, "mysql:");
+  const text = checkedUrl(url).replace(/^mariadb:/i, "mysql:");
   const store = mysql({ url: text, ...placing });
   return opened(store, "this version cannot follow the binary log: use --mode poll", async (drafts) => {
     const pool = await openMysqlPool(oneConnection({ ...url, text }));
@@ -53,7 +53,7 @@ function opened(
 }
 
 /** A client would take what is missing from its own defaults, and write into another database than was meant. */
-function checked(url: Url): string {
+export function checkedUrl(url: Url): string {
   let parsed: URL;
   try {
     parsed = new URL(url.text);

@@ -1,4 +1,5 @@
 import { systemClock, type Clock } from "../core/clock.ts";
+import { DEFAULT_MAX_PAYLOAD_BYTES } from "../core/draft.ts";
 import type { Envelope } from "../core/event.ts";
 import { uuidv7 } from "../core/ids.ts";
 import { systemRandom } from "../core/random.ts";
@@ -38,6 +39,12 @@ export function difficultEvents(): readonly (readonly [about: string, event: Env
     ["a view into a larger buffer", sampleEvent({ data: new Uint8Array([9, 9, 1, 2, 3, 9]).subarray(2, 5) })],
     ["a number above 2^53 in JSON", sampleEvent({ data: utf8(`{"n":9007199254740993,"x":1.10, "y" : 1e400}`) })],
     ["a seq above 2^53", sampleEvent({ seq: 9_007_199_254_740_993n })],
+    [
+      "half a character, escaped and as bytes",
+      sampleEvent({ data: Buffer.concat([utf8('{"x":"\\ud83d"}'), Buffer.from([0xed, 0xa0, 0xbd])]) }),
+    ],
+    ["a payload of one byte less than the usual limit", sampleEvent({ data: new Uint8Array(DEFAULT_MAX_PAYLOAD_BYTES - 1).fill(0x61) })],
+    ["a payload of the usual limit", sampleEvent({ data: new Uint8Array(DEFAULT_MAX_PAYLOAD_BYTES).fill(0x61) })],
     ["a payload of 200 KiB", sampleEvent({ data: Uint8Array.from({ length: 200 * 1024 }, (_, i) => (i * 31) & 0xff) })],
     ["a byte order mark", sampleEvent({ data: utf8("\ufeff{}") })],
     [

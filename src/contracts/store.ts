@@ -1,4 +1,5 @@
 import type { Wake } from "../core/wake.ts";
+import type { Examination } from "./examination.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import type { Inbox } from "./inbox.ts";
 import type { LeaseStore } from "./lease-store.ts";
@@ -15,7 +16,7 @@ export interface Schema {
 }
 
 /** A database as every part of the path meets it. `Db` begins transactions, `Tx` is one. */
-export interface Store<Db, Tx = Db> extends AsyncDisposable {
+export interface Store<Db, Tx = Db> extends AsyncDisposable, Partial<Examination> {
   readonly name: string;
   readonly schema: Schema;
   readonly writer: OutboxWriter<Tx>;

@@ -6,6 +6,8 @@ import { canonicalId, type NewId } from "./ids.ts";
 
 /** The strictest broker's default (Kafka and NATS: 1 MiB with everything) leaves room for headers above this. */
 export const DEFAULT_MAX_PAYLOAD_BYTES = 256 * 1024;
+/** What a message takes beside the payload at most: the user's headers, and the attributes with what a broker adds. */
+export const BESIDE_PAYLOAD_BYTES = 16 * 1024 + 4 * 1024;
 const maxNameBytes = 255;
 
 /** Checks and encodes a draft. Everything is refused here, before anything is written. */

@@ -61,7 +61,7 @@ export const errorTable = {
     retryable: false,
   },
   RESERVED_HEADER: {
-    meaning: "The header name belongs to the message format or to a broker (ce-, ce_, nats-, x-, waybill-, content-type).",
+    meaning: "The header name belongs to the message format or to a broker (ce-, ce_, nats-, x-, waybill-, content-type, cc, bcc).",
     remedy: "Choose a name without a reserved prefix.",
     retryable: false,
   },
@@ -172,7 +172,13 @@ export const errorTable = {
   },
   PROMISE_BROKEN: {
     meaning: "A run that checks the promises found one that was not kept: events were lost, invented, doubled or out of order.",
-    remedy: "With --naive that is what the run is there to show; otherwise keep the data (--data FOLDER) and report it as a bug.",
+    remedy:
+      "With --naive that is what the run is there to show; otherwise keep the data (dev --data FOLDER, verify --report PATH) and report it as a bug.",
+    retryable: false,
+  },
+  UNSAFE_SETTING: {
+    meaning: "waybill doctor found live settings of the store or the broker that break a promise.",
+    remedy: "Change what the report names, each as it says; docs/doctor.md has every check.",
     retryable: false,
   },
   STOPPED: {

@@ -1,7 +1,8 @@
 import { show, WaybillError } from "./errors.ts";
 
 const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,255}$/;
-const reserved = /^(ce[-_]|nats-|x-|waybill-|content-type$)/i;
+/** CC and BCC send RabbitMQ's copies to other queues. */
+const reserved = /^(ce[-_]|nats-|x-|waybill-|content-type$|b?cc$)/i;
 const misread = /[\0\r\n]/;
 const maxTotalBytes = 16 * 1024;
 
@@ -26,7 +27,7 @@ export function checkHeaders(headers: Readonly<Record<string, string>>): void {
     if (reserved.test(name)) {
       throw new WaybillError(
         "RESERVED_HEADER",
-        `header name ${shown} is reserved: choose one that does not start with ce-, ce_, nats-, x- or waybill-`,
+        `header name ${shown} is reserved: choose one that does not start with ce-, ce_, nats-, x- or waybill-, and is not content-type, cc or bcc`,
       );
     }
     if (typeof value !== "string") {

@@ -6,6 +6,7 @@ import { asError, WaybillError } from "../core/errors.ts";
 import { orAborted } from "../core/signal.ts";
 import type { Wake } from "../core/wake.ts";
 import type { Breaker } from "./breaker.ts";
+import type { Steps } from "./steps.ts";
 
 export interface DestinationsOptions {
   readonly breaker: Breaker;
@@ -13,6 +14,9 @@ export interface DestinationsOptions {
   readonly sink: Sink;
   readonly coordinator: Coordinator;
   readonly clock: Clock;
+  readonly steps: Steps;
+  /** A release that takes longer is no progress: what waits must go to a relay that can let it go. */
+  readonly storeTimeoutMs: number;
   /** Tells the feed that there may be something to claim. */
   readonly wake: Wake;
   /** Told by the breaker. */
@@ -31,7 +35,9 @@ const troubleMs = 500;
  * then one waiting aggregate after the other until one is stored, then all that wait.
  */
 export async function watchDestinations(options: DestinationsOptions, signal: AbortSignal): Promise<void> {
-  const { breaker, outbox, coordinator, clock } = options;
+  const { breaker, coordinator, clock } = options;
+  const letGo = (topic: string, limit: number): Promise<number> =>
+    options.steps.run(options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
 
   const probe = async (topic: string): Promise<void> => {
     try {
@@ -41,12 +47,12 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
       return;
     }
     if (!breaker.probed(topic)) return;
-    if ((await outbox.release(coordinator.holding, topic, 1)) === 0) breaker.released(topic);
+    if ((await letGo(topic, 1)) === 0) breaker.released(topic);
     options.wake.notify();
   };
 
   const release = async (topic: string): Promise<void> => {
-    if ((await outbox.release(coordinator.holding, topic, releasePerStep)) < releasePerStep) breaker.released(topic);
+    if ((await letGo(topic, releasePerStep)) < releasePerStep) breaker.released(topic);
     options.wake.notify();
   };
 

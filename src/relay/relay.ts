@@ -171,7 +171,15 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
   );
   lanes.catch(() => done.abort()); // the failure itself is met below
   const probes = watchDestinations(
-    { ...parts, breaker, changed, probeTimeoutMs: parts.publishTimeoutMs, onTrouble: (error) => trouble("probe", error) },
+    {
+      ...parts,
+      breaker,
+      changed,
+      steps,
+      storeTimeoutMs: parts.leaseMs,
+      probeTimeoutMs: parts.publishTimeoutMs,
+      onTrouble: (error) => trouble("probe", error),
+    },
     noMore,
   );
   const chores = once ? Promise.resolve() : parts.chores(noMore);

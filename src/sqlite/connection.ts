@@ -78,9 +78,12 @@ export function createConnection(options: ConnectionOptions): Connection {
     write: (work) =>
       mutex.run(async () => {
         await breathe();
-        const { db, statements, wal } = await connect();
+        const { db, statements, wal, finish } = await connect();
         try {
-          await patiently(() => db.exec("BEGIN IMMEDIATE"));
+          await patiently(() => {
+            finish();
+            db.exec("BEGIN IMMEDIATE");
+          });
           try {
             if (!wal) refuseWal(statements, path);
             const result = await work(statements, db);
@@ -100,9 +103,12 @@ export function createConnection(options: ConnectionOptions): Connection {
     read: (work) =>
       mutex.run(async () => {
         await breathe();
-        const { statements } = await connect();
+        const { statements, finish } = await connect();
         try {
-          return await patiently(() => work(statements));
+          return await patiently(() => {
+            finish();
+            return work(statements);
+          });
         } catch (error) {
           throw explain(error, path);
         }
@@ -135,6 +141,8 @@ async function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
 interface Opened {
   readonly db: SqliteDatabase;
   readonly statements: Statements;
+  /** Runs to its end what was given up before: see `prepared`. */
+  readonly finish: () => void;
   readonly leave: () => void;
   /** Whether this library may use a file in WAL mode. */
   readonly wal: boolean;
@@ -147,13 +155,13 @@ async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promi
   const db = opening(open ?? (await defaultDriver()), path);
   const leave = enter(path, db);
   try {
-    const statements = prepared(db);
+    const { statements, finish } = prepared(db);
     db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `waiting`
     // Even these read the file, and another process may be closing or mending it.
     const version = await waiting(lockTimeoutMs, () => statements.get("SELECT sqlite_version() AS version")?.["version"]);
     await journal(statements, String(version));
     await waiting(lockTimeoutMs, () => db.exec("PRAGMA synchronous = FULL"));
-    return { db, statements, leave, wal: walIsSafe(String(version)) };
+    return { db, statements, finish, leave, wal: walIsSafe(String(version)) };
   } catch (error) {
     db.close();
     leave();
@@ -218,19 +226,40 @@ export function walIsSafe(version: string): boolean {
   return minor > 51 || (minor === 51 && patch >= 3);
 }
 
-function prepared(db: SqliteDatabase): Statements {
+/**
+ * libsql leaves a read that met a lock half begun. Whatever the connection does after that keeps its share of the file, and
+ * nobody else's transaction could ever end, until the same statement is run to its end.
+ */
+function prepared(db: SqliteDatabase): { readonly statements: Statements; readonly finish: () => void } {
   const cache = new Map<string, SqliteStatement>();
   const prepare = (sql: string): SqliteStatement => {
     let statement = cache.get(sql);
     if (statement === undefined) cache.set(sql, (statement = db.prepare(sql)));
     return statement;
   };
-  const all = (sql: string, ...values: SqliteValue[]): readonly SqliteRow[] => prepare(sql).all(...values) as SqliteRow[];
+  let begun: (() => unknown[]) | null = null;
+  const finish = (): void => {
+    begun?.();
+    begun = null;
+  };
+  const all = (sql: string, ...values: SqliteValue[]): readonly SqliteRow[] => {
+    const statement = prepare(sql);
+    const read = (): unknown[] => statement.all(...values);
+    try {
+      return read() as SqliteRow[];
+    } catch (error) {
+      if (isBusy(error)) begun = read;
+      throw error;
+    }
+  };
   return {
-    run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
-    all,
-    get: (sql, ...values) => all(sql, ...values)[0],
-    exec: (sql) => void db.exec(sql),
+    finish,
+    statements: {
+      run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
+      all,
+      get: (sql, ...values) => all(sql, ...values)[0],
+      exec: (sql) => void db.exec(sql),
+    },
   };
 }
 

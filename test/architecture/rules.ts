@@ -21,10 +21,11 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "stores/sqlite": ["core", "contracts", "sqlite"],
   "brokers/embedded": ["core", "contracts", "sqlite"],
   conformance: ["core", "contracts"],
+  verify: ["core", "contracts"],
   admin: ["core", "contracts", ...runtime],
   root: ["core", "contracts", ...runtime, "observe"],
   testing: ["core", "contracts", ...runtime, "root", ...memory],
-  cli: ["core", "contracts", ...runtime, "observe", "sqlite", "admin", "root", "stores", "brokers"],
+  cli: ["core", "contracts", ...runtime, "observe", "sqlite", "admin", "root", "stores", "brokers", "verify"],
 };
 
 /** Every broken rule, one line each; nothing when all is well. Keys are paths from the repository, such as src/core/lane.ts. */

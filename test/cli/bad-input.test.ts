@@ -100,10 +100,10 @@ describe("the command line", () => {
 
   test("a broker that this version does not have is a bad URL", async () => {
     expectRefused(
-      await run("relay", ...store, "--broker", "kafka://ann:s3cret@k:9092"),
+      await run("relay", ...store, "--broker", "pulsar://ann:s3cret@k:9092"),
       2,
       "BAD_URL",
-      /"kafka:\/\/\*\*\*@k:9092": this version has no adapter for kafka:/,
+      /"pulsar:\/\/\*\*\*@k:9092": this version has no adapter for pulsar:/,
     );
   });
 

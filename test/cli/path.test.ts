@@ -257,6 +257,13 @@ describe("dead events", () => {
 });
 
 describe("the rest", () => {
+  test("migrate makes topics without a store, and says what is missing when there is nothing to make", async () => {
+    expect(await json("migrate", ...broker, "--topics", "order.events")).toEqual({ applied: [], topics: ["order.events"] });
+    expect(await ok("migrate", ...broker, "--topics", "order.events")).toBe("The broker has order.events.\n");
+    expect(await run("migrate", ...broker)).toMatchObject({ code: 2, stderr: expect.stringContaining("--topics A,B") as string });
+    expect(await run("migrate")).toMatchObject({ code: 2, stderr: expect.stringContaining("the store is missing") as string });
+  });
+
   test("migrate says what it did, twice is harmless, and --print touches nothing", async () => {
     expect(await json("migrate", ...store)).toEqual({ applied: [1], topics: [] });
     expect(await json("migrate", ...store)).toEqual({ applied: [], topics: [] });
@@ -297,6 +304,8 @@ describe("the rest", () => {
       "dead redrive",
       "dead discard",
       "purge",
+      "doctor",
+      "verify",
     ]);
     for (const name of names) {
       const help = await ok(...name.split(" "), "--help");

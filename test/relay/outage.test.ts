@@ -83,6 +83,7 @@ describe.each(Object.entries(benches))("%s: while the broker is away", (_name, o
       expect(s.sink.log.filter(({ topic }) => topic === "good.events")).toHaveLength(n);
     }
     expect((await s.bench.operator.status()).states).toMatchObject({ BLOCKED: 40, PUBLISHED: 20, FAILED: 0, DEAD: 0 });
+    for (const record of await s.bench.operator.list({ limit: 100 })) expect(record.retryCount).toBe(0);
     broken = false;
     await s.clock.advance(60_000);
     expect(s.sink.log.filter(({ aggregate }) => aggregate === "Bad\0x").map(({ n }) => n)).toEqual(

@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { mariadbBinaries, natsBinary, pgbouncerBinary, postgresBinaries, redisBinary } from "../../scripts/servers.mjs";
+import {
+  kafkaBinaries,
+  mariadbBinaries,
+  natsBinary,
+  pgbouncerBinary,
+  postgresBinaries,
+  rabbitmqBinaries,
+  redisBinary,
+} from "../../scripts/servers.mjs";
 
 /** Each server that tests may ask for, and how its programs are found or fetched; `mysql` is never started, only met. */
 const servers = {
@@ -7,11 +15,13 @@ const servers = {
   postgres14: () => postgresBinaries(14),
   postgres18: () => postgresBinaries(18),
   pgbouncer: pgbouncerBinary,
+  kafka: kafkaBinaries,
   mariadb: mariadbBinaries,
   nats: natsBinary,
+  rabbitmq: rabbitmqBinaries,
   redis: redisBinary,
   mysql: async () => {
-    if (mysqlFromEnv() === null) throw new Error("WAYBILL_TEST_MYSQL_URL is not set");
+    if (outside("mysql") === null) throw new Error("WAYBILL_TEST_MYSQL_URL is not set");
   },
 } as const;
 
@@ -75,19 +85,15 @@ export interface External {
   url(database?: string): string;
 }
 
-/** The MySQL that WAYBILL_TEST_MYSQL_URL names, which may create databases. */
-export const mysqlFromEnv = (): External | null => fromEnv("WAYBILL_TEST_MYSQL_URL");
-
-/** The PostgreSQL that WAYBILL_TEST_POSTGRES_URL names, which may create databases. */
-export const postgresFromEnv = (): External | null => fromEnv("WAYBILL_TEST_POSTGRES_URL");
-
-function fromEnv(variable: string): External | null {
-  const given = process.env[variable] ?? "";
+/** The server that WAYBILL_TEST_<NAME>_URL names; a database's user may create databases. */
+export function outside(name: "postgres" | "mysql" | "kafka" | "rabbitmq" | "nats" | "redis"): External | null {
+  const given = process.env[`WAYBILL_TEST_${name.toUpperCase()}_URL`] ?? "";
   if (given === "") return null;
   return {
     url: (database) => {
+      if (database === undefined) return given;
       const url = new URL(given);
-      if (database !== undefined) url.pathname = `/${encodeURIComponent(database)}`;
+      url.pathname = `/${encodeURIComponent(database)}`;
       return url.href;
     },
   };

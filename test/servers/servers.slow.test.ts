@@ -1,7 +1,7 @@
 import mysql from "mysql2/promise";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { available, describeWith, judge, mysqlFromEnv, postgresFromEnv } from "./available.ts";
+import { available, describeWith, judge, outside } from "./available.ts";
 import { startMariadb } from "./mariadb.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
@@ -162,8 +162,8 @@ describe("a server that cannot be had", () => {
     expect(await available("mysql")).toBe("WAYBILL_TEST_MYSQL_URL is not set");
     vi.stubEnv("WAYBILL_TEST_MYSQL_URL", "mysql://me:secret@db:3307/first?ssl=true");
     expect(await available("mysql")).toBeNull();
-    expect(mysqlFromEnv()?.url()).toBe("mysql://me:secret@db:3307/first?ssl=true");
-    expect(mysqlFromEnv()?.url("a b")).toBe("mysql://me:secret@db:3307/a%20b?ssl=true");
-    expect(postgresFromEnv()).toBeNull();
+    expect(outside("mysql")?.url()).toBe("mysql://me:secret@db:3307/first?ssl=true");
+    expect(outside("mysql")?.url("a b")).toBe("mysql://me:secret@db:3307/a%20b?ssl=true");
+    expect(outside("postgres")).toBeNull();
   });
 });

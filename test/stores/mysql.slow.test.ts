@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, test } from "vitest";
 import { inboxSuite, leaseStoreSuite, operatorSuite, outboxStoreSuite, schemaSuite, type StoreSuite } from "../../src/conformance/index.ts";
 import type { MysqlConnection, MysqlDatabase } from "../../src/stores/mysql/index.ts";
-import { describeWith, mysqlFromEnv } from "../servers/available.ts";
+import { describeWith, outside } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import type { Server } from "../servers/server.ts";
 import { keepsItsPromises } from "./history.ts";
@@ -36,7 +36,7 @@ await describeWith("mariadb", "MariaDB", () => {
 });
 
 await describeWith("mysql", "MySQL", () => {
-  const cases = casesOn((database) => mysqlFromEnv()!.url(database));
+  const cases = casesOn((database) => outside("mysql")!.url(database));
   afterAll(() => cases.end());
   everySuite(cases);
 });

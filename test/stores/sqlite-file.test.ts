@@ -190,6 +190,15 @@ describe("a handler's handle", () => {
     ).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
     expect(all("SELECT * FROM inbox")).toEqual([]);
   });
+
+  test("that ends the transaction and begins another keeps nothing either: the mark is not in that one", async () => {
+    db.exec("CREATE TABLE effects (id TEXT)");
+    await expect(
+      store.inbox.once({ consumer: "c", id: "1" }, 1, (tx) => void tx.exec("ROLLBACK; BEGIN; INSERT INTO effects VALUES ('unmarked')")),
+    ).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+    expect(all("SELECT * FROM inbox")).toEqual([]);
+    expect(all("SELECT * FROM effects")).toEqual([]);
+  });
 });
 
 describe("the file", () => {

@@ -1,3 +1,4 @@
+import type { Examination } from "../../contracts/examination.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
@@ -5,7 +6,8 @@ import { WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import type { Wake } from "../../core/wake.ts";
 import type { OpenSqlite } from "../../sqlite/driver.ts";
-import { orAborted } from "../../core/signal.ts";
+import { orAborted, shared } from "../../core/signal.ts";
+import { createExamination } from "./examine.ts";
 import { createLog } from "./log.ts";
 import { createOffsets } from "./offsets.ts";
 import { purge } from "./retention.ts";
@@ -28,7 +30,7 @@ export interface EmbeddedOptions {
   readonly lockTimeoutMs?: number;
 }
 
-export interface Embedded extends Sink, Source {
+export interface Embedded extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly assign: false };
   /** Creates the tables and these topics; those that are there stay as they are. */
   provision(topics: readonly string[]): Promise<void>;
@@ -49,12 +51,14 @@ export function embedded(options: EmbeddedOptions): Embedded {
   const maxBytes = whole("maxBytes", options.maxBytes ?? 1024 * 1024);
   const pollIntervalMs = positive("pollIntervalMs", options.pollIntervalMs ?? 50);
   const lockTimeoutMs = positive("lockTimeoutMs", options.lockTimeoutMs ?? 5_000);
-  const closing = new AbortController();
+  const closing = shared(new AbortController());
   const wakes = new Set<Wake>();
-  const log = createLog({ path: options.path, open: options.open, clock, lockTimeoutMs });
+  const file = { path: options.path, open: options.open, clock, lockTimeoutMs };
+  const log = createLog(file);
   const offsets = createOffsets(log, clock, closing.signal);
   const onStored = (): void => wakes.forEach((wake) => wake.notify());
-  const sink = createSink({ log, clock, provision: options.provision ?? true, maxBytes, onStored });
+  const provision = options.provision ?? true;
+  const sink = createSink({ log, clock, provision, maxBytes, onStored });
   const source = createSource({ log, offsets, clock, pollIntervalMs, closing: closing.signal, wakes });
 
   let closed: Promise<void> | null = null;
@@ -72,6 +76,7 @@ export function embedded(options: EmbeddedOptions): Embedded {
     can: { maxBytes, assign: false },
     ...sink,
     ...source,
+    ...createExamination(file, provision),
     connect: (signal) =>
       orAborted(log.open(), signal, () => {
         throw new WaybillError("STOPPED", `opening ${options.path} was called off`);

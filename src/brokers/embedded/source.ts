@@ -1,10 +1,9 @@
 import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
-import { whole } from "../../core/options.ts";
 import { createRoom } from "../../core/room.ts";
-import { follow, orAborted, type Follower } from "../../core/signal.ts";
+import { orAborted, type Follower } from "../../core/signal.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
+import { checkSubscription, receiving } from "../../core/receiving.ts";
 import { readAfter } from "./fetch.ts";
 import type { Log } from "./log.ts";
 import type { Offsets } from "./offsets.ts";
@@ -28,34 +27,10 @@ export interface SourceOptions {
 export function createSource(options: SourceOptions): Pick<Source, "receive"> {
   return {
     receive(subscription, signal) {
-      const topics = check(subscription);
-      return {
-        [Symbol.asyncIterator]() {
-          const ending = follow(signal, options.closing);
-          const deliveries = iterate({ ...subscription, topics }, ending, options);
-          return {
-            next: () => deliveries.next(),
-            return() {
-              // A generator that waits for its next message would not hear of it otherwise.
-              ending.abort();
-              ending.release(); // a generator that has not begun does not
-              return deliveries.return(undefined);
-            },
-          };
-        },
-      };
+      const topics = checkSubscription(subscription);
+      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
     },
   };
-}
-
-function check({ consumer, topics, prefetch, waiting = 0 }: Subscription): readonly string[] {
-  if (typeof consumer !== "string" || consumer === "") {
-    throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
-  }
-  if (topics.length === 0) throw new WaybillError("INVALID_OPTION", `consumer ${consumer} needs at least one topic`);
-  whole("prefetch", prefetch);
-  whole("waiting", waiting, 0);
-  return [...new Set(topics)];
 }
 
 async function* iterate(

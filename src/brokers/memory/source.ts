@@ -2,11 +2,10 @@ import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
 import { createAckLedger } from "../../core/ack-ledger.ts";
 import type { Clock } from "../../core/clock.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
-import { WaybillError } from "../../core/errors.ts";
-import { whole } from "../../core/options.ts";
 import { createRoom } from "../../core/room.ts";
-import { follow, type Follower } from "../../core/signal.ts";
+import type { Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
+import { checkSubscription, receiving } from "../../core/receiving.ts";
 import { advance, readAfter, start, type Log } from "./log.ts";
 
 export interface SourceOptions {
@@ -21,27 +20,8 @@ const idleMs = 1_000;
 export function createSource(options: SourceOptions): Pick<Source, "receive"> {
   return {
     receive(subscription, signal) {
-      const { consumer, topics, prefetch, waiting = 0 } = subscription;
-      if (typeof consumer !== "string" || consumer === "") {
-        throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
-      }
-      if (topics.length === 0) throw new WaybillError("INVALID_OPTION", `consumer ${consumer} needs at least one topic`);
-      whole("prefetch", prefetch);
-      whole("waiting", waiting, 0);
-      return {
-        [Symbol.asyncIterator]() {
-          const ending = follow(signal, options.closing);
-          const deliveries = iterate(subscription, ending, options);
-          return {
-            next: () => deliveries.next(),
-            return() {
-              ending.abort();
-              ending.release(); // a generator that has not begun does not
-              return deliveries.return(undefined);
-            },
-          };
-        },
-      };
+      checkSubscription(subscription);
+      return receiving(signal, options.closing, (ending) => iterate(subscription, ending, options));
     },
   };
 }

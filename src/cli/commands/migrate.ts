@@ -10,6 +10,7 @@ export const migrate = command({
     ...storeFlag,
     ...brokerFlag,
     topics: flag.value("A,B", "topics to create on the broker", settings.topics),
+    consumers: flag.value("A,B", "consumers to make a place for in these topics, where the broker needs one", settings.topics),
     print: flag.switch("only print the statements"),
   },
   examples: [
@@ -20,15 +21,22 @@ export const migrate = command({
     const topics = values.topics ?? terminal.config.topics ?? [];
     const withBroker = (values.broker ?? terminal.config.broker) !== undefined;
     if (values.topics !== undefined && !withBroker) throw new WaybillError("USAGE", "--topics needs --broker URL, where they are created");
-    await using opened = await storeOf(terminal, values, true);
-    if (values.print) {
+    if (values.consumers !== undefined && topics.length === 0)
+      throw new WaybillError("USAGE", "--consumers needs --topics, which they read");
+    const withStore = (values.store ?? terminal.config.store) !== undefined;
+    // Topics alone, as errors about a missing one say; --print is about tables.
+    await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
+    if (opened !== null && values.print) {
       const statements = opened.store.schema.print();
       return terminal.out.answer({ statements }, () => statements.trimEnd());
     }
+    if (opened === null && topics.length === 0)
+      throw new WaybillError("USAGE", "without a store, --topics A,B says what to create on the broker");
     await using broker = withBroker ? brokerOf(terminal, values) : null;
-    const applied = await opened.store.schema.migrate();
-    await broker?.provision(topics);
+    const applied = opened === null ? [] : await opened.store.schema.migrate();
+    await broker?.provision(topics, values.consumers ?? []);
     terminal.out.answer({ applied, topics: broker === null ? [] : topics }, () => {
+      if (opened === null) return `The broker has ${topics.join(", ")}.`;
       const tables = applied.length === 0 ? "The tables are up to date." : `The tables are at version ${applied.at(-1)!} now.`;
       return broker === null || topics.length === 0 ? tables : `${tables}\nThe broker has ${topics.join(", ")}.`;
     });

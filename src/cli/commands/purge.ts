@@ -16,6 +16,7 @@ export const purge = command({
     ...storeFlag,
     "older-than": flag.value("TIME", "such as 7d or 12h", duration(0, hundredYears)),
     broker: flag.value("URL", "delete messages of this age from this broker too", settings.broker),
+    topics: flag.value("A,B", "topics to delete them from, where the broker must be told", settings.topics),
     "dry-run": flag.switch("only say what would be deleted from the store"),
     ...asFlag,
   },
@@ -24,6 +25,8 @@ export const purge = command({
     const ageMs = values["older-than"];
     const dryRun = values["dry-run"];
     if (ageMs === undefined) throw new WaybillError("USAGE", "waybill purge needs --older-than TIME, such as 7d");
+    if (values.topics !== undefined && values.broker === undefined)
+      throw new WaybillError("USAGE", "--topics needs --broker URL, whose messages are deleted");
     const before = new Date(systemClock.now() - ageMs);
     await using opened = await storeOf(terminal, values);
     // Only where it was asked for on this command line: a broker in the configuration file is not a wish to delete from it.
@@ -34,7 +37,7 @@ export const purge = command({
       ...given({ archive, keyRetentionMs }),
       pause: pauses(systemClock, new AbortController().signal),
     });
-    const messages = broker === null || dryRun ? null : await broker.purge(before);
+    const messages = broker === null || dryRun ? null : await broker.purge(before, values.topics ?? []);
     terminal.out.answer({ before, dryRun, events, ...partitions, messages }, () => {
       const stored = `${dryRun ? "Would delete" : "Deleted"} ${count(events, "event")} from before ${before.toISOString()}.`;
       const { dropped, moved, undone } = partitions;

@@ -9,19 +9,29 @@ import type { Terminal } from "../terminal.ts";
 export const storeFlag = { store: flag.value("URL", "the outbox, such as sqlite:./app.db", settings.store) };
 export const brokerFlag = { broker: flag.value("URL", "the broker, such as embedded:./broker.db", settings.broker) };
 
-export function storeOf({ config }: Terminal, { store }: { readonly store: string | undefined }, create = false): Promise<OpenedStore> {
+export function storeOf(
+  { config }: Terminal,
+  { store }: { readonly store: string | undefined },
+  create = false,
+  check = !create,
+): Promise<OpenedStore> {
   const url = store ?? config.store;
   if (url === undefined) throw new WaybillError("USAGE", "the store is missing: give --store URL, or store in the configuration file");
   return openStore(url, {
     create,
+    check,
     ...given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish }),
   });
 }
 
-export function brokerOf({ config }: Terminal, { broker }: { readonly broker: string | undefined }, create = true): OpenedBroker {
+export function brokerOf(
+  { config }: Terminal,
+  { broker, management }: { readonly broker: string | undefined; readonly management?: string | undefined },
+  create = true,
+): OpenedBroker {
   const url = broker ?? config.broker;
   if (url === undefined) throw new WaybillError("USAGE", "the broker is missing: give --broker URL, or broker in the configuration file");
-  return openBroker(url, { create });
+  return openBroker(url, { create, management });
 }
 
 export const asFlag = { as: flag.text("NAME", "who acts, for the audit (default: the user of this system)") };

@@ -8,6 +8,7 @@ import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { createConnection, type ConnectionOptions } from "./connection.ts";
 import { settingsOf, urlOf, type MysqlConnection, type MysqlPool } from "./driver.ts";
+import { createExamination } from "./examine.ts";
 import { createInbox, onOwnConnections } from "./inbox.ts";
 import { partitionUnits, type PartitionUnit } from "./layout.ts";
 import { createLeaseStore } from "./lease-store.ts";
@@ -108,6 +109,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
       partitions: createPartitions(connection, names, systemClock),
     },
     wake: createWake(),
+    ...createExamination(connection, names, systemClock),
     async [Symbol.asyncDispose]() {
       await connection.close();
       await inboxConnection.close();

@@ -8,6 +8,7 @@ import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
+import { createExamination } from "./examine.ts";
 import { createInbox, onOwnClients } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createListening } from "./listen.ts";
@@ -104,6 +105,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
       partitions: createPartitions(connection, names, systemClock),
     },
     wake: listening?.wake ?? createWake(),
+    ...createExamination(connection, names, systemClock),
     async [Symbol.asyncDispose]() {
       await listening?.close();
       await handlers.close();

@@ -7,6 +7,7 @@ import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { createConnection } from "../../sqlite/connection.ts";
 import type { OpenSqlite, SqliteDatabase } from "../../sqlite/driver.ts";
+import { createExamination } from "./examine.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createOperator } from "./operator.ts";
@@ -51,6 +52,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     operator: createOperator(connection, clock),
     housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),
+    ...createExamination(connection, path),
     async [Symbol.asyncDispose]() {
       await connection.close();
       await inboxConnection.close();

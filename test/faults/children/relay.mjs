@@ -33,9 +33,10 @@ let waits = false;
 const leases = {
   ...store.leases,
   async renew(relay, ttlMs, ...about) {
-    waits = config.slowLook === true && performance.now() - renewedAt > ttlMs;
+    const before = renewedAt;
     await store.leases.renew(relay, ttlMs, ...about);
-    renewedAt = performance.now();
+    renewedAt = performance.now(); // it may have been frozen within the renewal
+    waits = config.slowLook === true && renewedAt - before > ttlMs;
     if (waits) tell({ type: "renewed" });
   },
   async look() {

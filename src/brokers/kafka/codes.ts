@@ -1,0 +1,135 @@
+import { WaybillError } from "../../core/errors.ts";
+
+/** Kafka's error codes that mean something to us, by the names of its protocol. */
+export const codes = {
+  NONE: 0,
+  OFFSET_OUT_OF_RANGE: 1,
+  UNKNOWN_TOPIC_OR_PARTITION: 3,
+  LEADER_NOT_AVAILABLE: 5,
+  NOT_LEADER_OR_FOLLOWER: 6,
+  REQUEST_TIMED_OUT: 7,
+  BROKER_NOT_AVAILABLE: 8,
+  REPLICA_NOT_AVAILABLE: 9,
+  MESSAGE_TOO_LARGE: 10,
+  NETWORK_EXCEPTION: 13,
+  COORDINATOR_LOAD_IN_PROGRESS: 14,
+  COORDINATOR_NOT_AVAILABLE: 15,
+  NOT_COORDINATOR: 16,
+  INVALID_TOPIC_EXCEPTION: 17,
+  RECORD_LIST_TOO_LARGE: 18,
+  NOT_ENOUGH_REPLICAS: 19,
+  NOT_ENOUGH_REPLICAS_AFTER_APPEND: 20,
+  ILLEGAL_GENERATION: 22,
+  INCONSISTENT_GROUP_PROTOCOL: 23,
+  INVALID_GROUP_ID: 24,
+  UNKNOWN_MEMBER_ID: 25,
+  INVALID_SESSION_TIMEOUT: 26,
+  REBALANCE_IN_PROGRESS: 27,
+  TOPIC_AUTHORIZATION_FAILED: 29,
+  GROUP_AUTHORIZATION_FAILED: 30,
+  CLUSTER_AUTHORIZATION_FAILED: 31,
+  INVALID_TIMESTAMP: 32,
+  UNSUPPORTED_VERSION: 35,
+  TOPIC_ALREADY_EXISTS: 36,
+  INVALID_REPLICATION_FACTOR: 38,
+  POLICY_VIOLATION: 44,
+  OUT_OF_ORDER_SEQUENCE_NUMBER: 45,
+  DUPLICATE_SEQUENCE_NUMBER: 46,
+  INVALID_PRODUCER_EPOCH: 47,
+  INVALID_TXN_STATE: 48,
+  INVALID_PRODUCER_ID_MAPPING: 49,
+  CONCURRENT_TRANSACTIONS: 51,
+  TRANSACTION_COORDINATOR_FENCED: 52,
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED: 53,
+  KAFKA_STORAGE_ERROR: 56,
+  UNKNOWN_PRODUCER_ID: 59,
+  FENCED_LEADER_EPOCH: 74,
+  UNKNOWN_LEADER_EPOCH: 75,
+  MEMBER_ID_REQUIRED: 79,
+  GROUP_MAX_SIZE_REACHED: 81,
+  INVALID_RECORD: 87,
+  PRODUCER_FENCED: 90,
+  UNKNOWN_TOPIC_ID: 100,
+  INCONSISTENT_TOPIC_ID: 103,
+} as const;
+
+const names = new Map<number, string>(Object.entries(codes).map(([name, code]) => [code, name]));
+const labelOf = (code: number): string => (names.has(code) ? `${names.get(code)} (${code})` : `error ${code}`);
+
+/**
+ * What a code means for a batch that was to be written:
+ * - `stored`: as it was asked for;
+ * - `size`: not written, since the batch is too large; who is to blame shows when it is sent in parts;
+ * - `event`: not written, for what is in it;
+ * - `moved`: not written, since we asked the wrong broker, or too early; look again;
+ * - `sequence`: not written, since the broker has forgotten this producer or taken a newer one; a new producer may send it again;
+ * - `destination`: not written, and it is not the batch's fault;
+ * - `unknown`: written or not, nobody can tell.
+ */
+export type Verdict = "stored" | "size" | "event" | "moved" | "sequence" | "destination" | "unknown";
+
+const verdicts = new Map<number, Verdict>([
+  [codes.NONE, "stored"],
+  [codes.MESSAGE_TOO_LARGE, "size"],
+  [codes.RECORD_LIST_TOO_LARGE, "size"],
+  [codes.INVALID_RECORD, "event"],
+  [codes.INVALID_TIMESTAMP, "event"],
+  [codes.UNKNOWN_TOPIC_OR_PARTITION, "moved"],
+  [codes.UNKNOWN_TOPIC_ID, "moved"],
+  [codes.LEADER_NOT_AVAILABLE, "moved"],
+  [codes.NOT_LEADER_OR_FOLLOWER, "moved"],
+  [codes.FENCED_LEADER_EPOCH, "moved"],
+  [codes.UNKNOWN_LEADER_EPOCH, "moved"],
+  [codes.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence"],
+  [codes.UNKNOWN_PRODUCER_ID, "sequence"],
+  [codes.INVALID_PRODUCER_EPOCH, "sequence"],
+  [codes.INVALID_PRODUCER_ID_MAPPING, "sequence"],
+  [codes.INVALID_TXN_STATE, "sequence"],
+  [codes.PRODUCER_FENCED, "sequence"],
+  [codes.TRANSACTION_COORDINATOR_FENCED, "sequence"],
+  // Refused before anything is written: too few replicas, no right, a broker without a disk, a policy.
+  [codes.NOT_ENOUGH_REPLICAS, "destination"],
+  [codes.TOPIC_AUTHORIZATION_FAILED, "destination"],
+  [codes.CLUSTER_AUTHORIZATION_FAILED, "destination"],
+  [codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "destination"],
+  [codes.INVALID_TOPIC_EXCEPTION, "destination"],
+  [codes.POLICY_VIOLATION, "destination"],
+  [codes.UNSUPPORTED_VERSION, "destination"],
+]);
+
+/** A code that is not in the table tells nothing: the message may be there. */
+export const verdictOf = (code: number): Verdict => verdicts.get(code) ?? "unknown";
+
+/** Answers that may be others a moment later, from a broker that is starting, or that is not the right one any more. */
+const passing = new Set<number>([
+  ...[codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID],
+  ...[codes.LEADER_NOT_AVAILABLE, codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH],
+  ...[codes.REQUEST_TIMED_OUT, codes.BROKER_NOT_AVAILABLE, codes.REPLICA_NOT_AVAILABLE, codes.NETWORK_EXCEPTION],
+  ...[codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR],
+  ...[codes.KAFKA_STORAGE_ERROR, codes.CONCURRENT_TRANSACTIONS],
+]);
+
+export const isPassing = (code: number): boolean => passing.has(code);
+
+/** What the server answered instead of doing it, by its code. */
+export class KafkaRefusal extends WaybillError {
+  readonly kafkaCode: number;
+
+  constructor(code: number, where: string, said: string | null = null) {
+    super("DESTINATION_UNAVAILABLE", `${where}: ${labelOf(code)}${said === null || said === "" ? "" : `: ${said}`}`);
+    this.kafkaCode = code;
+  }
+}
+
+/** Throws for any code but none. */
+export function succeed(code: number, where: string, said?: string | null): void {
+  if (code !== codes.NONE) throw new KafkaRefusal(code, where, said ?? null);
+}
+
+export const codeOf = (error: unknown): number | null => (error instanceof KafkaRefusal ? error.kafkaCode : null);
+
+export const absent = (shown: string, topic: string): WaybillError =>
+  new WaybillError(
+    "DESTINATION_UNAVAILABLE",
+    `${shown} has no topic ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${shown} --topics ${topic})`,
+  );

@@ -1,0 +1,77 @@
+import type { AckLedger } from "../../core/ack-ledger.ts";
+import type { Clock } from "../../core/clock.ts";
+import { codes, isPassing } from "./codes.ts";
+import type { Member, Spot } from "./member.ts";
+
+/** A partition whose acknowledgements are committed. */
+export interface Committed extends Spot {
+  readonly ledger: AckLedger<bigint>;
+}
+
+/** Commits what has been acknowledged, as many partitions in one request as came up while the one before was under way. */
+export interface Commits<P extends Committed> {
+  /** There is more to commit. */
+  note(partition: P): void;
+  /** It is another's: nothing of it is committed any more. */
+  forget(partition: P): void;
+  /** Resolves when everything noted is committed, or cannot be at the moment. */
+  flush(): Promise<void>;
+}
+
+export interface CommitsOptions {
+  readonly member: Pick<Member, "commit">;
+  readonly clock: Clock;
+  readonly ending: AbortSignal;
+  /** Asked before each request. */
+  readonly allowed: () => boolean;
+  readonly refused: (code: number) => void;
+}
+
+/** The member is forgotten, which its heartbeat finds out too. */
+export const forgotten: readonly number[] = [codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION];
+const againMs = 100;
+
+export function createCommits<P extends Committed>({ member, clock, ending, allowed, refused }: CommitsOptions): Commits<P> {
+  const noted = new Set<P>();
+  const lost = new WeakSet<P>();
+  let running: Promise<void> | null = null;
+
+  /** True when some of it has to go again. */
+  const commit = async (): Promise<boolean> => {
+    const batch = [...noted];
+    noted.clear();
+    const spots = batch.map(({ topic, index, ledger }) => ({ topic, index, next: ledger.settled! + 1n }));
+    const answers = await member.commit(spots).catch(() => batch.map((): number => codes.COORDINATOR_NOT_AVAILABLE));
+    let again = false;
+    batch.forEach((partition, i) => {
+      const code = answers[i]!;
+      if (code === codes.NONE || lost.has(partition) || forgotten.includes(code)) return;
+      if (!isPassing(code) && code !== codes.REBALANCE_IN_PROGRESS) return refused(code);
+      noted.add(partition);
+      again = true;
+    });
+    return again;
+  };
+  const run = async (): Promise<void> => {
+    while (noted.size > 0 && allowed()) {
+      if (!(await commit())) continue;
+      if (ending.aborted) break;
+      await clock.sleep(againMs, ending);
+    }
+    running = null; // in the same breath as the look: what comes after it begins another run
+  };
+  const flush = (): Promise<void> => (running ??= Promise.resolve().then(run));
+
+  return {
+    note(partition) {
+      if (lost.has(partition)) return;
+      noted.add(partition);
+      void flush();
+    },
+    forget(partition) {
+      lost.add(partition);
+      noted.delete(partition);
+    },
+    flush,
+  };
+}

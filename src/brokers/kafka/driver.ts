@@ -1,0 +1,171 @@
+import type * as Client from "@platformatic/kafka";
+import type { Clock } from "../../core/clock.ts";
+import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
+import { shared } from "../../core/signal.ts";
+import { written, type Address, type Settings } from "./url.ts";
+import type { Wire } from "./wire.ts";
+
+/** One connection to one broker, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
+export interface Connection {
+  /**
+   * What the broker answers, error codes and all. Rejects when the connection ends first, and ends it when no answer comes for as long as
+   * one may take, and `extraMs` more.
+   */
+  ask<Name extends keyof Wire>(name: Name, request: Parameters<Wire[Name]>, extraMs?: number): Promise<ReturnType<Wire[Name]>>;
+  end(why: Error): void;
+  /** Its reason is why. */
+  readonly ended: AbortSignal;
+}
+
+export interface Dial {
+  readonly address: Address;
+  readonly settings: Pick<Settings, "sasl" | "tls">;
+  readonly clock: Clock;
+  /** For connecting, and for every answer. */
+  readonly timeoutMs: number;
+}
+
+type Request = (connection: Client.Connection, ...rest: readonly unknown[]) => void;
+type Requests = Readonly<Record<keyof Wire | "apiVersions", { readonly key: number; readonly version: number } & Request>>;
+
+/**
+ * The client's connections and the requests of its lowest layer; what it builds on them is left aside, see docs/decisions/0013. Of each
+ * request the version that Kafka 3.1 has and 4.x still takes, without optional fields in the answer: version 1 of the client misreads these.
+ */
+const requestsOf = (client: typeof Client): Requests =>
+  ({
+    apiVersions: client.apiVersionsV3?.api,
+    metadata: client.metadataV12?.api,
+    findCoordinator: client.findCoordinatorV4?.api,
+    produce: client.produceV9?.api,
+    initProducerId: client.initProducerIdV4?.api,
+    addPartitionsToTxn: client.addPartitionsToTxnV3?.api,
+    endTxn: client.endTxnV3?.api,
+    fetch: client.fetchV13?.api,
+    listOffsets: client.listOffsetsV6?.api,
+    joinGroup: client.joinGroupV7?.api,
+    syncGroup: client.syncGroupV5?.api,
+    heartbeat: client.heartbeatV4?.api,
+    leaveGroup: client.leaveGroupV4?.api,
+    offsetCommit: client.offsetCommitV8?.api,
+    offsetFetch: client.offsetFetchV8?.api,
+    createTopics: client.createTopicsV7?.api,
+    deleteTopics: client.deleteTopicsV6?.api,
+    describeConfigs: client.describeConfigsV4?.api,
+  }) as unknown as Requests;
+
+/** Its own limit would leave the connection open and deaf. Ours, see `ask`, ends it. */
+const never = 2 ** 31 - 1;
+
+export async function connect({ address, settings, clock, timeoutMs }: Dial, signal: AbortSignal): Promise<Connection> {
+  const { client, requests } = await load();
+  const { sasl, tls } = settings;
+  const shown = written(address);
+  const connection = new client.Connection("waybill", {
+    connectTimeout: timeoutMs,
+    requestTimeout: never,
+    maxInflights: 1_000,
+    ...(tls === null ? {} : { tls: { ...tls, rejectUnauthorized: true, minVersion: "TLSv1.2" } }),
+    ...(sasl === null ? {} : { sasl: { mechanism: sasl.mechanism, username: sasl.user, password: sasl.password } }),
+  });
+  const ended = shared(new AbortController());
+  const underWay = new Set<(why: Error) => void>();
+  const end = (why: Error): void => {
+    if (ended.signal.aborted) return;
+    ended.abort(why);
+    for (const lose of underWay) lose(why);
+    void connection.close(); // which ends its timers, and would wait until all is written, to a broker that may take nothing any more
+    connection.socket?.destroy();
+  };
+  const lost = (cause?: unknown): Error => unreachable(shown, cause);
+  connection.on("error", (error) => end(lost(error)));
+  connection.on("close", () => end(lost()));
+  const ask = (name: keyof Requests, request: readonly unknown[], extraMs = 0): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      if (ended.signal.aborted) return reject(asError(ended.signal.reason));
+      const answered = new AbortController();
+      const settle = (work: () => void): void => {
+        underWay.delete(lose);
+        answered.abort();
+        work();
+      };
+      const lose = (why: Error): void => settle(() => reject(why));
+      underWay.add(lose);
+      void clock.sleep(timeoutMs + extraMs, answered.signal).then(() => {
+        if (!answered.signal.aborted)
+          end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} did not answer within ${timeoutMs + extraMs} ms`));
+      });
+      requests[name](connection, ...request, (error: (Error & { readonly response?: unknown }) | null, answer: unknown) => {
+        // An answer with error codes in it is an answer.
+        if (error === null || error.response !== undefined) return settle(() => resolve(error?.response ?? answer));
+        const why = lost(error);
+        settle(() => reject(why));
+        end(why); // what could not be read, or was never sent
+      });
+    });
+
+  const calledOff = (): void => end(new WaybillError("STOPPED", `connecting to ${shown} was called off`));
+  if (signal.aborted) calledOff();
+  signal.addEventListener("abort", calledOff, { once: true });
+  const late = new AbortController();
+  // The client's own limit does not cover everything that may hang on the way.
+  void clock.sleep(timeoutMs, late.signal).then(() => {
+    if (!late.signal.aborted) end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} took no connection within ${timeoutMs} ms`));
+  });
+  try {
+    ended.signal.throwIfAborted();
+    await Promise.race([
+      Promise.resolve(connection.connect(address.host, address.port)).catch((error: unknown) => end(lost(error))),
+      new Promise<void>((resolve) => ended.signal.addEventListener("abort", () => resolve(), { once: true })),
+    ]);
+    ended.signal.throwIfAborted();
+    checkVersions(shown, requests, (await ask("apiVersions", ["waybill", "1"])) as Versions);
+  } catch (error) {
+    end(asError(error));
+    throw error;
+  } finally {
+    late.abort();
+    signal.removeEventListener("abort", calledOff);
+  }
+  return { ask: ask as Connection["ask"], end, ended: ended.signal };
+}
+
+interface Versions {
+  readonly apiKeys: readonly { readonly apiKey: number; readonly minVersion: number; readonly maxVersion: number }[];
+}
+
+function checkVersions(shown: string, requests: Requests, { apiKeys }: Versions): void {
+  const taken = new Map(apiKeys.map((api) => [api.apiKey, api]));
+  for (const [name, { key, version }] of Object.entries(requests)) {
+    const api = taken.get(key);
+    if (api !== undefined && api.minVersion <= version && version <= api.maxVersion) continue;
+    throw new WaybillError(
+      "DRIVER_UNFIT",
+      `${shown} does not take version ${version} of the request ${name}: Kafka 3.1 or later is needed`,
+    );
+  }
+}
+
+/** In the words of whatever lies deepest: the client's own say little. */
+function unreachable(shown: string, cause: unknown): Error {
+  if (isWaybillError(cause)) return cause;
+  let deepest: unknown = cause;
+  while (deepest instanceof Error && deepest.cause instanceof Error) deepest = deepest.cause;
+  const first = deepest instanceof AggregateError ? ((deepest.errors as readonly unknown[])[0] ?? deepest) : deepest;
+  const said = first as { readonly message?: string; readonly code?: string; readonly serverErrorMessage?: string | null } | undefined;
+  const why = said?.serverErrorMessage || said?.message || said?.code || "the connection was closed";
+  return new WaybillError("DESTINATION_UNAVAILABLE", `${shown} cannot be reached: ${why}`, cause === undefined ? {} : { cause });
+}
+
+async function load(): Promise<{ readonly client: typeof Client; readonly requests: Requests }> {
+  let client: typeof Client;
+  try {
+    client = await import("@platformatic/kafka");
+  } catch (cause) {
+    throw new WaybillError("DRIVER_MISSING", "the Kafka client is not installed: npm install @platformatic/kafka", { cause });
+  }
+  const requests = requestsOf(client);
+  const lacking = Object.entries(requests).flatMap(([name, request]) => (typeof request === "function" ? [] : [name]));
+  if (lacking.length === 0 && typeof client.Connection === "function") return { client, requests };
+  throw new WaybillError("DRIVER_UNFIT", `this version of @platformatic/kafka lacks ${lacking.join(", ")}: use 1.35 or 2.x`);
+}

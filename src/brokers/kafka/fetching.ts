@@ -1,0 +1,204 @@
+import { asError, WaybillError } from "../../core/errors.ts";
+import { follow } from "../../core/signal.ts";
+import { createWake } from "../../core/wake.ts";
+import { absent, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
+import type { Connection } from "./driver.ts";
+import { grouped } from "./grouped.ts";
+import type { Link, Topic } from "./link.ts";
+import { itemsOf, type Item } from "./records.ts";
+import type { Address } from "./url.ts";
+import type { FetchedPartition } from "./wire.ts";
+
+/** A partition that is read. */
+export interface Reading {
+  readonly topic: string;
+  readonly index: number;
+  /** The next offset to fetch. */
+  from: bigint;
+  /** Fetched, and not taken yet. */
+  readonly queue: Item[];
+  bytes: number;
+}
+
+export interface Fetching {
+  /** Something was taken: there may be room for more. */
+  taken(): void;
+  stop(): void;
+}
+
+export interface FetchingOptions {
+  readonly link: Link;
+  readonly readings: readonly Reading[];
+  /** As they were when we joined. */
+  readonly topics: ReadonlyMap<string, Topic>;
+  /** How long a partition may be out of reach before that is a failure. */
+  readonly patienceMs: number;
+  readonly arrived: () => void;
+  readonly failed: (error: Error) => void;
+}
+
+const waitMs = 500;
+/** While others of the same broker have something left, one that has nothing must not wait for long to be asked for again. */
+const shortMs = 50;
+const againMs = 100;
+/** What a partition has in memory before more of it is fetched. */
+const enoughBytes = 256 * 1024;
+const fetchBytes = 1024 * 1024;
+const answerBytes = 8 * 1024 * 1024;
+const committedOnly = 1;
+const earliest = -2n;
+
+/** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
+export function startFetching({ link, readings, topics, patienceMs, arrived, failed }: FetchingOptions): Fetching {
+  const { clock } = link;
+  const ending = follow(link.closing);
+  const { signal } = ending;
+  const wake = createWake();
+  const names = new Map([...topics].map(([name, { id }]) => [id, name]));
+  const leaders = new Map<Reading, number>();
+  const since = new Map<Reading, number>();
+  const loops = new Set<number>();
+  let locating = false;
+
+  const stop = (): void => {
+    ending.abort();
+    ending.release();
+  };
+  const fail = (error: unknown): void => {
+    if (signal.aborted) return;
+    stop();
+    failed(asError(error));
+  };
+  /** Its leader has to be found anew. */
+  const lose = (own: readonly Reading[], error: unknown): void => {
+    if (signal.aborted) return;
+    const now = clock.monotonic();
+    for (const reading of own) {
+      leaders.delete(reading);
+      if (now - (since.get(reading) ?? now) > patienceMs) return fail(error);
+      if (!since.has(reading)) since.set(reading, now);
+    }
+    void locate();
+  };
+
+  const locate = async (): Promise<void> => {
+    if (locating) return;
+    locating = true;
+    while (!signal.aborted && leaders.size < readings.length) {
+      try {
+        const { topics: found, brokers } = await link.look([...topics.keys()], signal);
+        for (const [name, before] of topics) checkSame(link, before, found.get(name) ?? absent(link.shown, name));
+        for (const reading of readings) {
+          const topic = found.get(reading.topic) as Topic;
+          const leader = topic.partitions[reading.index]?.leader ?? -1;
+          const address = brokers.get(leader);
+          if (leaders.has(reading) || address === undefined) continue;
+          leaders.set(reading, leader);
+          if (!loops.has(leader)) void fetchAll(leader, address);
+        }
+      } catch (error) {
+        if (error instanceof Changed) return fail(error.why);
+        lose(
+          readings.filter((reading) => !leaders.has(reading)),
+          error,
+        );
+      }
+      wake.notify();
+      await clock.sleep(againMs, signal);
+    }
+    locating = false;
+  };
+
+  /** Everything of one leader, until it has nothing of ours any more. */
+  const fetchAll = async (leader: number, address: Address): Promise<void> => {
+    loops.add(leader);
+    let connection: Connection | null = null;
+    while (!signal.aborted) {
+      const own = readings.filter((reading) => leaders.get(reading) === leader);
+      if (own.length === 0) break;
+      const hungry = own.filter(({ bytes }) => bytes < enoughBytes);
+      if (hungry.length === 0) {
+        await wake.wait(clock, waitMs, signal);
+        continue;
+      }
+      try {
+        connection ??= await link.dial(address, signal);
+        await fetchOnce(connection, hungry, own.every(({ queue }) => queue.length === 0) ? waitMs : shortMs);
+      } catch (error) {
+        connection?.end(asError(error));
+        connection = null;
+        lose(own, error);
+      }
+    }
+    connection?.end(new WaybillError("STOPPED", `${link.shown} is not read any more`));
+    loops.delete(leader);
+  };
+
+  const fetchOnce = async (connection: Connection, hungry: readonly Reading[], maxWaitMs: number): Promise<void> => {
+    const request = [...grouped(hungry, ({ topic }) => topic)].map(([name, own]) => ({
+      topicId: topics.get(name)!.id,
+      partitions: own.map(({ index, from }) => ({
+        ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: from, lastFetchedEpoch: -1, partitionMaxBytes: fetchBytes },
+      })),
+    }));
+    const answer = await connection.ask("fetch", [maxWaitMs, 1, answerBytes, committedOnly, 0, -1, request, [], ""], maxWaitMs);
+    succeed(answer.errorCode, link.shown);
+    const asked = new Map(hungry.map((reading) => [`${reading.topic}:${reading.index}`, reading]));
+    for (const { topicId, partitions } of answer.responses) {
+      for (const partition of partitions) {
+        const reading = asked.get(`${names.get(topicId)}:${partition.partitionIndex}`);
+        if (reading !== undefined && !signal.aborted) await take(connection, reading, partition);
+      }
+    }
+  };
+
+  const take = async (connection: Connection, reading: Reading, partition: FetchedPartition): Promise<void> => {
+    const where = `${link.shown}, partition ${reading.index} of ${reading.topic}`;
+    const { errorCode } = partition;
+    if (errorCode === codes.OFFSET_OUT_OF_RANGE) {
+      reading.from = await firstOffset(connection, reading, where);
+      return;
+    }
+    if (isPassing(errorCode)) return lose([reading], new KafkaRefusal(errorCode, where));
+    succeed(errorCode, where);
+    since.delete(reading);
+    const items = itemsOf(partition, reading.from);
+    if (items.length === 0) return;
+    for (const item of items) {
+      reading.queue.push(item);
+      reading.bytes += item.bytes;
+    }
+    reading.from = items.at(-1)!.last + 1n;
+    arrived();
+  };
+
+  void locate();
+  return { taken: () => wake.notify(), stop };
+}
+
+/** Where the log begins. What lay before it is gone by the topic's retention, or the log is another one, and all of it is new. */
+async function firstOffset(connection: Connection, { topic, index }: Reading, where: string): Promise<bigint> {
+  const partitions = [{ partitionIndex: index, currentLeaderEpoch: -1, timestamp: earliest }];
+  const answer = await connection.ask("listOffsets", [-1, committedOnly, [{ name: topic, partitions }]]);
+  const [found] = answer.topics.flatMap((one) => one.partitions);
+  succeed(found?.errorCode ?? codes.UNKNOWN_TOPIC_OR_PARTITION, where);
+  return found!.offset;
+}
+
+class Changed extends Error {
+  readonly why: Error;
+  constructor(why: Error) {
+    super(why.message);
+    this.why = why;
+  }
+}
+
+/** A topic that was deleted, or deleted and made anew, is not the one whose offsets we know. */
+function checkSame({ shown }: Link, before: Topic, now: Topic | Error): void {
+  if (now instanceof KafkaRefusal && isPassing(now.kafkaCode)) throw now;
+  if (now instanceof Error) throw new Changed(now);
+  if (now.id === before.id) return;
+  throw new Changed(
+    new WaybillError("DESTINATION_UNAVAILABLE", `${shown}: the topic ${JSON.stringify(before.name)} was deleted and made anew`),
+  );
+}

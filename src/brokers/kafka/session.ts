@@ -1,0 +1,246 @@
+import type { Clock } from "../../core/clock.ts";
+import { createAckLedger, type AckLedger } from "../../core/ack-ledger.ts";
+import { asError } from "../../core/errors.ts";
+import type { Envelope } from "../../core/event.ts";
+import { shared } from "../../core/signal.ts";
+import { createWake } from "../../core/wake.ts";
+import type { Assignment } from "./assignment.ts";
+import { codes, isPassing, KafkaRefusal } from "./codes.ts";
+import { createCommits, forgotten } from "./commits.ts";
+import { startFetching, type Fetching, type Reading } from "./fetching.ts";
+import type { Link, Topic } from "./link.ts";
+import { createMember } from "./member.ts";
+import { envelopeOf } from "./message.ts";
+
+export interface SessionOptions {
+  readonly link: Link;
+  readonly consumer: string;
+  /** All of them are there. */
+  readonly topics: ReadonlyMap<string, Topic>;
+  readonly sessionMs: number;
+}
+
+export interface Received {
+  readonly topic: string;
+  readonly envelope: Envelope;
+  /** Once is enough. Resolves at once while the session lasts, and when it is about to end, when the broker has it. */
+  ack(): Promise<void>;
+  aside(): void;
+}
+
+/** One member of the consumer's group, from joining to leaving. */
+export interface Session {
+  /** The next message, if there is one; every partition has its turn. */
+  next(): Received | undefined;
+  /** Resolves when something has come or changed, after a while, or when the signal aborts. */
+  changed(signal: AbortSignal): Promise<void>;
+  readonly failure: Error | null;
+  /** Nothing more is delivered. It waits a little for what is in hand, and leaves. */
+  retire(): Promise<void>;
+  /** Leaves now. */
+  end(): Promise<void>;
+}
+
+/** A partition of ours. Once another may have it, it is `lost` for good: should it come back, it begins anew. */
+interface Owned extends Reading {
+  readonly ledger: AckLedger<bigint>;
+  lost: boolean;
+}
+
+const lookMs = 1_000;
+const heartbeatMs = 1_000;
+/** How long the others wait, when all join again, for us to be done with what is in hand. */
+const handoverMs = 3_000;
+const retireMs = 1_000;
+const closeMs = 1_000;
+/** How often we look whether topics have got more partitions. */
+const beatsPerLook = 30;
+
+export function openSession({ link, consumer, topics, sessionMs }: SessionOptions): Session {
+  const { clock } = link;
+  const ending = shared(new AbortController());
+  const rebalanceMs = sessionMs + handoverMs;
+  const member = createMember({ link, group: consumer, topics: [...topics.keys()], sessionMs, rebalanceMs });
+  const wake = createWake();
+  let owned: readonly Owned[] = [];
+  let fetching: Fetching | null = null;
+  let failure: Error | null = null;
+  /** While we join nothing is committed: the coordinator would take it in the name of the new round, where the partition may be another's. */
+  let mayCommit = false;
+  let delivering = false;
+  let retiring = false;
+  let heard = 0;
+  let inHand = 0;
+  let turn = 0;
+
+  const fail = (error: unknown): void => {
+    failure ??= asError(error);
+    wake.notify();
+  };
+  const commits = createCommits<Owned>({
+    ...{ member, clock, ending: ending.signal, allowed: () => mayCommit && failure === null },
+    refused: (code) => fail(new KafkaRefusal(code, `${link.shown} does not take the offsets of ${consumer}`)),
+  });
+  const lose = (those: readonly Owned[]): void => {
+    for (const partition of those) {
+      partition.lost = true;
+      commits.forget(partition);
+    }
+  };
+
+  const reconcile = async (assignment: Assignment, before: number): Promise<void> => {
+    const wanted = [...assignment].flatMap(([topic, indexes]) => indexes.map((index) => ({ topic, index })));
+    // In the very next round nobody else can have had what was ours and is ours again.
+    const stay = member.generation === before + 1 ? owned : [];
+    const kept = wanted.map(({ topic, index }) => stay.find((one) => !one.lost && one.topic === topic && one.index === index));
+    lose(owned.filter((one) => !kept.includes(one)));
+    const fresh = wanted.filter((_, i) => kept[i] === undefined);
+    const starts = fresh.length === 0 ? [] : await member.committed(fresh, ending.signal);
+    owned = [
+      ...kept.filter((one) => one !== undefined),
+      ...fresh.map((spot, i) => ({ ...spot, from: starts[i] ?? 0n, queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false })),
+    ];
+  };
+
+  /** Until we have to join again (true if as the same member), or the session ends. */
+  const beat = async (): Promise<boolean> => {
+    for (let beats = 1; !ending.signal.aborted && failure === null; beats++) {
+      await clock.sleep(Math.min(heartbeatMs, sessionMs / 4), ending.signal);
+      if (ending.signal.aborted) return true;
+      try {
+        if (beats % beatsPerLook === 0 && (await grown())) return true;
+        const asked = clock.monotonic();
+        const code = await member.heartbeat();
+        if (code === codes.REBALANCE_IN_PROGRESS) return true;
+        if (forgotten.includes(code)) return false;
+        if (code !== codes.NONE) throw new KafkaRefusal(code, `${link.shown}, group ${consumer}`);
+        heard = asked;
+      } catch (error) {
+        if (error instanceof KafkaRefusal && !isPassing(error.kafkaCode)) throw error;
+        // By now the others may have what was ours.
+        if (clock.monotonic() - heard > sessionMs) throw error;
+      }
+    }
+    return true;
+  };
+  const grown = async (): Promise<boolean> => {
+    const { topics: now } = await link.look([...topics.keys()], ending.signal);
+    return [...topics].some(([name, before]) => {
+      const topic = now.get(name);
+      return topic !== undefined && !(topic instanceof Error) && topic.partitions.length !== (counts.get(name) ?? before.partitions.length);
+    });
+  };
+  const counts = new Map<string, number>();
+
+  /** Nothing more is delivered; what is in hand is waited for, for a while, and committed. */
+  const handOver = async (): Promise<void> => {
+    const until = clock.monotonic() + handoverMs;
+    while (inHand > 0 && clock.monotonic() < until && !ending.signal.aborted) {
+      const hinted = await wake.wait(clock, Math.min(heartbeatMs, sessionMs / 4, until - clock.monotonic()), ending.signal);
+      if (!hinted) await member.heartbeat().catch(() => undefined);
+    }
+    await within(clock, closeMs, commits.flush());
+  };
+
+  const run = async (): Promise<void> => {
+    for (let same = true; !ending.signal.aborted && failure === null;) {
+      const before = same ? member.generation : -2;
+      const assignment = await member.join(ending.signal);
+      await reconcile(assignment, before);
+      const { topics: now } = await link.look([...topics.keys()], ending.signal);
+      for (const [name, topic] of now) if (!(topic instanceof Error)) counts.set(name, topic.partitions.length);
+      if (ending.signal.aborted) return;
+      heard = clock.monotonic();
+      mayCommit = true;
+      delivering = !retiring;
+      void commits.flush();
+      fetching = startFetching({ link, readings: owned, topics, patienceMs: sessionMs, arrived: () => wake.notify(), failed: fail });
+      wake.notify();
+      same = await beat();
+      fetching.stop();
+      delivering = false;
+      if (!same) lose(owned);
+      else await handOver();
+      mayCommit = false;
+    }
+  };
+
+  const running = run().catch((error: unknown) => {
+    if (!ending.signal.aborted) fail(error);
+  });
+  let ended: Promise<void> | null = null;
+  const finish = async (): Promise<void> => {
+    retiring = true;
+    delivering = false;
+    fetching?.stop();
+    if (failure === null) await within(clock, closeMs, commits.flush());
+    ending.abort();
+    lose(owned);
+    await within(clock, closeMs, member.leave());
+    member.end();
+    await within(clock, closeMs, running);
+  };
+  const end = (): Promise<void> => (ended ??= finish());
+
+  const receivedOf = (partition: Owned, first: bigint, last: bigint, envelope: Envelope): Received => {
+    const acknowledge = partition.ledger.open(first, last);
+    let held: "in hand" | "aside" | "acked" = "in hand";
+    inHand += 1;
+    const free = (now: "aside" | "acked"): void => {
+      if (held === "in hand") inHand -= 1;
+      if (held !== "acked") held = now;
+      wake.notify();
+    };
+    return {
+      topic: partition.topic,
+      envelope,
+      async ack() {
+        if (held === "acked") return;
+        free("acked");
+        if (acknowledge()) commits.note(partition);
+        if (retiring) await within(clock, closeMs, commits.flush());
+      },
+      aside: () => free("aside"),
+    };
+  };
+
+  return {
+    get failure() {
+      return failure;
+    },
+    changed: async (signal) => void (await wake.wait(clock, lookMs, signal)),
+    next() {
+      // Who is out of touch works in vain: soon others are given all of it.
+      if (!delivering || clock.monotonic() - heard > sessionMs / 2) return undefined;
+      for (let n = 0; n < owned.length; n++) {
+        const partition = owned[turn++ % owned.length]!;
+        for (let item = partition.queue.shift(); item !== undefined; item = partition.queue.shift()) {
+          partition.bytes -= item.bytes;
+          fetching?.taken();
+          const envelope = item.record === null ? null : envelopeOf(item.record);
+          if (envelope !== null) return receivedOf(partition, item.first, item.last, envelope);
+          if (partition.ledger.open(item.first, item.last)()) commits.note(partition);
+        }
+      }
+      return undefined;
+    },
+    async retire() {
+      if (ended !== null) return ended;
+      retiring = true;
+      delivering = false;
+      fetching?.stop();
+      const until = clock.monotonic() + retireMs;
+      const worthIt = (): boolean => inHand > 0 && mayCommit && failure === null && clock.monotonic() < until;
+      while (worthIt() && ended === null) await wake.wait(clock, until - clock.monotonic(), ending.signal);
+      await end();
+    },
+    end,
+  };
+}
+
+/** Whatever comes of it, and no longer than so. */
+async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<void> {
+  const done = new AbortController();
+  await Promise.race([work.catch(() => undefined), clock.sleep(ms, done.signal)]);
+  done.abort();
+}

@@ -1,0 +1,104 @@
+import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import { createRoom } from "../../core/room.ts";
+import type { Follower } from "../../core/signal.ts";
+import { checkSubscription, receiving } from "../../core/receiving.ts";
+import type { Link, Topic } from "./link.ts";
+import { openSession, type Session } from "./session.ts";
+import { checkTopic, type Directory } from "./topics.ts";
+
+export interface SourceOptions {
+  readonly link: Link;
+  readonly directory: Directory;
+  readonly sessionMs: number;
+}
+
+/** A consumer is a group, each receiving a member of it. The group's coordinator gives each partition to one of them. */
+export function createSource(options: SourceOptions): Pick<Source, "receive"> & { close(): Promise<void> } {
+  const closing = new AbortController();
+  /** Sessions that have not left their groups yet. */
+  const sessions = new Map<Session, { readonly consumer: string; over: boolean }>();
+  const opened = (consumer: string, session: Session): (() => void) => {
+    const entry = { consumer, over: false };
+    sessions.set(session, entry);
+    return () => {
+      entry.over = true;
+      void session.retire().finally(() => sessions.delete(session));
+    };
+  };
+  /** Whoever receives again is done with what came before: it must not wait for its own predecessor. */
+  const clear = (consumer: string): Promise<unknown> =>
+    Promise.all([...sessions].filter(([, entry]) => entry.over && entry.consumer === consumer).map(([session]) => session.end()));
+  return {
+    receive(subscription, signal) {
+      const topics = checkSubscription(subscription);
+      for (const topic of topics) checkTopic(topic, "INVALID_OPTION");
+      return receiving(signal, closing.signal, (ending) => iterate({ ...subscription, topics }, ending, options, { opened, clear }));
+    },
+    async close() {
+      closing.abort();
+      await Promise.all([...sessions.keys()].map((session) => session.end()));
+    },
+  };
+}
+
+interface Sessions {
+  /** Notes a session; the answer says that its receiving is over. */
+  opened(consumer: string, session: Session): () => void;
+  clear(consumer: string): Promise<unknown>;
+}
+
+async function* iterate(
+  { consumer, topics, ...bounds }: Subscription,
+  { signal, release }: Follower,
+  { link, directory, sessionMs }: SourceOptions,
+  sessions: Sessions,
+): AsyncGenerator<Delivery, undefined> {
+  const room = createRoom(bounds);
+  let over: (() => void) | null = null;
+  try {
+    if (signal.aborted) return;
+    await sessions.clear(consumer);
+    const found = await find(directory, topics, signal);
+    if (signal.aborted) return;
+    const session = openSession({ link, consumer, topics: found, sessionMs });
+    over = sessions.opened(consumer, session);
+    while (!signal.aborted) {
+      if (session.failure !== null) throw session.failure;
+      const received = room.left > 0 ? session.next() : undefined;
+      if (received === undefined) {
+        await session.changed(signal);
+        continue;
+      }
+      const taken = room.take();
+      yield {
+        topic: received.topic,
+        envelope: received.envelope,
+        ack() {
+          taken.ack();
+          return received.ack();
+        },
+        aside() {
+          taken.aside();
+          received.aside();
+        },
+      };
+    }
+  } catch (error) {
+    // What the end cuts short is no failure when the end was asked for.
+    if (!signal.aborted) throw error;
+  } finally {
+    release();
+    over?.();
+  }
+}
+
+async function find(directory: Directory, topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Topic>> {
+  for (const topic of topics) directory.forget(topic);
+  const places = await directory.find(topics, signal);
+  return new Map(
+    [...places].map(([name, place]) => {
+      if (place instanceof Error) throw place;
+      return [name, place.topic];
+    }),
+  );
+}

@@ -1,0 +1,90 @@
+import { asError } from "../../core/errors.ts";
+import { isWritten, type Answer, type Batch, type Transactional } from "./batch.ts";
+import { codeOf, isPassing, succeed } from "./codes.ts";
+import type { Connection } from "./driver.ts";
+import { grouped } from "./grouped.ts";
+import { persist, type Link } from "./link.ts";
+import type { Address } from "./url.ts";
+
+export interface Identity {
+  readonly id: bigint;
+  readonly epoch: number;
+}
+
+export interface Transactions {
+  /** Ends what an earlier producer of this name has left open. */
+  identify(signal: AbortSignal): Promise<Identity>;
+  /** `produce` within a transaction of its own, which is committed if every batch was written, and called off otherwise. */
+  run(who: Identity, batches: readonly Batch[], produce: () => Promise<readonly Answer[]>, signal: AbortSignal): Promise<readonly Answer[]>;
+  /** The last one has not ended as it should: another producer of this name must come first. */
+  readonly over: boolean;
+}
+
+export function createTransactions(
+  link: Link,
+  { name, timeoutMs }: Transactional,
+  at: (address: Address) => Promise<Connection>,
+): Transactions {
+  let home: Address | null = null;
+  let over = false;
+
+  /** Asks the coordinator, wherever it is, until it answers. */
+  const ask = <T>(signal: AbortSignal, work: (coordinator: Connection) => Promise<T>): Promise<T> =>
+    persist(link, signal, async () => {
+      try {
+        return await work(await at((home ??= await link.coordinator("transaction", name, signal))));
+      } catch (error) {
+        if (isPassing(codeOf(error) ?? -1)) home = null;
+        throw error;
+      }
+    });
+
+  /** Partitions first: the broker takes nothing for those that are not part of the transaction. */
+  const begin = ({ id, epoch }: Identity, batches: readonly Batch[], signal: AbortSignal): Promise<void> =>
+    ask(signal, async (coordinator) => {
+      const topics = [...grouped(batches, ({ topic }) => topic)].map(([topic, own]) => ({
+        name: topic,
+        partitions: own.map(({ partition }) => partition),
+      }));
+      const request = [{ transactionalId: name, producerId: id, producerEpoch: epoch, verifyOnly: false, topics }];
+      const { resultsByTransaction } = await coordinator.ask("addPartitionsToTxn", [request]);
+      const results = resultsByTransaction.flatMap(({ topicResults }) => topicResults.flatMap((topic) => topic.resultsByPartition));
+      for (const { partitionErrorCode } of results) succeed(partitionErrorCode, `${link.shown} begins no transaction`);
+    });
+
+  const end = ({ id, epoch }: Identity, commit: boolean, signal: AbortSignal): Promise<void> =>
+    ask(signal, async (coordinator) => {
+      succeed((await coordinator.ask("endTxn", [name, id, epoch, commit])).errorCode, `${link.shown} ends no transaction`);
+    });
+
+  return {
+    get over() {
+      return over;
+    },
+    identify: (signal) =>
+      ask(signal, async (coordinator) => {
+        const { errorCode, producerId, producerEpoch } = await coordinator.ask("initProducerId", [name, timeoutMs, -1n, -1]);
+        succeed(errorCode, `${link.shown} gives no producer id for the transactions of ${name}`);
+        return { id: producerId, epoch: producerEpoch };
+      }),
+    async run(who, batches, produce, signal) {
+      try {
+        await begin(who, batches, signal);
+      } catch (error) {
+        over = true;
+        const code = codeOf(error);
+        return batches.map(() => (code === null ? { unsent: asError(error) } : { code, said: asError(error).message }));
+      }
+      const answers = await produce();
+      const commit = answers.every(isWritten);
+      try {
+        await end(who, commit, signal);
+        return commit ? answers : answers.map((answer) => (isWritten(answer) ? { undone: true } : answer));
+      } catch (error) {
+        over = true;
+        // Only a commit can have come true unseen. What was not to be committed never will be.
+        return answers.map((answer) => (commit ? { lost: asError(error) } : isWritten(answer) ? { unsent: asError(error) } : answer));
+      }
+    },
+  };
+}

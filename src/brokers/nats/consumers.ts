@@ -1,0 +1,104 @@
+import { WaybillError } from "../../core/errors.ts";
+import { ApiError, codes, type Api } from "./api.ts";
+import { durablePrefix } from "./names.ts";
+import type { Stream } from "./streams.ts";
+
+/** Whose place in which topic. */
+export interface Reading {
+  readonly consumer: string;
+  readonly topic: string;
+  readonly stream: Stream;
+  /** How many may be unacknowledged. */
+  readonly bound: number;
+}
+
+interface ConsumerInfo {
+  readonly name: string;
+  readonly config: { readonly opt_start_seq?: number };
+  readonly ack_floor: { readonly stream_seq: number };
+}
+
+/** Longer than anything waits: a message that the server delivers again by itself comes behind those that followed it. */
+const ackWaitNs = 10 * 365 * 86_400 * 1e9;
+
+/**
+ * A new durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and the end of that
+ * one. An old durable would give what it has delivered before to nobody until its wait is over, and newer messages meanwhile.
+ */
+export async function takeOver(api: Api, reading: Reading, provision: boolean): Promise<string> {
+  if (reading.stream.isQueue) {
+    throw new WaybillError(
+      "DESTINATION_UNAVAILABLE",
+      `stream ${reading.stream.name} is a work queue, and ${reading.consumer} cannot come back to its place in one: its retention must be limits or interest`,
+    );
+  }
+  const before = await durablesOf(api, reading);
+  if (before.length === 0 && !provision) throw missing(reading);
+  const floor = Math.max(0, ...before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1)));
+  // A stream that has lost its last messages numbers the next ones as those.
+  const name = await create(api, reading, Math.min(floor, reading.stream.lastSeq));
+  for (const { name: old } of before) await remove(api, reading.stream.name, old);
+  return name;
+}
+
+/** The consumer begins with the oldest message that the stream has. One that is there stays as it is. */
+export async function makeDurable(api: Api, reading: Reading): Promise<void> {
+  if ((await durablesOf(api, reading)).length === 0) await create(api, reading, 0);
+}
+
+async function create(api: Api, { consumer, topic, stream, bound }: Reading, floor: number): Promise<string> {
+  const name = durablePrefix(consumer, topic) + api.connection.inbox().replaceAll(/^_INBOX\.|\W/g, "");
+  await api.ask(`CONSUMER.DURABLE.CREATE.${stream.name}.${name}`, {
+    stream_name: stream.name,
+    config: {
+      durable_name: name,
+      description: `waybill consumer ${consumer} of ${topic}`,
+      filter_subject: topic,
+      ...(floor === 0 ? { deliver_policy: "all" } : { deliver_policy: "by_start_sequence", opt_start_seq: floor + 1 }),
+      ack_policy: "explicit",
+      ack_wait: ackWaitNs,
+      max_ack_pending: bound,
+      max_deliver: -1,
+      replay_policy: "instant",
+    },
+  });
+  return name;
+}
+
+async function remove(api: Api, stream: string, name: string): Promise<void> {
+  try {
+    await api.ask(`CONSUMER.DELETE.${stream}.${name}`);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== codes.consumerNotFound) throw error;
+  }
+}
+
+async function durablesOf(api: Api, { consumer, topic, stream }: Reading): Promise<readonly ConsumerInfo[]> {
+  const prefix = durablePrefix(consumer, topic);
+  const found: ConsumerInfo[] = [];
+  for (let offset = 0, total = 1; offset < total;) {
+    const page = await api.ask<{ total: number; consumers: readonly ConsumerInfo[] | null; missing?: readonly string[] | null }>(
+      `CONSUMER.LIST.${stream.name}`,
+      { offset },
+    );
+    const consumers = page.consumers ?? [];
+    if (page.missing?.some((name) => name.startsWith(prefix)) === true) {
+      throw new WaybillError(
+        "DESTINATION_UNAVAILABLE",
+        `stream ${stream.name} does not know how far ${consumer} has come: it lacks a leader`,
+      );
+    }
+    found.push(...consumers.filter(({ name }) => name.startsWith(prefix)));
+    if (consumers.length === 0) break;
+    total = page.total;
+    offset += consumers.length;
+  }
+  return found;
+}
+
+function missing({ consumer, topic, stream }: Reading): WaybillError {
+  return new WaybillError(
+    "DESTINATION_UNAVAILABLE",
+    `stream ${stream.name} has no durable consumer for ${consumer} on ${topic}: run waybill migrate --broker URL --topics ${topic} --consumers ${consumer}`,
+  );
+}

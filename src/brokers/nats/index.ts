@@ -1,0 +1,86 @@
+import type { Examination } from "../../contracts/examination.ts";
+import type { Sink } from "../../contracts/sink.ts";
+import type { Source } from "../../contracts/source.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { checkOptions, positive, whole } from "../../core/options.ts";
+import { shared } from "../../core/signal.ts";
+import { createApi, explain } from "./api.ts";
+import { makeDurable } from "./consumers.ts";
+import { createExamination } from "./examine.ts";
+import { createLink } from "./link.ts";
+import { checkSubject } from "./names.ts";
+import { createSink } from "./sink.ts";
+import { createSource } from "./source.ts";
+import { makeStream } from "./streams.ts";
+import { settingsOf } from "./url.ts";
+
+export interface NatsOptions {
+  /**
+   * `nats://user:password@host:4222,host2:4222`, or `tls://…` for verified encryption, with the parameters `ca`, `cert`, `key` and
+   * `credentials`, which name files.
+   */
+  readonly url: string;
+  /** Streams and durable consumers come into being when they are first needed. @default false */
+  readonly provision?: boolean;
+  /** How many servers keep each stream that is made here. @default 1 */
+  readonly replicas?: number;
+  /** How long to wait for a server to take the connection. @default 3000 */
+  readonly connectTimeoutMs?: number;
+  readonly clock?: Clock;
+}
+
+export interface Nats extends Sink, Source, Examination {
+  readonly can: { readonly maxBytes: number; readonly assign: false };
+  /** Makes a stream for each topic that none takes, and each consumer's place in it; what is there stays as it is. */
+  provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
+}
+
+const known = ["url", "provision", "replicas", "connectTimeoutMs", "clock"];
+/** JetStream's own; each receiving sets another. */
+const bound = 1_000;
+
+/** NATS JetStream: a topic is a subject, kept by a stream. */
+export function nats(options: NatsOptions): Nats {
+  checkOptions("nats", options, known);
+  if (typeof options.url !== "string") throw new WaybillError("INVALID_OPTION", `nats: url must be a URL, not ${typeof options.url}`);
+  const { provision = false, clock = systemClock } = options;
+  const replicas = whole("replicas", options.replicas ?? 1);
+  const connectTimeoutMs = positive("connectTimeoutMs", options.connectTimeoutMs ?? 3_000);
+  const link = createLink({ settings: settingsOf(options.url), connectTimeoutMs, clock });
+  const closing = shared(new AbortController());
+  const { flush, receive } = createSource({ link, provision, replicas, clock, closing: closing.signal });
+
+  return {
+    name: "nats",
+    can: {
+      get maxBytes() {
+        return link.maxBytes;
+      },
+      assign: false,
+    },
+    ...createSink({ link, provision, replicas }),
+    receive,
+    ...createExamination(link),
+    async connect(signal) {
+      await link.get(signal);
+    },
+    async provision(topics, consumers = []) {
+      for (const topic of topics) checkSubject(topic, "INVALID_OPTION");
+      const api = createApi(await link.get(closing.signal), link.place, closing.signal);
+      try {
+        for (const topic of topics) {
+          const stream = await makeStream(api, link.place, topic, replicas);
+          for (const consumer of consumers) await makeDurable(api, { consumer, topic, stream, bound });
+        }
+      } catch (error) {
+        throw explain(error, link.place);
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await flush();
+      await link.close();
+    },
+  };
+}

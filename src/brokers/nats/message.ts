@@ -1,0 +1,66 @@
+import type { Outgoing } from "../../contracts/sink.ts";
+import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
+import type { Envelope } from "../../core/event.ts";
+import type { Message } from "./driver.ts";
+
+export type Headers = readonly (readonly [string, string])[];
+
+const prefix = "ce-";
+
+/** Everything but the data: attributes percent-encoded under `ce-`, the user's headers as they are, and the id for the stream's dedupe. */
+export function headersOf({ envelope, source }: Outgoing): Headers {
+  return [
+    ["Nats-Msg-Id", encode(messageId(envelope))],
+    ...Object.entries(toAttributes(envelope, source)).map(([name, value]) => [prefix + name, encode(value)] as const),
+    ...Object.entries(envelope.headers),
+  ];
+}
+
+/**
+ * A stream drops what has the id of an earlier message. A dead letter has the id of its event, and may go to a stream that holds the
+ * event, or another consumer's letter of it.
+ */
+function messageId({ id, headers }: Envelope): string {
+  const consumer = headers["waybill-dead-consumer"];
+  return consumer === undefined ? id : `${id}:${consumer}:${headers["waybill-dead-at"] ?? ""}`;
+}
+
+/** How many bytes the server will count. */
+export function sizeOf(headers: Headers, data: Uint8Array): number {
+  let bytes = "NATS/1.0\r\n\r\n".length + data.byteLength;
+  for (const [name, value] of headers) bytes += Buffer.byteLength(name) + Buffer.byteLength(value) + ": \r\n".length;
+  return bytes;
+}
+
+/** Null when it is not an event: it came from elsewhere, or is damaged. */
+export function envelopeOf({ headers, data }: Message): Envelope | null {
+  const attributes: [string, string][] = [];
+  const others: [string, string][] = [];
+  for (const [name, values] of headers) {
+    const value = values.join(", ");
+    const lower = name.toLowerCase();
+    if (lower.startsWith("nats-")) continue;
+    if (!lower.startsWith(prefix)) {
+      others.push([name, value]);
+      continue;
+    }
+    const text = decode(value);
+    if (text === null) return null;
+    attributes.push([lower.slice(prefix.length), text]);
+  }
+  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), data);
+}
+
+/** As the CloudEvents bindings say: space, double quote, percent, and whatever is not printable ASCII. */
+function encode(text: string): string {
+  return text.replaceAll(/[^\x21\x23\x24\x26-\x7e]+/g, (part) => Buffer.from(part).toString("hex").toUpperCase().replaceAll(/../g, "%$&"));
+}
+
+function decode(text: string): string | null {
+  const plain = /^".*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, "$1") : text;
+  try {
+    return decodeURIComponent(plain);
+  } catch {
+    return null;
+  }
+}

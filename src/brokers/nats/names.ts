@@ -1,0 +1,28 @@
+import { createHash } from "node:crypto";
+import { show, WaybillError } from "../../core/errors.ts";
+
+/** Subjects that begin with $ are the server's own: a message to one of them could delete a stream. */
+export function checkSubject(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTION"): void {
+  if (typeof topic === "string" && !/[\0-\x20\x7f]|^\$|^_INBOX\./.test(topic) && topic.split(".").every(isLiteral)) return;
+  throw new WaybillError(
+    code,
+    `${show(topic)} cannot be a NATS subject: words with dots between them, none empty or a wildcard, no space, no $ or _INBOX. in front`,
+  );
+}
+
+const isLiteral = (token: string): boolean => token !== "" && token !== "*" && token !== ">";
+
+/** `order.events` becomes order_events; where that could be another topic's name too, a part of the topic's hash makes the difference. */
+export function streamName(topic: string): string {
+  const safe = topic.replaceAll(".", "_");
+  return /^[A-Za-z0-9-]+$/.test(topic.replaceAll(".", "")) && safe.length <= 200 ? safe : `${readable(topic)}_${hash(topic)}`;
+}
+
+/** What the names of a consumer's durables on a topic begin with. A stream may hold many topics. */
+export function durablePrefix(consumer: string, topic: string): string {
+  return `${readable(consumer)}_${hash(`${consumer}\0${topic}`)}_`;
+}
+
+const readable = (name: string): string => name.replaceAll(/[^A-Za-z0-9-]+/g, "_").slice(0, 100);
+
+const hash = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 12);

@@ -1,0 +1,142 @@
+import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import type { Clock } from "../../core/clock.ts";
+import { createRoom } from "../../core/room.ts";
+import { follow, type Follower } from "../../core/signal.ts";
+import { createWake } from "../../core/wake.ts";
+import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { createApi, explain } from "./api.ts";
+import { takeOver } from "./consumers.ts";
+import type { Connection } from "./driver.ts";
+import type { Link } from "./link.ts";
+import { envelopeOf } from "./message.ts";
+import { checkSubject } from "./names.ts";
+import { openReader, type Reader, type ReaderOptions, type Received } from "./reader.ts";
+import { makeStream, needStream } from "./streams.ts";
+
+export interface SourceOptions {
+  readonly link: Link;
+  readonly provision: boolean;
+  readonly replicas: number;
+  readonly clock: Clock;
+  readonly closing: AbortSignal;
+}
+
+const lookMs = 1_000;
+const openMs = 10_000;
+const flushMs = 2_000;
+
+/**
+ * Each receiving has a durable consumer of its own, which starts behind what its predecessor had acknowledged. Acknowledgements are sent
+ * at once and not waited for; those given after the iteration has ended are taken by the server when they resolve.
+ */
+export function createSource(options: SourceOptions): Pick<Source, "receive"> & { flush(): Promise<void> } {
+  const reading = new Set<Reader>();
+  return {
+    flush: () => withinFlush(options.clock, [...reading]),
+    receive(subscription, signal) {
+      const topics = checkSubscription(subscription);
+      for (const topic of topics) checkSubject(topic, "INVALID_OPTION");
+      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options, reading));
+    },
+  };
+}
+
+async function* iterate(
+  subscription: Subscription,
+  { signal, release }: Follower,
+  options: SourceOptions,
+  reading: Set<Reader>,
+): AsyncGenerator<Delivery, undefined> {
+  const { clock } = options;
+  const wake = createWake();
+  const room = createRoom(subscription);
+  const queue: Received[] = [];
+  const held = new Map<Reader, number>();
+  let readers: readonly Reader[] = [];
+  let ended = false;
+  const take = (received: Received): void => {
+    held.set(received.reader, (held.get(received.reader) ?? 0) + 1);
+    queue.push(received);
+  };
+  try {
+    if (signal.aborted) return;
+    readers = await openAll(subscription, signal, options, { take, changed: () => wake.notify() });
+    for (const reader of readers) reading.add(reader);
+    while (!signal.aborted) {
+      for (const reader of readers) {
+        const failure = reader.failure();
+        if (failure !== null) throw failure;
+        if ((held.get(reader) ?? 0) === 0) reader.ask(room.left);
+      }
+      const next = room.left > 0 ? queue.shift() : undefined;
+      if (next === undefined) {
+        await wake.wait(clock, lookMs, signal);
+        continue;
+      }
+      const { reader, message } = next;
+      held.set(reader, (held.get(reader) ?? 0) - 1);
+      const envelope = envelopeOf(message);
+      if (envelope === null) {
+        reader.acknowledge(message, "+TERM"); // which JetStream tells those who listen to its advisories
+        continue;
+      }
+      const taken = room.take();
+      let acked = false;
+      yield {
+        topic: reader.topic,
+        envelope,
+        async ack() {
+          if (acked) return;
+          acked = true;
+          taken.ack();
+          reader.acknowledge(message);
+          wake.notify();
+          if (ended) await withinFlush(clock, [reader]);
+        },
+        aside() {
+          taken.aside();
+          wake.notify();
+        },
+      };
+    }
+  } finally {
+    ended = true;
+    release();
+    for (const reader of readers) reader.close();
+    await withinFlush(clock, readers);
+    for (const reader of readers) reading.delete(reader);
+  }
+}
+
+/** A link that has just died does not answer, and nobody should wait for it. */
+async function withinFlush(clock: Clock, readers: readonly Reader[]): Promise<void> {
+  const done = new AbortController();
+  const flushed = Promise.all(readers.map((reader) => reader.flush())).finally(() => done.abort());
+  await Promise.race([flushed, clock.sleep(flushMs, done.signal)]);
+}
+
+async function openAll(
+  { consumer, topics, prefetch, waiting = 0 }: Subscription,
+  outer: AbortSignal,
+  { link, provision, replicas, clock }: SourceOptions,
+  how: Pick<ReaderOptions, "take" | "changed">,
+): Promise<readonly Reader[]> {
+  const opening = follow(outer);
+  void clock.sleep(openMs, opening.signal).then(() => opening.abort());
+  const open = async (connection: Connection, topic: string): Promise<Reader> => {
+    const api = createApi(connection, link.place, opening.signal);
+    const stream = await (provision ? makeStream(api, link.place, topic, replicas) : needStream(api, link.place, topic));
+    const durable = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
+    return openReader({ connection, clock, topic, stream: stream.name, durable, ...how });
+  };
+  try {
+    const connection = await link.get(opening.signal);
+    return await Promise.all(topics.map((topic) => open(connection, topic)));
+  } catch (error) {
+    if (outer.aborted) return [];
+    throw explain(error, link.place);
+  } finally {
+    opening.abort();
+    opening.release();
+  }
+}

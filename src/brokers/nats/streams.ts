@@ -1,0 +1,74 @@
+import { WaybillError } from "../../core/errors.ts";
+import { ApiError, codes, type Api } from "./api.ts";
+import { streamName } from "./names.ts";
+
+export interface Stream {
+  readonly name: string;
+  readonly lastSeq: number;
+  /** A message goes to one reader and is gone: there is no place in it to come back to. */
+  readonly isQueue: boolean;
+}
+
+interface StreamInfo {
+  readonly config: { readonly name: string; readonly no_ack?: boolean; readonly retention: string };
+  readonly state: { readonly last_seq: number };
+}
+
+/** The stream that keeps a topic, or null. JetStream sees to it that a subject has no more than one. */
+export async function findStream(api: Api, place: string, topic: string): Promise<Stream | null> {
+  const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject: topic });
+  const [name] = streams ?? [];
+  if (name === undefined) return null;
+  const { config, state } = await api.ask<StreamInfo>(`STREAM.INFO.${name}`);
+  if (config.no_ack === true) {
+    throw new WaybillError("DESTINATION_UNAVAILABLE", `stream ${name} of ${place} acknowledges nothing (no_ack): switch that off`);
+  }
+  return { name, lastSeq: state.last_seq, isQueue: config.retention === "workqueue" };
+}
+
+export async function needStream(api: Api, place: string, topic: string): Promise<Stream> {
+  const stream = await findStream(api, place, topic);
+  if (stream === null) throw noStream(place, topic);
+  return stream;
+}
+
+export const noStream = (place: string, topic: string): WaybillError =>
+  new WaybillError(
+    "DESTINATION_UNAVAILABLE",
+    `no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${topic}`,
+  );
+
+const taken: readonly number[] = [codes.streamNameInUse, codes.subjectsOverlap];
+
+/** Finds the topic's stream, or makes one of its own: on files, refusing when it is full rather than dropping what nobody has read. */
+export async function makeStream(api: Api, place: string, topic: string, replicas: number): Promise<Stream> {
+  const found = await findStream(api, place, topic);
+  if (found !== null) return found;
+  const name = streamName(topic);
+  try {
+    await api.ask(`STREAM.CREATE.${name}`, {
+      name,
+      description: `waybill topic ${topic}`,
+      subjects: [topic],
+      storage: "file",
+      retention: "limits",
+      discard: "new",
+      num_replicas: replicas,
+      max_consumers: -1,
+      max_msgs: -1,
+      max_bytes: -1,
+      max_msg_size: -1,
+      max_msgs_per_subject: -1,
+    });
+  } catch (error) {
+    if (!(error instanceof ApiError) || !taken.includes(error.code)) throw error;
+    // Somebody else was quicker; or the name is taken, and then there is still none.
+    const quicker = await findStream(api, place, topic);
+    if (quicker !== null) return quicker;
+    const why = `${place} cannot have the stream ${name} for the subject ${JSON.stringify(topic)}: ${error.message}`;
+    throw new WaybillError("DESTINATION_UNAVAILABLE", `${why}; make one that takes the subject, or add the subject to one`, {
+      cause: error,
+    });
+  }
+  return { name, lastSeq: 0, isQueue: false };
+}

@@ -1,0 +1,298 @@
+import type * as Client from "amqplib";
+import { withDeadline, type Clock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { orAborted, shared } from "../../core/signal.ts";
+import { shownAddress, type Address, type Settings } from "./url.ts";
+
+/** What the server closed a channel or a connection with. */
+export class AmqpRefusal extends Error {
+  readonly code: number;
+  /** It was a basic.publish that the server did not like. */
+  readonly publishing: boolean;
+
+  constructor(code: number, text: string, publishing: boolean) {
+    super(text);
+    this.name = "AmqpRefusal";
+    this.code = code;
+    this.publishing = publishing;
+  }
+}
+
+/** The protocol's numbers that something depends on. */
+export const codes = { contentTooLarge: 311, accessRefused: 403, notFound: 404, resourceLocked: 405, preconditionFailed: 406 } as const;
+
+export type Table = Readonly<Record<string, string | number | boolean>>;
+
+/** A message on its way out. */
+export interface Wire {
+  readonly routingKey: string;
+  readonly content: Buffer;
+  readonly messageId: string;
+  readonly contentType: string;
+  readonly type: string;
+  /** In seconds. */
+  readonly timestamp: number;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A message that came. */
+export interface Arrival {
+  readonly tag: number;
+  readonly redelivered: boolean;
+  readonly content: Buffer;
+  readonly contentType: string | undefined;
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+export interface Confirmation {
+  readonly as: "ack" | "nack";
+  readonly tag: number;
+  readonly multiple: boolean;
+}
+
+export interface Channel {
+  /** Aborts when it is over, with an AmqpRefusal or why the connection ended as its reason. */
+  readonly ended: AbortSignal;
+  checkExchange(name: string): Promise<void>;
+  /** Durable; of this type. */
+  declareExchange(name: string, type: "topic" | "fanout"): Promise<void>;
+  checkQueue(name: string): Promise<void>;
+  /** Durable; with these arguments. */
+  declareQueue(name: string, args: Table): Promise<void>;
+  bind(queue: string, exchange: string, key: string): Promise<void>;
+  /** With everything in it; one that is not there is gone already. */
+  deleteQueue(name: string): Promise<void>;
+  deleteExchange(name: string): Promise<void>;
+  /** Null when the server has ended it: the queue is gone, or its node. */
+  consume(queue: string, prefetch: number, take: (arrival: Arrival | null) => void): Promise<void>;
+  ack(tag: number, multiple: boolean): void;
+  /** Away with it: to the queue's dead-letter exchange. */
+  reject(tag: number): void;
+  close(): Promise<void>;
+}
+
+/** A channel in confirm mode. What is sent is numbered from 1. */
+export interface Publishing extends Channel {
+  /** Persistent and mandatory. Throws when it cannot be sent, and then has not been. */
+  send(exchange: string, message: Wire): void;
+}
+
+export interface Listener {
+  confirmed(confirmation: Confirmation): void;
+  /** No queue takes it; its confirmation follows. */
+  returned(messageId: string, why: string): void;
+}
+
+/** One connection to one node, which is not mended: its end is the end of all its channels, and whoever needs one dials again. */
+export interface Connection {
+  readonly shown: string;
+  /** The server's. */
+  readonly version: string;
+  /** Why the server takes no messages at present; it goes on when it can. */
+  readonly blocked: string | null;
+  readonly ended: AbortSignal;
+  openChannel(): Promise<Channel>;
+  openPublishing(listener: Listener): Promise<Publishing>;
+  end(why: Error): void;
+  /** In order, or at once when the server does not answer. */
+  close(): Promise<void>;
+}
+
+export interface Dial {
+  readonly settings: Settings;
+  readonly address: Address;
+  /** For connecting, and for every answer. */
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** In seconds. Either side gives the other up after two of them without a word, or three; a busy process must not be taken for a dead one. */
+const heartbeat = 3;
+const closeMs = 1_000;
+
+export async function dial({ settings, address, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<Connection> {
+  const client = await load();
+  const { user, password, vhost, tls } = settings;
+  const shown = `${tls === null ? "amqp" : "amqps"}://${shownAddress(address)}`;
+  const socket = new AbortController();
+  const model = await withDeadline(clock, timeoutMs, outer, async (signal) => {
+    const cut = (): void => socket.abort();
+    if (signal.aborted) cut();
+    signal.addEventListener("abort", cut, { once: true });
+    try {
+      const [hostname, port] = [address.host, address.port];
+      return await client.connect(
+        // It decodes the virtual host itself.
+        {
+          ...{ protocol: tls === null ? "amqp" : "amqps", hostname, port, vhost: encodeURIComponent(vhost) },
+          username: user,
+          password,
+          heartbeat,
+        },
+        {
+          ...{ noDelay: true, keepAlive: true, keepAliveDelay: 10_000, clientProperties: { connection_name: "waybill" } },
+          ...(tls === null ? {} : { ...tls, rejectUnauthorized: true, minVersion: "TLSv1.2" as const }),
+          ...{ signal: socket.signal }, // ends the socket, which the client does not while a server is silent
+        },
+      );
+    } catch (error) {
+      if (outer.aborted) throw new WaybillError("STOPPED", `connecting to ${shown} was called off`);
+      if (signal.aborted) throw unreachable(shown, new Error(`it took no connection within ${timeoutMs} ms`));
+      // The client does not tell what the server said then.
+      const entering = /ConnectionOpenOk; got <ConnectionClose/.test(String(error));
+      throw unreachable(shown, entering ? new Error(`there is no virtual host ${vhost}, or this user may not enter it`) : (error as Error));
+    } finally {
+      signal.removeEventListener("abort", cut);
+    }
+  });
+  return wrap(model, { shown, socket, timeoutMs, clock });
+}
+
+async function load(): Promise<typeof Client> {
+  try {
+    return await import("amqplib");
+  } catch (cause) {
+    throw new WaybillError("DRIVER_MISSING", "the RabbitMQ client is not installed: npm install amqplib", { cause });
+  }
+}
+
+function unreachable(shown: string, cause: Error): WaybillError {
+  const { code } = cause as { code?: unknown };
+  const why = cause.message !== "" ? cause.message : typeof code === "string" ? code : cause.name;
+  return new WaybillError("DESTINATION_UNAVAILABLE", `${shown} cannot be reached: ${why}`, { cause });
+}
+
+interface Wrapping {
+  readonly shown: string;
+  readonly socket: AbortController;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: Wrapping): Connection {
+  const ended = shared(new AbortController());
+  let blocked: string | null = null;
+  let failure: Error | undefined;
+  const end = (why: Error): void => {
+    if (!ended.signal.aborted) ended.abort(why);
+    socket.abort();
+  };
+  model.on("error", (error: Error) => (failure ??= error));
+  model.on("close", (error?: Error) => end(unreachable(shown, refusalOf(failure ?? error ?? new Error("the connection was closed")))));
+  model.on("blocked", (reason: string) => (blocked = reason));
+  model.on("unblocked", () => (blocked = null));
+
+  /** The client waits for an answer for as long as it takes. A server that blocks is not silent. */
+  const answered = async <T>(work: () => Promise<T>): Promise<T> => {
+    const done = new AbortController();
+    void (async () => {
+      do await clock.sleep(timeoutMs, done.signal);
+      while (blocked !== null && !done.signal.aborted);
+      if (!done.signal.aborted) end(unreachable(shown, new Error(`it did not answer within ${timeoutMs} ms`)));
+    })();
+    try {
+      ended.signal.throwIfAborted();
+      // The client forgets some of what the end of its connection cuts short, such as the closing of a channel.
+      return await orAborted(work(), ended.signal, () => {
+        throw ended.signal.reason as Error;
+      });
+    } catch (error) {
+      throw ended.signal.aborted ? (ended.signal.reason as Error) : refusalOf(error as Error);
+    } finally {
+      done.abort();
+    }
+  };
+  const open = async <C extends Client.Channel>(create: () => Promise<C>): Promise<{ channel: C; wrapped: Channel }> => {
+    const channel = await answered(create);
+    return { channel, wrapped: wrapChannel(channel, ended.signal, answered) };
+  };
+
+  return {
+    shown,
+    version: String(model.connection.serverProperties.version),
+    get blocked() {
+      return blocked;
+    },
+    ended: ended.signal,
+    openChannel: async () => (await open(() => model.createChannel())).wrapped,
+    async openPublishing({ confirmed, returned }) {
+      const { channel, wrapped } = await open(() => model.createConfirmChannel());
+      channel.on("ack", ({ deliveryTag, multiple }) => confirmed({ as: "ack", tag: deliveryTag, multiple }));
+      channel.on("nack", ({ deliveryTag, multiple }) => confirmed({ as: "nack", tag: deliveryTag, multiple }));
+      channel.on("return", ({ fields, properties }) => {
+        const { replyCode, replyText } = fields as unknown as { replyCode: number; replyText: string };
+        returned(String(properties.messageId), `${replyText} (${replyCode})`);
+      });
+      return {
+        ...wrapped,
+        send(exchange, { routingKey, content, ...properties }) {
+          wrapped.ended.throwIfAborted();
+          channel.publish(exchange, routingKey, content, { ...properties, persistent: true, mandatory: true });
+        },
+      };
+    },
+    end,
+    async close() {
+      const late = new AbortController();
+      const closed = (async () => model.close())().catch(() => undefined);
+      await Promise.race([closed, clock.sleep(closeMs, late.signal)]);
+      late.abort();
+      end(new WaybillError("STOPPED", `the connection to ${shown} was closed`));
+    },
+  };
+}
+
+function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(work: () => Promise<T>) => Promise<T>): Channel {
+  const ended = shared(new AbortController());
+  let failure: Error | null = null;
+  channel.on("error", (error: Error) => void (failure ??= refusalOf(error)));
+  channel.on("close", () =>
+    // When it ends with its connection, the channel hears of it first, and the reason comes after.
+    queueMicrotask(() => ended.abort(failure ?? (over.aborted ? over.reason : new Error("the channel was closed")))),
+  );
+  return {
+    ended: ended.signal,
+    checkExchange: (name) => answered(async () => void (await channel.checkExchange(name))),
+    declareExchange: (name, type) => answered(async () => void (await channel.assertExchange(name, type, { durable: true }))),
+    checkQueue: (name) => answered(async () => void (await channel.checkQueue(name))),
+    declareQueue: (name, args) => answered(async () => void (await channel.assertQueue(name, { durable: true, arguments: args }))),
+    deleteQueue: (name) => answered(async () => void (await channel.deleteQueue(name))),
+    deleteExchange: (name) => answered(async () => void (await channel.deleteExchange(name))),
+    bind: (queue, exchange, key) => answered(async () => void (await channel.bindQueue(queue, exchange, key))),
+    consume: (queue, prefetch, take) =>
+      answered(async () => {
+        await channel.prefetch(prefetch);
+        await channel.consume(queue, (message) => take(message === null ? null : arrivalOf(message)));
+      }),
+    ack(tag, multiple) {
+      if (!ended.signal.aborted) channel.ack({ fields: { deliveryTag: tag } } as Client.Message, multiple);
+    },
+    reject(tag) {
+      if (!ended.signal.aborted) channel.reject({ fields: { deliveryTag: tag } } as Client.Message, false);
+    },
+    async close() {
+      if (!ended.signal.aborted) await answered(() => channel.close()).catch(() => undefined);
+    },
+  };
+}
+
+function arrivalOf({ content, fields, properties }: Client.ConsumeMessage): Arrival {
+  const contentType = properties.contentType as unknown;
+  return {
+    tag: fields.deliveryTag,
+    redelivered: fields.redelivered,
+    content,
+    contentType: typeof contentType === "string" ? contentType : undefined,
+    headers: properties.headers ?? {},
+  };
+}
+
+const [basic, publish] = [60, 40];
+
+/** The client's errors hold the protocol's number when the server sent one. */
+function refusalOf(error: Error): Error {
+  const { code, classId, methodId } = error as Error & { code?: unknown; classId?: number; methodId?: number };
+  if (error instanceof AmqpRefusal || typeof code !== "number") return error;
+  const text = /with message "(.*)"$/s.exec(error.message)?.[1] ?? error.message;
+  return new AmqpRefusal(code, text, classId === basic && methodId === publish);
+}

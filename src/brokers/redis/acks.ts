@@ -1,0 +1,76 @@
+import { asError } from "../../core/errors.ts";
+import type { Command, Flight } from "./driver.ts";
+import { explain, type Link } from "./link.ts";
+
+/** Acknowledgements of all consumers, as many in one flight as came up while the one before was under way. */
+export interface Acks {
+  /** Resolves when the server has it. */
+  ack(topic: string, consumer: string, id: string): Promise<void>;
+  /** Resolves when everything given so far has been answered, or has failed. */
+  idle(): Promise<void>;
+}
+
+interface Noted {
+  readonly topic: string;
+  readonly consumer: string;
+  readonly id: string;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+const idsPerCommand = 1_000;
+
+export function createAcks(link: Link): Acks {
+  let noted: Noted[] = [];
+  let running: Promise<void> | null = null;
+
+  const flush = async (): Promise<void> => {
+    while (noted.length > 0) {
+      const parts = partsOf(noted);
+      noted = [];
+      const commands = parts.map((part): Command => ["XACK", part[0]!.topic, part[0]!.consumer, ...part.map(({ id }) => id)]);
+      const answers: Flight["answers"] = await link.open(new AbortController().signal).then(
+        async (connection) => {
+          const flight = link.send(connection, commands);
+          await flight.landed;
+          return flight.answers;
+        },
+        (error: unknown) => commands.map(() => asError(error)),
+      );
+      for (const [i, part] of parts.entries()) {
+        const answer = answers[i];
+        for (const { resolve, reject } of part) {
+          if (answer instanceof Error) reject(explain(answer, link.shown));
+          else resolve();
+        }
+      }
+    }
+    running = null; // in the same breath as the look: what comes after it begins another run
+  };
+
+  return {
+    ack: (topic, consumer, id) =>
+      new Promise((resolve, reject) => {
+        noted.push({ topic, consumer, id, resolve, reject });
+        running ??= Promise.resolve().then(flush);
+      }),
+    idle: () => running ?? Promise.resolve(),
+  };
+}
+
+/** What one command can acknowledge: one topic, one consumer, and not too many. */
+function partsOf(noted: readonly Noted[]): readonly (readonly Noted[])[] {
+  const parts: Noted[][] = [];
+  const last = new Map<string, Noted[]>();
+  for (const one of noted) {
+    const key = JSON.stringify([one.topic, one.consumer]);
+    let part = last.get(key);
+    if (part === undefined || part.length === idsPerCommand) {
+      part = [];
+      last.set(key, part);
+      parts.push(part);
+    }
+    part.push(one);
+  }
+  return parts;
+}

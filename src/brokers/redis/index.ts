@@ -1,0 +1,92 @@
+import type { Examination } from "../../contracts/examination.ts";
+import type { Sink } from "../../contracts/sink.ts";
+import type { Source } from "../../contracts/source.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
+import { show, WaybillError } from "../../core/errors.ts";
+import { uuidv7 } from "../../core/ids.ts";
+import { checkOptions, positive, whole } from "../../core/options.ts";
+import { systemRandom } from "../../core/random.ts";
+import { shared } from "../../core/signal.ts";
+import { createAcks } from "./acks.ts";
+import { createExamination } from "./examine.ts";
+import { createLink } from "./link.ts";
+import { createSink } from "./sink.ts";
+import { createSource } from "./source.ts";
+import { provisionStreams, purgeStream } from "./streams.ts";
+import { placeOf } from "./url.ts";
+
+export interface RedisOptions {
+  /**
+   * redis://user:password@host:6379/0, or rediss:// for TLS, which may have the parameters ca, cert and key: files, for an authority that
+   * the system does not know, and for a certificate of our own.
+   */
+  readonly url: string;
+  /** A stream comes into being with its first message or its first consumer, a consumer's group when it first receives. @default false */
+  readonly provision?: boolean;
+  /** The largest message, attributes and headers included; the server's own limit where that is lower. @default 1048576 */
+  readonly maxBytes?: number;
+  /**
+   * How many replicas must have a message before it counts as stored (WAIT); with fewer it is unknown, and published again. @default 0
+   */
+  readonly replicas?: number;
+  /** How long connecting, and an answer, may take before the connection is given up. @default 5000 */
+  readonly timeoutMs?: number;
+  readonly clock?: Clock;
+}
+
+export interface Redis extends Sink, Source, Examination {
+  readonly can: { readonly maxBytes: number; readonly assign: false };
+  /** Makes these streams, and in each a group for these consumers, from its beginning; what is there stays as it is. */
+  provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
+  /**
+   * Deletes what is older than `before` in these streams, never an entry that one of their groups has still to acknowledge, and nothing
+   * where there is no group; says how many.
+   */
+  purge(before: Date, topics: readonly string[]): Promise<number>;
+}
+
+const known = ["url", "provision", "maxBytes", "replicas", "timeoutMs", "clock"] satisfies (keyof RedisOptions)[];
+
+/** Acks that the server does not answer by then are lost, and their events are delivered once more. */
+const closeMs = 1_000;
+
+/** Redis Streams: a topic is a stream, a consumer is a group. */
+export function redis(options: RedisOptions): Redis {
+  checkOptions("redis", options, known);
+  if (typeof options.url !== "string") throw new WaybillError("INVALID_OPTION", `url must be a text, not ${show(options.url)}`);
+  const { provision = false, clock = systemClock } = options;
+  const own = whole("maxBytes", options.maxBytes ?? 1024 * 1024);
+  const timeoutMs = positive("timeoutMs", options.timeoutMs ?? 5_000);
+  const copies = { replicas: whole("replicas", options.replicas ?? 0, 0), withinMs: Math.ceil(timeoutMs / 2) };
+  const closing = shared(new AbortController());
+  const link = createLink({ place: placeOf(options.url), clock, timeoutMs });
+  const acks = createAcks(link);
+  const maxBytes = (): number => Math.min(own, link.serverMaxBytes);
+  const newId = uuidv7(clock, systemRandom);
+
+  let closed: Promise<void> | null = null;
+  const close = async (): Promise<void> => {
+    closing.abort();
+    const idle = new AbortController();
+    await Promise.race([acks.idle(), clock.sleep(closeMs, idle.signal)]);
+    idle.abort();
+    link.close();
+  };
+
+  return {
+    name: "redis",
+    can: {
+      get maxBytes() {
+        return maxBytes();
+      },
+      assign: false,
+    },
+    ...createSink({ link, provision, maxBytes, copies }),
+    ...createSource({ link, acks, clock, newId, provision, closing: closing.signal }),
+    ...createExamination(link, copies.replicas),
+    connect: async (signal) => void (await link.open(signal)),
+    provision: (topics, consumers = []) => provisionStreams(link, topics, consumers),
+    purge: (before, topics) => purgeStream(link, before, topics),
+    [Symbol.asyncDispose]: () => (closed ??= close()),
+  };
+}

@@ -1,0 +1,116 @@
+import type { Argument, Command } from "./driver.ts";
+
+/**
+ * What has to happen without anything in between. Words of our own for what the server has none for: NOSTREAM when there is no such
+ * key, FENCED when another session has taken the consumer over.
+ */
+const asStream = `
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then return redis.error_reply('NOSTREAM there is no stream of this name') end
+if kind ~= 'stream' then return redis.error_reply('WRONGTYPE the key holds a ' .. kind .. ', not a stream') end
+local function find(list, field, value)
+  for _, pairs in ipairs(list) do
+    local found = {}
+    for i = 1, #pairs, 2 do found[pairs[i]] = pairs[i + 1] end
+    if found[field] == value then return found end
+  end
+end`;
+
+/** KEYS: topic. ARGV: consumers. Makes an empty stream where there is nothing, and a group for each consumer that has none, from the beginning. */
+const provisionText = `
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  redis.call('XGROUP', 'CREATE', KEYS[1], 'waybill', '$', 'MKSTREAM')
+  redis.call('XGROUP', 'DESTROY', KEYS[1], 'waybill')
+elseif kind ~= 'stream' then
+  return redis.error_reply('WRONGTYPE the key holds something else than a stream')
+end
+for _, consumer in ipairs(ARGV) do
+  local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], consumer, '0')
+  if made.err and string.sub(made.err, 1, 9) ~= 'BUSYGROUP' then return made end
+end
+return 1`;
+
+/**
+ * KEYS: topic. ARGV: consumer, session. Gives everything pending in the group to this session, and removes all earlier ones, so that a read of theirs that is still on its way takes nothing. Answers with the ids that
+ * were pending and are not in the stream any more.
+ */
+const takeText = `${asStream}
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
+if consumers.err then return consumers end
+local deleted = {}
+local from = '0-0'
+repeat
+  local page = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, from, 'COUNT', 1000, 'JUSTID')
+  from = page[1]
+  for _, id in ipairs(page[3] or {}) do table.insert(deleted, id) end
+until from == '0-0'
+for _, consumer in ipairs(consumers) do
+  for i = 1, #consumer, 2 do
+    if consumer[i] == 'name' and consumer[i + 1] ~= ARGV[2] then
+      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer[i + 1])
+    end
+  end
+end
+redis.call('XGROUP', 'CREATECONSUMER', KEYS[1], ARGV[1], ARGV[2])
+return deleted`;
+
+/**
+ * KEYS: topic. ARGV: consumer, session, count, from: an id, for what is pending after it, or >, for what nobody was given yet. Answers
+ * with entries; or, when there is nothing new, with the id after which to wait.
+ */
+const fetchText = `${asStream}
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
+if consumers.err then return consumers end
+if not find(consumers, 'name', ARGV[2]) then return redis.error_reply('FENCED another session has taken over') end
+local found = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])
+if found then return found[1][2] end
+return find(redis.call('XINFO', 'GROUPS', KEYS[1]), 'name', ARGV[1])['last-delivered-id']`;
+
+/**
+ * KEYS: topic. ARGV: an id, the most to delete at once. Deletes what is before the id and acknowledged by every group, and nothing while
+ * there is none, since nobody has read it; answers with how many, and whether that was all.
+ */
+const purgeText = `${asStream}
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms, seq
+end
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+local function earlier(a, b)
+  local aMs, aSeq = parts(a)
+  local bMs, bSeq = parts(b)
+  if aMs ~= bMs then return less(aMs, bMs) end
+  return less(aSeq, bSeq)
+end
+local function after(id)
+  local ms, seq = parts(id)
+  if #seq > 15 then return id end
+  return ms .. '-' .. string.format('%.0f', tonumber(seq) + 1)
+end
+local floor = ARGV[1]
+local groups = redis.call('XINFO', 'GROUPS', KEYS[1])
+if #groups == 0 then return {0, 1} end
+for _, pairs in ipairs(groups) do
+  local group = {}
+  for i = 1, #pairs, 2 do group[pairs[i]] = pairs[i + 1] end
+  local pending = redis.call('XPENDING', KEYS[1], group['name'])
+  local reached = after(group['last-delivered-id'])
+  if pending[1] > 0 and earlier(pending[2], reached) then reached = pending[2] end
+  if earlier(reached, floor) then floor = reached end
+end
+local deleted = redis.call('XTRIM', KEYS[1], 'MINID', '~', floor, 'LIMIT', ARGV[2])
+if deleted > 0 then return {deleted, 0} end
+return {redis.call('XTRIM', KEYS[1], 'MINID', '=', floor), 1}`;
+
+const script =
+  (text: string) =>
+  (topic: string, ...args: Argument[]): Command => ["EVAL", text, "1", topic, ...args];
+
+export const provisionScript = script(provisionText);
+export const takeScript = script(takeText);
+export const fetchScript = script(fetchText);
+export const purgeScript = script(purgeText);

@@ -1,0 +1,84 @@
+import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { NewId } from "../../core/ids.ts";
+import { createRoom } from "../../core/room.ts";
+import { follow, type Follower } from "../../core/signal.ts";
+import { createWake } from "../../core/wake.ts";
+import { checkSubscription, receiving } from "../../core/receiving.ts";
+import type { Acks } from "./acks.ts";
+import type { Link } from "./link.ts";
+import { openSession } from "./session.ts";
+
+export interface SourceOptions {
+  readonly link: Link;
+  readonly acks: Acks;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly provision: boolean;
+  readonly closing: AbortSignal;
+}
+
+/** While it is full, how long it takes to notice that the connection is gone. */
+const lookMs = 1_000;
+
+/**
+ * A topic's consumers are the stream's groups. What a session was given and did not acknowledge is pending in the group, and comes
+ * first, in order, to the next session; only then what is new.
+ */
+export function createSource(options: SourceOptions): Pick<Source, "receive"> {
+  return {
+    receive(subscription, signal) {
+      const topics = checkSubscription(subscription);
+      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
+    },
+  };
+}
+
+async function* iterate(
+  { consumer, topics, ...bounds }: Subscription,
+  { signal, release }: Follower,
+  options: SourceOptions,
+): AsyncGenerator<Delivery, undefined> {
+  const { acks, clock } = options;
+  const room = createRoom(bounds);
+  const wake = createWake();
+  try {
+    if (signal.aborted) return;
+    const session = await openSession({ ...options, consumer, topics }, signal);
+    const alive = follow(signal, session.ended);
+    try {
+      while (!signal.aborted) {
+        session.ended.throwIfAborted();
+        if (room.left <= 0) {
+          await wake.wait(clock, lookMs, alive.signal);
+          continue;
+        }
+        for (const { topic, id, envelope } of await session.next(room.left)) {
+          const taken = room.take();
+          if (signal.aborted) return;
+          yield {
+            topic,
+            envelope,
+            async ack() {
+              taken.ack();
+              wake.notify();
+              await acks.ack(topic, consumer, id);
+            },
+            aside() {
+              taken.aside();
+              wake.notify();
+            },
+          };
+        }
+      }
+    } finally {
+      alive.release();
+      session.close();
+    }
+  } catch (error) {
+    // What the end of the connection cuts short is no failure when the end was asked for.
+    if (!signal.aborted) throw error;
+  } finally {
+    release();
+  }
+}

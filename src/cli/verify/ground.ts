@@ -1,0 +1,86 @@
+import type { Added, Draft } from "../../core/event.ts";
+import type { EventBuffer } from "../../outbox/outbox.ts";
+import type { Store } from "../../contracts/store.ts";
+import type { Place } from "./task.ts";
+
+/** Values stand for question marks; rows come by the names of their columns. */
+export type Ask = (sql: string, values?: readonly SqlValue[]) => Promise<readonly SqlRow[]>;
+export type SqlValue = string | number | null;
+export type SqlRow = Readonly<Record<string, unknown>>;
+
+/** What a writer's transaction has at hand. */
+export interface Work {
+  readonly ask: Ask;
+  /** Inserted at once. */
+  add(drafts: readonly Draft[]): Promise<readonly Added[]>;
+  /** Inserted last. */
+  readonly events: EventBuffer;
+}
+
+/** The run's own tables in the user's database, beside which nothing of the user's is touched. */
+export interface Ground extends AsyncDisposable {
+  /** `never`: which transaction it takes is known to this ground alone. */
+  readonly store: Store<never, never>;
+  /** The workload's tables as they are written in SQL. */
+  readonly tables: Tables;
+  /** Makes the tables, and a counter for each aggregate at the writers and at each consumer. */
+  prepare(aggregates: readonly string[], consumers: readonly string[]): Promise<void>;
+  /** A service's transaction: it commits when `work` resolves. */
+  transaction(work: (work: Work) => Promise<void>): Promise<void>;
+  /** Inside the transaction that a handler was given. */
+  within(tx: unknown): Ask;
+  /** Outside of any transaction. */
+  readonly ask: Ask;
+  /** Removes everything of the run. */
+  remove(): Promise<void>;
+}
+
+export interface Tables {
+  /** One row for each aggregate: how many changes it has had. */
+  readonly counters: string;
+  /** One row for each event, written in its transaction. */
+  readonly written: string;
+  /** Where a transaction may write first. */
+  readonly elsewhere: string;
+  /** What each consumer has applied, in the order of its commits. */
+  readonly effects: string;
+  /** One row for each consumer and aggregate, which is locked before an effect is written. */
+  readonly applied: string;
+  /** Every event with its derived state. */
+  readonly outboxEvents: string;
+}
+
+export interface Dialect {
+  readonly key: string;
+  readonly position: string;
+}
+
+export function createTables(tables: Tables, { key, position }: Dialect): readonly string[] {
+  return [
+    `CREATE TABLE ${tables.counters} (aggregate ${key} NOT NULL PRIMARY KEY, n INTEGER NOT NULL)`,
+    `CREATE TABLE ${tables.written} (id ${key} NOT NULL PRIMARY KEY, aggregate ${key} NOT NULL, n INTEGER NOT NULL)`,
+    `CREATE TABLE ${tables.elsewhere} (${position}, note ${key} NOT NULL)`,
+    `CREATE TABLE ${tables.effects} (${position}, consumer ${key} NOT NULL, topic ${key} NOT NULL, id ${key} NOT NULL, aggregate ${key} NOT NULL, n INTEGER NOT NULL)`,
+    `CREATE TABLE ${tables.applied} (consumer ${key} NOT NULL, aggregate ${key} NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (consumer, aggregate))`,
+  ];
+}
+
+/** Counters at nought, a few at a time. */
+export async function fill(ask: Ask, tables: Tables, aggregates: readonly string[], consumers: readonly string[]): Promise<void> {
+  for (let at = 0; at < aggregates.length; at += 100) {
+    const some = aggregates.slice(at, at + 100);
+    await ask(`INSERT INTO ${tables.counters} (aggregate, n) VALUES ${some.map(() => "(?, 0)").join(", ")}`, some);
+    for (const consumer of consumers) {
+      const rows = some.map(() => "(?, ?, 0)").join(", ");
+      await ask(
+        `INSERT INTO ${tables.applied} (consumer, aggregate, n) VALUES ${rows}`,
+        some.flatMap((each) => [consumer, each]),
+      );
+    }
+  }
+}
+
+export const topicsOf = (place: Place): readonly string[] => typesOf(place).map((type) => `${type.toLowerCase()}.events`);
+/** The run's aggregate types, each with a topic of its own. */
+export const typesOf = ({ run }: Place): readonly string[] => [`${run}-left`, `${run}-right`];
+export const deadTopicOf = (topic: string): string => `${topic}.dead`;

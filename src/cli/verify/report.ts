@@ -1,0 +1,77 @@
+import { storyOf } from "../../verify/check.ts";
+import { legal } from "../../verify/legal.ts";
+import type { Invariant, Verdict } from "../../verify/verdict.ts";
+import type { RunResult } from "./run.ts";
+import { timelineOf, type Timeline } from "./timeline.ts";
+
+/** What a run says of itself; it holds no URL's secret and no event's content. */
+export interface Report {
+  readonly run: string;
+  /** Workload and faults begin alike with the same seed; what the machine makes of them differs. */
+  readonly seed: number;
+  readonly minutes: number;
+  readonly store: string;
+  readonly broker: string;
+  readonly startedAt: string;
+  readonly held: boolean;
+  readonly verdicts: readonly Told[];
+  readonly counts: RunResult["counts"];
+  readonly faults: Readonly<Record<string, number>>;
+  /** How the run was made, and what it could not do. */
+  readonly notes: readonly string[];
+  readonly timeline: Timeline;
+}
+
+export interface Told {
+  readonly invariant: Invariant;
+  readonly promise: string;
+  readonly verdict: Verdict["verdict"];
+  readonly why: string;
+  /** Of a broken one: what the history says of its events. */
+  readonly story: readonly unknown[];
+}
+
+const promises: Readonly<Record<Invariant, string>> = {
+  "no loss": "every event of a committed transaction reaches the broker and has its effect, or stays visible",
+  "no phantom": "no event of a rolled-back transaction is ever published",
+  order: "an aggregate's events come in the order of its commits",
+  "one effect": "an event has one effect at each consumer",
+  "few duplicates": "copies − 1 ≤ faults × window, and none without a fault",
+  "nothing stuck": "when all is whole again, nothing waits that nothing holds",
+  isolation: "what is broken harms its own aggregate or topic only",
+  fencing: "nobody settles or publishes under a lease that is over",
+  bytes: "the bytes that went in come out",
+  conservation: "status counts what SQL counts, and no unpublished row is gone",
+  resources: "memory and open files stay bounded, and no process dies by itself",
+  "no secrets": "no secret is in a log or a message",
+};
+
+export function told(verdict: Verdict, history: RunResult["history"]): Told {
+  const { invariant } = verdict;
+  const common = { invariant, promise: promises[invariant], verdict: verdict.verdict };
+  switch (verdict.verdict) {
+    case "holds": {
+      const pardons = [...verdict.pardons].map(([why, times]) => `${times} × ${legal[why]}`);
+      return { ...common, why: pardons.join("; "), story: [] };
+    }
+    case "broken":
+      return {
+        ...common,
+        why: `${verdict.times} times; ${verdict.example.text}`,
+        story: storyOf(history, verdict.example.ids).slice(0, 60),
+      };
+    case "unknown":
+      return { ...common, why: verdict.reason, story: [] };
+  }
+}
+
+export function reportOf(result: RunResult, about: Omit<Report, "held" | "verdicts" | "counts" | "faults" | "timeline">): Report {
+  const timeline = timelineOf(result.history);
+  const faults: Record<string, number> = {};
+  for (const { fault, target } of timeline.faults) {
+    const name = `${fault} of ${target.replace(/-\d+$/, "")}`;
+    faults[name] = (faults[name] ?? 0) + 1;
+  }
+  const verdicts = result.judgement.verdicts.map((verdict) => told(verdict, result.history));
+  return { ...about, held: result.judgement.held, verdicts, counts: result.counts, faults, timeline };
+}

@@ -1,0 +1,143 @@
+import type { Sink } from "../../contracts/sink.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
+import type { Failpoints } from "../../core/failpoints.ts";
+import type { PathEvent } from "../../core/path-events.ts";
+import { createRelay } from "../../create-relay.ts";
+import { deadLetterTopic } from "../../subscriber/dead-letter-topic.ts";
+import { createSubscriber } from "../../subscriber/subscriber.ts";
+import type { Recorder } from "../../verify/history.ts";
+import { topicsOf, type Ground } from "./ground.ts";
+import { openGround } from "./grounds.ts";
+import { recordInbox, recordRelay, recordSource, refusing, repeating } from "./recorded.ts";
+import { openRunBroker } from "./run-broker.ts";
+import type { RelayTask, SubscriberTask, Task, WriterTask } from "./task.ts";
+import { aggregateName, countHeader } from "./workload.ts";
+import { write } from "./writer.ts";
+
+/** What a worker has of its process. */
+export interface Post {
+  readonly recorder: Recorder;
+  readonly failpoints: Failpoints;
+  /** So many more are done. */
+  did(count: number): void;
+  /** A line for its log. */
+  say(line: object): void;
+}
+
+export interface Running {
+  drain(): Promise<void>;
+  /** Rejects when it cannot go on. */
+  readonly stopped: Promise<void>;
+}
+
+export function play(task: Task, post: Post): Promise<Running> {
+  switch (task.role) {
+    case "writer":
+      return runWriter(task, post);
+    case "relay":
+      return runRelay(task, post);
+    case "subscriber":
+      return runSubscriber(task, post);
+  }
+}
+
+async function runWriter(task: WriterTask, post: Post): Promise<Running> {
+  const ground = await openGround(task.place);
+  const ending = new AbortController();
+  const stopped = write({ task, ground, clock: systemClock, ...post }, ending.signal);
+  return {
+    stopped,
+    async drain() {
+      ending.abort();
+      await stopped;
+      await ground[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** What a log tells of the path; its ordinary work is in the history. */
+const quiet = new Set<PathEvent["type"]>(["relay.claimed", "relay.published", "subscriber.handled"]);
+
+async function runRelay(task: RelayTask, post: Post): Promise<Running> {
+  const ground = await openGround(task.place);
+  const { broker, ...rest } = openRunBroker(task.place);
+  const records = recordRelay(post.recorder, post.did);
+  const poison = new Set(task.poison ?? []);
+  const willing: Sink = poison.size === 0 ? broker : refusing(broker, poison, ({ envelope }) => aggregateName(envelope));
+  const sink = task.again === undefined ? willing : repeating(willing, task.again);
+  const { store } = ground;
+  const relay = createRelay({
+    store: { ...store, outbox: records.outbox(store.outbox), leases: records.leases(store.leases) },
+    sink: records.sink(sink),
+    relayId: task.name,
+    failpoints: post.failpoints,
+    clock: skewed(systemClock, task.skewMs ?? 0),
+    observe: (event) => quiet.has(event.type) || post.say(event),
+    ...task.options,
+  });
+  await started(relay, [rest, ground]);
+  return { stopped: relay.stopped, drain: () => ended(relay, [rest, ground]) };
+}
+
+async function runSubscriber(task: SubscriberTask, post: Post): Promise<Running> {
+  const { consumer, place } = task;
+  const ground = await openGround(place);
+  const { broker, ...rest } = openRunBroker(place);
+  const inbox = recordInbox(ground.store.inbox, post.recorder, () => post.did(1));
+  const subscriber = createSubscriber({
+    ...{ consumer, topics: topicsOf(place), seatMs: task.seatMs, owner: task.name },
+    source: recordSource(broker, post.recorder, consumer),
+    inbox: { inbox },
+    deadLetters: deadLetterTopic({ sink: broker }),
+    handlers: { "*": (event, tx) => apply(ground, tx, { consumer, ...event }) },
+    failpoints: post.failpoints,
+    clock: skewed(systemClock, task.skewMs ?? 0),
+    observe: (event) => quiet.has(event.type) || post.say(event),
+  });
+  await started(subscriber, [rest, ground]);
+  return { stopped: subscriber.stopped, drain: () => ended(subscriber, [rest, ground]) };
+}
+
+interface Applied {
+  readonly consumer: string;
+  readonly topic: string;
+  readonly id: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** The aggregate's row is locked first: effects are numbered in the order of their commits. */
+async function apply({ within, tables }: Ground, tx: unknown, event: Applied): Promise<void> {
+  const ask = within(tx);
+  const { consumer, topic, id, headers } = event;
+  const aggregate = aggregateName(event);
+  const n = Number(headers[countHeader]);
+  await ask(`UPDATE ${tables.applied} SET n = n + 1 WHERE consumer = ? AND aggregate = ?`, [consumer, aggregate]);
+  await ask(`INSERT INTO ${tables.effects} (consumer, topic, id, aggregate, n) VALUES (?, ?, ?, ?, ?)`, [
+    consumer,
+    topic,
+    id,
+    aggregate,
+    n,
+  ]);
+}
+
+async function started(service: { start(): Promise<void> }, resources: readonly AsyncDisposable[]): Promise<void> {
+  try {
+    await service.start();
+  } catch (error) {
+    await Promise.allSettled(resources.map((resource) => resource[Symbol.asyncDispose]()));
+    throw error;
+  }
+}
+
+async function ended(service: { drain(): Promise<void> }, resources: readonly AsyncDisposable[]): Promise<void> {
+  await service.drain();
+  for (const resource of resources) await resource[Symbol.asyncDispose]();
+}
+
+/** A machine whose clock is wrong; how long something takes is right there too. */
+function skewed(clock: Clock, byMs: number): Clock {
+  return byMs === 0 ? clock : { ...clock, now: () => clock.now() + byMs };
+}

@@ -1,0 +1,100 @@
+import { closeSync, openSync, writeSync } from "node:fs";
+import { asError, isWaybillError } from "../../core/errors.ts";
+import type { Failpoints } from "../../core/failpoints.ts";
+import { createRecorder } from "../../verify/history.ts";
+import { redactText } from "../redact.ts";
+import { sharedNow } from "./recorded.ts";
+import { play, type Post, type Running } from "./roles.ts";
+import { drainOrder, type Report, type Task } from "./task.ts";
+
+/** The program of every process of a run but the first; see workers.ts, which starts it. */
+
+function send(report: Report): void {
+  if (process.connected) process.send?.(report, undefined, undefined, () => undefined);
+}
+
+/** Written before anything else happens: a process that is killed leaves all that it had to say. */
+function appender(file: string): (line: string) => void {
+  const fd = openSync(file, "a");
+  process.on("exit", () => closeSync(fd));
+  return (line) => {
+    writeSync(fd, line);
+  };
+}
+
+function failpointsOf({ failpoints = [] }: Task): Failpoints {
+  const times = new Map<string, number>();
+  return {
+    hit(at) {
+      const nth = (times.get(at) ?? 0) + 1;
+      times.set(at, nth);
+      for (const fail of failpoints) {
+        if (fail.at === at && fail.nth === nth) process.kill(process.pid, fail.do === "kill" ? "SIGKILL" : "SIGSTOP");
+      }
+    },
+  };
+}
+
+let begun = false;
+
+function failed(error: unknown): void {
+  const known = isWaybillError(error) ? error : null;
+  const early = !begun && known?.retryable === true;
+  const report: Report = { type: "failed", code: known?.code ?? null, message: asError(error).message, early };
+  if (!process.connected) process.exit(1);
+  process.send!(report, undefined, undefined, () => process.exit(1));
+}
+
+function postOf(task: Task): Post {
+  const log = appender(task.log);
+  let done = 0;
+  let told = true;
+  setInterval(() => {
+    if (!told) send({ type: "did", done });
+    told = true;
+  }, 200).unref();
+  return {
+    recorder: createRecorder(task.name, sharedNow, appender(task.history)),
+    failpoints: failpointsOf(task),
+    did(count) {
+      done += count;
+      told = false;
+    },
+    say: (line) => log(`${redactText(JSON.stringify({ at: new Date().toISOString(), worker: task.name, ...line }))}\n`),
+  };
+}
+
+async function main(): Promise<void> {
+  // Without its parent nobody would ever end it.
+  process.on("disconnect", () => process.exit(1));
+  if (!process.connected) process.exit(1);
+  // Not among its arguments, which every user of the machine can read: URLs hold passwords.
+  const task = await new Promise<Task>((resolve) => process.once("message", (message) => resolve(message as Task)));
+  // Ctrl-C reaches every process of the terminal's group; when a worker ends is decided elsewhere.
+  process.on("SIGINT", () => undefined);
+  const post = postOf(task);
+  let running: Running | null = null;
+  let ending = false;
+  const drain = async (): Promise<void> => {
+    if (ending) return;
+    ending = true;
+    await running?.drain();
+    process.exit(0);
+  };
+  process.on("SIGTERM", () => void drain().catch(failed));
+  process.on("message", (message) => {
+    if (message === drainOrder) void drain().catch(failed);
+  });
+  running = await play(task, post);
+  begun = true;
+  send({ type: "ready" });
+  await running.stopped;
+  if (!ending) failed(new Error("it ended by itself"));
+}
+
+if (process.send === undefined) {
+  process.stderr.write("waybill: this program is a part of waybill verify, which starts it by itself\n");
+  process.exitCode = 2;
+} else {
+  main().catch(failed);
+}

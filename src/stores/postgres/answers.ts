@@ -1,0 +1,192 @@
+import { causesOf, sqlStateOf } from "../../core/causes.ts";
+import type { Clock } from "../../core/clock.ts";
+import { sightClock, type ClockSighting, type Thing } from "../../core/finding.ts";
+import type { Connection, PgRow, Run } from "./connection.ts";
+import { grants } from "./grants.ts";
+import { literal, type Names } from "./names.ts";
+import type { PartitionUnit } from "./partitions.ts";
+import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
+
+const asked = [
+  "server_version",
+  "synchronous_commit",
+  "fsync",
+  "full_page_writes",
+  "synchronous_standby_names",
+  "default_transaction_read_only",
+  "autovacuum",
+  "track_counts",
+] as const;
+
+/** What the server said. */
+export interface Answers {
+  /** As a session of this role in this database has them before it sets any. */
+  readonly settings: Readonly<Record<(typeof asked)[number], string>>;
+  /** Other roles whose sessions begin with a synchronous_commit of their own. */
+  readonly commits: readonly { readonly role: string; readonly value: string }[];
+  readonly inRecovery: boolean;
+  /** Servers that are sent the log, other than those that read it logically. */
+  readonly standbys: number;
+  readonly clock: ClockSighting;
+  readonly role: string;
+  /** What this role lacks of a relay's rights; null where there are no tables. */
+  readonly lacks: readonly string[] | null;
+  /** Null where this role may not look. */
+  readonly schema: number | null;
+  /** Null where the tables are not those of this version. */
+  readonly tables: TableAnswers | null;
+}
+
+export interface TableAnswers {
+  readonly expected: readonly Thing[];
+  /** As `kind name`; an index that is not valid and a trigger that is switched off are not there. */
+  readonly present: readonly string[];
+  /** Null where this role may not look. */
+  readonly lanes: number | null;
+  readonly sequence: { readonly cache: string; readonly increment: string; readonly cycles: boolean } | null;
+  /** The expressions that fill columns of the outbox. */
+  readonly defaults: Readonly<Record<string, string>>;
+  /** The body of the function that draws a number. */
+  readonly nextSeq: string;
+  readonly storage: readonly TableStorage[];
+}
+
+export interface TableStorage {
+  readonly table: string;
+  readonly unlogged: boolean;
+  readonly autovacuum: boolean;
+  /** Whether policies hide rows from this role. */
+  readonly hidden: boolean;
+}
+
+/** Statement by statement: a transaction of ours would have settings of its own, and a pooler keeps none. */
+export async function readAnswers(connection: Connection, n: Names, clock: Clock): Promise<Answers> {
+  const { run } = connection;
+  const settings = await run("SELECT name, setting FROM pg_settings WHERE name = ANY ($1)", [[...asked]]);
+  const [server] = await run(
+    `SELECT pg_is_in_recovery() AS standby, current_user AS role, to_regclass($1) IS NOT NULL AS there,
+            (SELECT count(*) FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup' AND NOT EXISTS (
+               SELECT 1 FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')) AS standbys`,
+    [n.outbox],
+  );
+  const commits = await run(
+    `SELECT r.rolname AS role, split_part(c, '=', 2) AS value
+     FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole CROSS JOIN LATERAL unnest(s.setconfig) c
+     WHERE c LIKE 'synchronous\\_commit=%' AND r.rolname <> current_user
+       AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`,
+  );
+  const schema = await allowed(() => versionOf(run, n));
+  const unit = schema === SCHEMA_VERSION ? await unitOf(run, n) : null;
+  return {
+    settings: Object.fromEntries(settings.map((row) => [row["name"], row["setting"]])) as Answers["settings"],
+    commits: commits.map((row) => ({ role: row["role"]!, value: row["value"]! })),
+    inRecovery: server!["standby"] === "t",
+    standbys: Number(server!["standbys"]),
+    clock: await sightClock(clock, async () => Number((await run("SELECT extract(epoch FROM clock_timestamp()) * 1000 AS ms"))[0]!["ms"])),
+    role: server!["role"]!,
+    lacks: server!["there"] === "t" ? await readLacks(run, n, unit !== null) : null,
+    schema,
+    tables: schema === SCHEMA_VERSION ? await readTables(run, n, thingsIn(createSchema(connection, n, unit).print())) : null,
+  };
+}
+
+/** Null where this role may not. */
+async function allowed<T>(read: () => Promise<T>): Promise<T | null> {
+  try {
+    return await read();
+  } catch (error) {
+    if (causesOf(error).some((cause) => sqlStateOf(cause) === "42501")) return null;
+    throw error;
+  }
+}
+
+const unitOf = async (run: Run, n: Names): Promise<PartitionUnit | null> =>
+  ((await run(`SELECT partitions FROM ${n.meta}`))[0]?.["partitions"] ?? null) as PartitionUnit | null;
+
+async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promise<TableAnswers> {
+  const schema = unquoted(n.schema);
+  const present = await run(
+    `SELECT CASE WHEN c.relkind = 'S' THEN 'sequence' WHEN c.relkind = 'v' THEN 'view' WHEN i.indisunique THEN 'unique index'
+                 WHEN c.relkind IN ('i', 'I') THEN 'index' ELSE 'table' END || ' ' || c.relname AS thing
+     FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+     WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND i.indisvalid IS NOT FALSE
+     UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+     UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE tgrelid = to_regclass($2) AND tgenabled IN ('O', 'A')`,
+    [schema, n.outbox],
+  );
+  const [sequence] = await run(
+    "SELECT seqcache AS cache, seqincrement AS increment, seqcycle AS cycles FROM pg_sequence WHERE seqrelid = to_regclass($1)",
+    [n.seq],
+  );
+  const defaults = await run(
+    `SELECT a.attname AS name, pg_get_expr(d.adbin, d.adrelid) AS filled FROM pg_attribute a
+     JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE a.attrelid = to_regclass($1)`,
+    [n.outbox],
+  );
+  const [nextSeq] = await run("SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1)", [`${n.next_seq}()`]);
+  const storage = await run(
+    `SELECT c.relname AS table, c.relpersistence = 'u' AS unlogged, row_security_active(c.oid) AS hidden,
+            coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false) AS kept
+     FROM pg_class c WHERE c.relkind IN ('r', 'p') AND (
+       c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND c.relname = ANY ($2)
+       OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($3)))
+     ORDER BY c.relname`,
+    [schema, expected.filter(({ kind }) => kind === "table").map(({ name }) => name), n.outbox],
+  );
+  const lanes = present.some((row) => row["thing"] === `table ${nameIn(n.lanes)}`)
+    ? await allowed(async () => Number((await run(`SELECT count(*) AS n FROM ${n.lanes}`))[0]!["n"]))
+    : 0;
+  return {
+    expected,
+    present: present.map((row) => row["thing"]!),
+    lanes,
+    sequence:
+      sequence === undefined ? null : { cache: sequence["cache"]!, increment: sequence["increment"]!, cycles: sequence["cycles"] === "t" },
+    defaults: Object.fromEntries(defaults.map((row) => [row["name"], row["filled"]])) as Record<string, string>,
+    nextSeq: nextSeq?.["prosrc"] ?? "",
+    storage: storage.map((row: PgRow) => ({
+      table: row["table"]!,
+      unlogged: row["unlogged"] === "t",
+      autovacuum: row["kept"] !== "t",
+      hidden: row["hidden"] === "t",
+    })),
+  };
+}
+
+/** What statements make: one list, and that is the migration itself. */
+export const thingsIn = (sql: string): readonly Thing[] =>
+  [...sql.matchAll(/^CREATE (UNIQUE INDEX|INDEX|TABLE|VIEW|SEQUENCE|FUNCTION|TRIGGER) (?:"(?:[^"]|"")*"\.)?("(?:[^"]|"")*"|\w+)/gm)].map(
+    ([, kind, name]) => ({ kind: kind!.toLowerCase() as Thing["kind"], name: name!.startsWith('"') ? unquoted(name!) : name! }),
+  );
+
+/** The same for rights: what `grants` gives to a relay. */
+async function readLacks(run: Run, n: Names, partitioned: boolean): Promise<readonly string[]> {
+  const [usable] = await run("SELECT has_schema_privilege($1, 'USAGE') AS usable", [unquoted(n.schema)]);
+  if (usable?.["usable"] !== "t") return [`USAGE on schema ${unquoted(n.schema)}`];
+  const rights = rightsIn(grants(n, partitioned));
+  const rows = await run(
+    `SELECT what FROM (VALUES ${rights.map(({ what, held }) => `(${literal(what)}, ${held})`).join(", ")}) AS r (what, held) WHERE NOT held`,
+  );
+  return rows.map((row) => row["what"]!);
+}
+
+export function rightsIn(text: string): readonly { readonly what: string; readonly held: string }[] {
+  return [...text.matchAll(/^GRANT (.+) ON (?!SCHEMA)(SEQUENCE |FUNCTION )?(".+) TO waybill_relay;$/gm)].flatMap(
+    ([, rights, kind, targets]) =>
+      [...targets!.matchAll(/"(?:[^"]|"")*"\.("(?:[^"]|"")*")(?:\([^)]*\))?/g)].flatMap(([target, name]) =>
+        [...rights!.matchAll(/([A-Z]+)(?: \(([^)]*)\))?/g)].flatMap(([, right, columns]) => {
+          const where = `${right!} on ${unquoted(name!)}`;
+          if (columns === undefined)
+            return [{ what: where, held: `has_${kind?.trim().toLowerCase() ?? "table"}_privilege(${literal(target)}, '${right!}')` }];
+          return columns.split(", ").map((column) => ({
+            what: `${right!} (${column}) on ${unquoted(name!)}`,
+            held: `has_column_privilege(${literal(target)}, '${column}', '${right!}')`,
+          }));
+        }),
+      ),
+  );
+}
+
+const unquoted = (name: string): string => name.slice(1, -1).replaceAll('""', '"');
+/** Of a qualified name. */
+const nameIn = (qualified: string): string => unquoted(/"(?:[^"]|"")*"$/.exec(qualified)![0]);

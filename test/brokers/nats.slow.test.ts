@@ -1,0 +1,51 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { nats } from "../../src/brokers/nats/index.ts";
+import { sinkSuite } from "../../src/conformance/sink.ts";
+import { sourceSuite } from "../../src/conformance/source.ts";
+import { describeWith, outside } from "../servers/available.ts";
+import { startNats, type NatsServer } from "../servers/nats.ts";
+import { freshTopic, never, outgoing, storedIn, using } from "./nats.ts";
+
+await describeWith("nats", "nats", () => {
+  let server: NatsServer;
+  beforeAll(async () => void (server = await startNats()));
+  afterAll(() => server[Symbol.asyncDispose]());
+  everySuite(() => server.url());
+});
+
+const away = outside("nats");
+if (away !== null) describe("nats at WAYBILL_TEST_NATS_URL", () => everySuite(() => away.url()));
+
+function everySuite(url: () => string): void {
+  sinkSuite({
+    test,
+    can: { missing: true },
+    async create() {
+      const topics = [freshTopic(), freshTopic("invoice")] as const;
+      await using({ url: url() }, (broker) => broker.provision(topics));
+      return {
+        sink: nats({ url: url() }),
+        topics,
+        missing: "nowhere",
+        stored: (topic) => storedIn(url(), topic),
+        close: async () => undefined,
+      };
+    },
+  });
+
+  sourceSuite({
+    test,
+    can: { redeliverWithinMs: 0 },
+    async create() {
+      const topics = [freshTopic(), freshTopic("invoice")] as const;
+      const broker = nats({ url: url(), provision: true });
+      await broker.provision(topics);
+      return {
+        topics,
+        open: async () => nats({ url: url(), provision: true }),
+        store: async (topic, events) => void (await broker.publish(outgoing(events, topic), never)),
+        close: async () => broker[Symbol.asyncDispose](),
+      };
+    },
+  });
+}

@@ -1,0 +1,86 @@
+import { randomUUID } from "node:crypto";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
+import { jetstream, jetstreamManager, type JetStreamManager } from "@nats-io/jetstream";
+import { nats, type Nats, type NatsOptions } from "../../src/brokers/nats/index.ts";
+import type { StoredMessage } from "../../src/conformance/sink.ts";
+import type { Envelope } from "../../src/core/event.ts";
+import { startNats } from "../servers/nats.ts";
+import { throughProxy, type Subject } from "./kit/subject.ts";
+
+export const never = new AbortController().signal;
+
+export const outgoing = (events: readonly Envelope[], topic: string) => events.map((envelope) => ({ topic, source: "/test", envelope }));
+
+let last = 0;
+const run = randomUUID().slice(0, 8);
+/** A topic that no other test has, and no other run. */
+export const freshTopic = (name = "order"): string => `${name}.${run}-${(last += 1)}.events`;
+
+export async function using<T>(options: NatsOptions, work: (broker: Nats) => Promise<T>): Promise<T> {
+  const broker = nats(options);
+  try {
+    return await work(broker);
+  } finally {
+    await broker[Symbol.asyncDispose]();
+  }
+}
+
+/** The official client, with nothing of ours in between. */
+export async function raw<T>(url: string, work: (nc: NatsConnection, manager: JetStreamManager) => Promise<T>): Promise<T> {
+  const nc = await connect({ servers: url.replace(/^\w+:\/\//, ""), maxReconnectAttempts: -1 });
+  try {
+    return await work(nc, await jetstreamManager(nc));
+  } finally {
+    await nc.close();
+  }
+}
+
+/** Everything that a topic holds, as the official client reads it. */
+export function storedIn(url: string, topic: string): Promise<readonly StoredMessage[]> {
+  return raw(url, async (nc, manager) => {
+    const stream = await manager.streams.find(topic);
+    const { state } = await manager.streams.info(stream, { subjects_filter: topic });
+    const count = state.subjects?.[topic] ?? 0;
+    if (count === 0) return [];
+    const consumer = await jetstream(nc).consumers.get(stream, { filter_subjects: topic });
+    const found: StoredMessage[] = [];
+    for await (const message of await consumer.consume()) {
+      const pairs = [...(message.headers ?? [])].map(([name, [value = ""]]) => [name, value] as const);
+      const attributes = pairs
+        .filter(([name]) => name.startsWith("ce-"))
+        .map(([name, value]) => [name.slice("ce-".length), decodeURIComponent(value)]);
+      found.push({
+        attributes: Object.fromEntries(attributes) as Record<string, string>,
+        key: message.headers?.get("ce-partitionkey") === undefined ? "" : decodeURIComponent(message.headers.get("ce-partitionkey")),
+        headers: Object.fromEntries(pairs.filter(([name]) => !/^(ce-|nats-)/i.test(name))),
+        data: message.data,
+      });
+      if (found.length === count) break;
+    }
+    return found;
+  });
+}
+
+export const subject: Subject = {
+  name: "nats",
+  module: "brokers/nats/index.js",
+  start: () => startNats(),
+  open: (url) => nats({ url, connectTimeoutMs: 1_000 }),
+  proxied: () => throughProxy(() => startNats()),
+  provision: (url, topics, consumers) => using({ url }, (broker) => broker.provision(topics, consumers)),
+  remove: (url, topic) => raw(url, async (_, manager) => void (await manager.streams.delete(await manager.streams.find(topic)))),
+  gone: { publishing: /waybill migrate --broker nats:.* --topics/, reading: /waybill migrate --broker/ },
+  stored: storedIn,
+  async small() {
+    const server = await startNats({ settings: "max_payload: 4096" });
+    return {
+      url: server.url(),
+      bytes: 5_000,
+      open: () => nats({ url: server.url() }),
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    };
+  },
+  silenceMs: 9_000,
+  // It drops what has the id of a message of the last two minutes.
+  dedupes: true,
+};

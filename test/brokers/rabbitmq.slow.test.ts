@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
+import { sinkSuite } from "../../src/conformance/sink.ts";
+import { sourceSuite } from "../../src/conformance/source.ts";
+import { describeWith, outside } from "../servers/available.ts";
+import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
+import { freshTopic, never, outgoing, provision, storedIn } from "./rabbitmq.ts";
+
+/** Those that the suite receives as. */
+const consumers = ["suite", "both", "single", "left", "right", "prefetch-9", "prefetch-1"];
+
+await describeWith("rabbitmq", "rabbitmq", () => {
+  let server: RabbitmqServer;
+  beforeAll(async () => void (server = await startRabbitmq({ management: true })));
+  afterAll(() => server[Symbol.asyncDispose]());
+  everySuite(() => ({ url: server.url(), management: server.management }), true);
+});
+
+/** Its user may make exchanges and queues, which stay there. */
+const away = outside("rabbitmq");
+if (away !== null) describe("rabbitmq at WAYBILL_TEST_RABBITMQ_URL", () => everySuite(() => ({ url: away.url() }), false));
+
+function everySuite(place: () => { readonly url: string; readonly management?: string }, missing: boolean): void {
+  sinkSuite({
+    test,
+    // AMQP does not tell whether a queue is bound, and the management plugin does; a publish finds out without it.
+    can: { missing },
+    async create() {
+      const topics = [freshTopic(), freshTopic("invoice")] as const;
+      const { url } = place();
+      await provision(url, topics);
+      return {
+        sink: rabbitmq(place()),
+        topics,
+        missing: "nowhere",
+        stored: (topic) => storedIn(url, topic),
+        close: async () => undefined,
+      };
+    },
+  });
+
+  sourceSuite({
+    test,
+    can: { redeliverWithinMs: 0 },
+    async create() {
+      const topics = [freshTopic(), freshTopic("invoice")] as const;
+      const { url } = place();
+      const broker = rabbitmq({ url });
+      await broker.provision(topics, consumers);
+      return {
+        topics,
+        open: async () => rabbitmq({ url }),
+        store: async (topic, events) => void (await broker.publish(outgoing(events, topic), never)),
+        close: async () => broker[Symbol.asyncDispose](),
+      };
+    },
+  });
+}

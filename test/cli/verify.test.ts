@@ -1,0 +1,137 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { targetOf } from "../../src/cli/verify/network.ts";
+import { page } from "../../src/cli/verify/page.ts";
+import type { Report } from "../../src/cli/verify/report.ts";
+import { timelineOf } from "../../src/cli/verify/timeline.ts";
+import { invariants } from "../../src/verify/verdict.ts";
+import { added, entry, event, fault, held } from "../verify/run.ts";
+import { cli, start, until } from "./build.ts";
+import { inProcess } from "./in-process.ts";
+
+let folder: string;
+beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-verify-test-"))));
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A run takes as long as its servers and processes do. */
+const patience = { timeout: 120_000 };
+
+describe("waybill verify", () => {
+  test(
+    "kills and freezes processes between a file and the embedded broker, judges every promise, and leaves nothing of its own",
+    patience,
+    async () => {
+      const report = join(folder, "report.html");
+      writeFileSync(join(folder, "shop.db"), "");
+      const told = await cli(
+        [
+          "verify",
+          "--store",
+          "sqlite:./shop.db",
+          "--broker",
+          "embedded:./broker.db",
+          "--minutes",
+          "0.06",
+          "--seed",
+          "7",
+          "--report",
+          report,
+        ],
+        { cwd: folder },
+      );
+      expect(told, told.stderr + told.stdout).toMatchObject({ code: 0, stderr: "" });
+      for (const invariant of invariants) expect(told.stdout).toMatch(new RegExp(`^${invariant} +holds`, "m"));
+      expect(told.stdout).toMatch(/is killed|stands still/);
+      expect(told.stdout).toContain("Every promise held.");
+      const json = JSON.parse(readFileSync(join(folder, "report.json"), "utf8")) as Report;
+      expect(json).toMatchObject({ seed: 7, held: true, store: "sqlite:./shop.db" });
+      expect(json.counts.events).toBeGreaterThan(20);
+      expect(json.counts).toMatchObject({ published: json.counts.events, effects: json.counts.events });
+      expect(json.timeline.faults.length).toBeGreaterThan(0);
+      expect(readFileSync(report, "utf8")).toContain("<svg");
+      expect(readFileSync(join(folder, "shop.db"), "utf8"), "the user's own file is as it was").toBe("");
+      expect(readdirSync(folder).filter((name) => name.includes("verify_"))).toEqual([]);
+    },
+  );
+
+  test("is stopped by a signal, and leaves nothing of its own then either", patience, async () => {
+    const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "5"];
+    const { child, result, stdout } = await start(args, { cwd: folder });
+    await until(() => stdout().includes("load …"), 20_000);
+    expect(readdirSync(folder).filter((name) => name.includes("verify_")).length).toBeGreaterThan(0);
+    child.kill("SIGINT");
+    const told = await result;
+    expect(told, told.stderr).toMatchObject({ code: 1, signal: null });
+    expect(told.stderr).toContain("[STOPPED]");
+    expect(readdirSync(folder).filter((name) => name.includes("verify_"))).toEqual([]);
+  });
+
+  test.for([
+    [["--store", "sqlite:./a.db"], /needs --store URL and --broker URL/],
+    [["--store", "sqlite:./a.db", "--broker", "sqlite:./b.db"], /is the URL of a store/],
+    [["--store", "oracle://x/y", "--broker", "embedded:./b.db"], /no adapter for oracle:/],
+    [["--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "0"], /--minutes must be minutes from 0.05 to 600/],
+    [["--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--seed", "x"], /--seed must be a whole number/],
+  ] as const)("wrong use is told, and nothing begins: %s", async ([args, words]) => {
+    const told = await inProcess(["verify", ...args], { cwd: folder });
+    expect(told.code).toBe(2);
+    expect(told.stderr).toMatch(words);
+  });
+
+  test("a server that cannot be reached is told without its password", patience, async () => {
+    const store = "postgres://someone:hunter2-secret@127.0.0.1:9/none";
+    const told = await cli(["verify", "--store", store, "--broker", "embedded:./b.db", "--minutes", "0.05"], { cwd: folder });
+    expect(told.code).toBe(1);
+    expect(told.stderr).toContain("127.0.0.1");
+    expect(told.stdout + told.stderr).not.toContain("hunter2");
+  });
+});
+
+describe("the network in between", () => {
+  test.for([
+    ["postgres://user:p%40ss@db.example/app", { host: "db.example", port: 5432 }],
+    ["mysql://root@127.0.0.1:3307/test", { host: "127.0.0.1", port: 3307 }],
+    ["redis://[::1]:7000/3", { host: "::1", port: 7000 }],
+    ["amqp://guest:guest@rabbit/vhost", { host: "rabbit", port: 5672 }],
+    ["postgres://db/app?sslmode=disable", { host: "db", port: 5432 }],
+  ] as const)("goes to the server of %s", ([url, target]) => expect(targetOf(url)).toEqual(target));
+
+  test.for([
+    ["sqlite:./a.db", /no network/],
+    ["kafka://a:9092", /Kafka tells its clients/],
+    ["rediss://a", /certificate/],
+    ["postgres://db/app?sslmode=verify-full", /certificate/],
+    ["nats://a:4222,b:4222", /more than one server/],
+  ] as const)("cannot be before %s, and says why", ([url, why]) => expect(targetOf(url)).toMatch(why));
+});
+
+describe("the report", () => {
+  const history = [
+    ...added([event("e1", 1), event("e2", 2, { undone: true })], 1),
+    entry(2.5, "relay-1", "ok", { op: "publish", events: [held("e1")], mono: 0 }),
+    fault(3, "freeze", 6),
+    entry(4.5, "nemesis", "ok", { op: "fault", fault: "freeze", target: "relay-1", copies: 6, scope: "all" }),
+  ];
+
+  test("counts what was committed and published in each second, and shows each fault for as long as it lasted", () => {
+    expect(timelineOf(history)).toEqual({
+      seconds: 4,
+      faults: [{ fault: "freeze", target: "relay-1", from: 2, until: 3.5 }],
+      throughput: { added: [1, 0, 0, 0, 0], published: [0, 1, 0, 0, 0], applied: [0, 0, 0, 0, 0] },
+    });
+  });
+
+  test("is one page that runs nothing, whatever a server has said", () => {
+    const evil = '<script>alert("x")</script>';
+    const text = page({
+      ...{ run: "r", seed: 1, minutes: 1, store: evil, broker: "b", startedAt: "now", held: false, notes: [evil] },
+      verdicts: [{ invariant: "order", promise: "p", verdict: "broken", why: evil, story: [{ evil }] }],
+      ...{ counts: { events: 1, published: 1, effects: 1, copies: 0 }, faults: { [evil]: 1 }, timeline: timelineOf(history) },
+    });
+    expect(text).not.toContain("<script");
+    expect(text).toContain("Not every promise held");
+    expect(text).not.toMatch(/https?:\/\/(?!www\.w3\.org)/);
+  });
+});

@@ -1,0 +1,1 @@
+export { startTcpProxy, type Direction, type Fault, type Target, type TcpProxy } from "../../src/cli/verify/tcp-proxy.ts";
