@@ -1,0 +1,83 @@
+import { parseArgs } from "node:util";
+import { killerText, markdown, mutants, type Mutant } from "./table.ts";
+import { apply, copyTree } from "./tree.ts";
+import { trial, type Finding } from "./trial.ts";
+
+const usage = "npm run test:mutants -- [--only NAME,…] | --list";
+
+const { values } = parseArgs({
+  options: { only: { type: "string" }, list: { type: "boolean", default: false }, help: { type: "boolean", default: false } },
+});
+
+type Verdict = "killed" | "survived" | "unclean" | "no patch" | "no verdict";
+
+interface Line {
+  readonly name: string;
+  readonly verdict: Verdict;
+  readonly how: string;
+  readonly seconds: number;
+}
+
+/** Each killer must find nothing in the tree as it is, or it proves nothing of a mutant. */
+async function cleanliness(tree: string, chosen: readonly Mutant[]): Promise<ReadonlyMap<string, Finding>> {
+  const findings = new Map<string, Finding>();
+  for (const { killer } of chosen) {
+    const name = killerText(killer);
+    if (findings.has(name)) continue;
+    const started = performance.now();
+    const finding = await trial(tree, killer);
+    findings.set(name, finding);
+    console.log(`${finding.is === "held" ? "clean" : "UNCLEAN"}  ${secondsSince(started)} s  ${name}${reasonOf(finding)}`);
+  }
+  return findings;
+}
+
+async function judge(tree: string, mutant: Mutant, clean: Finding): Promise<Line> {
+  const started = performance.now();
+  const line = (verdict: Verdict, how: string): Line => ({ name: mutant.name, verdict, how, seconds: secondsSince(started) });
+  if (clean.is !== "held") return line("unclean", `${killerText(mutant.killer)}${reasonOf(clean)}`);
+  const refused = apply(tree, mutant.name);
+  if (refused !== null) return line("no patch", refused);
+  const finding = await trial(tree, mutant.killer);
+  const stuck = apply(tree, mutant.name, "-R");
+  if (stuck !== null) throw new Error(`${mutant.name} cannot be taken back: ${stuck}`);
+  if (finding.is === "broken") return line("killed", finding.how);
+  return finding.is === "held" ? line("survived", killerText(mutant.killer)) : line("no verdict", finding.why);
+}
+
+const secondsSince = (started: number): number => Math.round((performance.now() - started) / 100) / 10;
+
+const reasonOf = (finding: Finding): string => (finding.is === "held" ? "" : `: ${finding.is === "broken" ? finding.how : finding.why}`);
+
+function tell({ name, verdict, how, seconds }: Line): void {
+  console.log(`${name.padEnd(26)}${verdict.padEnd(12)}${seconds.toFixed(1).padStart(6)} s  ${how}`);
+}
+
+function choose(only: string | undefined): readonly Mutant[] {
+  const names = only?.split(",") ?? mutants.map(({ name }) => name);
+  const strangers = names.filter((name) => !mutants.some((mutant) => mutant.name === name));
+  if (strangers.length === 0) return mutants.filter(({ name }) => names.includes(name));
+  console.error(`there is no mutant ${strangers.join(", ")}\n${usage}`);
+  process.exit(2);
+}
+
+async function main(chosen: readonly Mutant[]): Promise<void> {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+  using tree = copyTree();
+  process.once("exit", () => tree[Symbol.dispose]());
+  const clean = await cleanliness(tree.path, chosen);
+  const lines: Line[] = [];
+  for (const mutant of chosen) {
+    const line = await judge(tree.path, mutant, clean.get(killerText(mutant.killer))!);
+    tell(line);
+    lines.push(line);
+  }
+  const killed = lines.filter(({ verdict }) => verdict === "killed").length;
+  console.log(`\n${killed} of ${lines.length} mutants killed`);
+  for (const line of lines) if (line.verdict !== "killed") tell(line);
+  process.exitCode = killed === lines.length ? 0 : 1;
+}
+
+if (values.help) console.log(usage);
+else if (values.list) console.log(markdown());
+else await main(choose(values.only));

@@ -1,0 +1,111 @@
+import { spawn } from "node:child_process";
+import { readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import type { Killer } from "./table.ts";
+
+/** What a run has shown of a tree. Only a promise that was seen broken is one: a run that ends some other way shows nothing. */
+export type Finding =
+  { readonly is: "broken"; readonly how: string } | { readonly is: "held" } | { readonly is: "nothing"; readonly why: string };
+
+const limitMs = 180_000;
+/** A test that hangs is a test that fails, within the limit. */
+const testTimeoutMs = 60_000;
+const seeds = 2_000;
+
+export const trial = (tree: string, killer: Killer): Promise<Finding> =>
+  killer === "simulation" ? simulate(tree) : test(tree, killer.tests, killer.only);
+
+interface Report {
+  readonly numPassedTests: number;
+  readonly testResults: readonly {
+    readonly message: string;
+    readonly assertionResults: readonly { readonly status: string; readonly title: string; readonly failureMessages: readonly string[] }[];
+  }[];
+}
+
+async function test(tree: string, file: string, only: string): Promise<Finding> {
+  const output = join(tree, "mutants.json");
+  rmSync(output, { force: true });
+  const named = only === "" ? [] : ["-t", only.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&")];
+  const reporting = ["--reporter=json", `--outputFile=${output}`];
+  const end = await run(
+    tree,
+    ["node_modules/vitest/vitest.mjs", "run", file, ...named, "--bail=1", `--testTimeout=${testTimeoutMs}`, ...reporting],
+    () => false,
+  );
+  if (end.late) return { is: "nothing", why: `no end within ${limitMs / 1_000} s` };
+  const report = read(output);
+  if (report === null) return { is: "nothing", why: `no report: ${lastLine(end.text)}` };
+  const failed = report.testResults.flatMap(({ assertionResults }) => assertionResults.filter(({ status }) => status === "failed"));
+  const [first] = failed;
+  if (first !== undefined)
+    return { is: "broken", how: `${first.title}: ${(first.failureMessages[0] ?? "").split("\n")[0]!.slice(0, 160)}` };
+  if (end.code !== 0) return { is: "nothing", why: firstLine(report.testResults.map(({ message }) => message).join("\n") || end.text) };
+  return report.numPassedTests > 0 ? { is: "held" } : { is: "nothing", why: "no test has run" };
+}
+
+function read(file: string): Report | null {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as Report;
+  } catch {
+    return null;
+  }
+}
+
+async function simulate(tree: string): Promise<Finding> {
+  const command = ["scripts/run-ts.mjs", "test/simulation/index.ts", "--seeds", String(seeds), "--bail"];
+  // What comes after the verdict is an explanation, which takes long.
+  const end = await run(tree, command, (text) => verdictIn(text) !== null);
+  const verdict = verdictIn(end.text);
+  if (verdict !== null) return { is: "broken", how: verdict };
+  return end.late || end.code === 0 ? { is: "held" } : { is: "nothing", why: lastLine(end.text) };
+}
+
+function verdictIn(text: string): string | null {
+  const [, seed, invariant] = /^seed (\d+): (.+?) is (?:broken|unknown): /m.exec(text) ?? [];
+  if (seed !== undefined) return `${invariant}, seed ${seed}`;
+  const [, why, broken] = /^it is back: (.*)\n {2}(.+?): /m.exec(text) ?? [];
+  return why === undefined ? null : `${broken}, regression "${why}"`;
+}
+
+const firstLine = (text: string): string => text.trim().split("\n")[0]!;
+const lastLine = (text: string): string => text.trim().split("\n").at(-1) ?? "";
+
+interface End {
+  readonly code: number | null;
+  readonly late: boolean;
+  readonly text: string;
+}
+
+/** Runs Node in the tree, until it ends, is late, or has said enough. Its children end with it. */
+function run(tree: string, args: readonly string[], enough: (text: string) => boolean): Promise<End> {
+  const child = spawn(process.execPath, args, { cwd: tree, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  let text = "";
+  let late = false;
+  const end = (): void => {
+    try {
+      process.kill(-child.pid!, "SIGTERM");
+    } catch {
+      // it has ended
+    }
+  };
+  const hear = (chunk: Buffer): void => {
+    text += String(chunk);
+    if (enough(text)) end();
+  };
+  child.stdout.on("data", hear);
+  child.stderr.on("data", hear);
+  const timer = setTimeout(() => {
+    late = true;
+    end();
+  }, limitMs);
+  process.once("exit", end);
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", (code) => {
+      clearTimeout(timer);
+      process.off("exit", end);
+      resolve({ code, late, text });
+    });
+  });
+}

@@ -1,0 +1,161 @@
+import { fork } from "node:child_process";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { storyOf } from "../../src/verify/check.ts";
+import { invariants, type Invariant } from "../../src/verify/verdict.ts";
+import { planOf, type Plan } from "./plan.ts";
+import { readRegressions } from "./regressions.ts";
+import { run, type Result } from "./run.ts";
+import { breaksIt, shrink } from "./shrink.ts";
+import { summaryOf, type Told } from "./worker.ts";
+
+const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] | --seed S [--hash]";
+const chunk = 8;
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: "string", default: "2000" },
+    from: { type: "string", default: "1" },
+    workers: { type: "string", default: String(Math.max(1, availableParallelism())) },
+    seed: { type: "string" },
+    hash: { type: "boolean", default: false },
+    bail: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
+  },
+});
+
+function whole(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < 0) {
+    console.error(`--${name} must be a whole number, not ${JSON.stringify(text)}\n${usage}`);
+    process.exit(2);
+  }
+  return value;
+}
+
+/** One seed, told at length. */
+async function one(plan: Plan, hashOnly: boolean): Promise<void> {
+  const result = await run(plan);
+  if (hashOnly) return console.log(result.hash);
+  console.log(`seed ${plan.seed}: ${plan.store}, ${plan.broker}, ${plan.transactions.length} transactions, ${plan.faults.length} faults`);
+  for (const fault of plan.faults) console.log(`  ${JSON.stringify(fault)}`);
+  for (const verdict of result.verdicts) {
+    const { text, pardons } = summaryOf(verdict);
+    console.log(
+      `${verdict.verdict.padEnd(8)}${verdict.invariant.padEnd(16)}${text}${pardons.map(([why, times]) => `${times} × ${why}`).join(", ")}`,
+    );
+  }
+  tellStory(result);
+  console.log(`${result.steps} steps, ${result.virtualMs} virtual ms, hash ${result.hash}`);
+  process.exitCode = result.held ? 0 : 1;
+}
+
+function tellStory({ verdicts, history }: Result): void {
+  for (const verdict of verdicts) {
+    if (verdict.verdict !== "broken") continue;
+    console.log(`the story of ${verdict.invariant}:`);
+    for (const entry of storyOf(history, verdict.example.ids).slice(0, 40)) {
+      console.log(
+        `  ${Math.round(entry.at)} ${entry.process} ${entry.op} ${entry.phase}${"outcomes" in entry ? ` ${outcomesOf(entry, verdict.example.ids)}` : ""}`,
+      );
+    }
+  }
+}
+
+const outcomesOf = (
+  { outcomes }: { readonly outcomes: readonly { readonly id: string; readonly as: string }[] },
+  ids: readonly string[],
+): string => outcomes.flatMap(({ id, as }) => (ids.includes(id) ? [as] : [])).join(" ");
+
+async function many(from: number, seeds: number, workers: number): Promise<void> {
+  const started = performance.now();
+  let failed = await regressions();
+  const told: Told[] = [];
+  const left = Array.from({ length: Math.ceil(seeds / chunk) }, (_, n) =>
+    Array.from({ length: Math.min(chunk, seeds - n * chunk) }, (_, i) => from + n * chunk + i),
+  ).values();
+  const rate = (): string => (told.length / ((performance.now() - started) / 1_000)).toFixed(1);
+  let lastLine = 0;
+  const enough = (): boolean => values.bail && told.some(isBad);
+  await Promise.all(
+    Array.from({ length: Math.min(workers, Math.ceil(seeds / chunk)) }, () =>
+      work(left, enough, (each) => {
+        told.push(each);
+        if (performance.now() - lastLine < 5_000) return;
+        lastLine = performance.now();
+        console.log(`${told.length} of ${seeds} seeds, ${rate()} seeds/s, ${told.filter(isBad).length} failed`);
+      }),
+    ),
+  );
+  const seconds = ((performance.now() - started) / 1_000).toFixed(1);
+  const steps = told.reduce((sum, each) => sum + each.steps, 0);
+  console.log(`${told.length} seeds in ${seconds} s, ${rate()} seeds/s, ${steps} steps`);
+  table(told);
+  const bad = told.filter(isBad).sort((a, b) => a.seed - b.seed);
+  failed ||= bad.length > 0 || told.length < seeds;
+  for (const { seed, verdicts } of bad.slice(0, 20)) {
+    for (const { invariant, verdict, text } of verdicts)
+      if (verdict !== "holds") console.log(`seed ${seed}: ${invariant} is ${verdict}: ${text}`);
+  }
+  if (bad[0] !== undefined) await explain(bad[0]);
+  process.exitCode = failed ? 1 : 0;
+}
+
+const isBad = ({ verdicts }: Told): boolean => verdicts.some(({ verdict }) => verdict !== "holds");
+
+/** Each worker is a process of its own, and asks for more when it is done. */
+function work(left: Iterator<readonly number[]>, enough: () => boolean, tell: (told: Told) => void): Promise<void> {
+  const runner = fileURLToPath(new URL("../../scripts/run-ts.mjs", import.meta.url));
+  const child = fork(runner, ["test/simulation/worker.ts", "--worker"], { execArgv: ["--max-semi-space-size=64"] });
+  child.on("message", (message: Told | "more") => {
+    if (message !== "more") return tell(message);
+    const next = left.next();
+    if (next.done === true || enough()) child.disconnect();
+    else child.send(next.value);
+  });
+  return new Promise((resolve, reject) => {
+    child.on("exit", (code) => (code === 0 ? resolve() : reject(new Error(`a worker ended with ${code}`))));
+  });
+}
+
+/** What failed once comes first. */
+async function regressions(): Promise<boolean> {
+  let failed = false;
+  for (const { why, plan } of readRegressions()) {
+    const { held, verdicts } = await run(plan);
+    if (held) continue;
+    failed = true;
+    console.log(`it is back: ${why}`);
+    for (const verdict of verdicts) if (verdict.verdict !== "holds") console.log(`  ${verdict.invariant}: ${summaryOf(verdict).text}`);
+  }
+  return failed;
+}
+
+function table(told: readonly Told[]): void {
+  console.log(`${"invariant".padEnd(16)}${"holds".padStart(8)}${"broken".padStart(8)}${"unknown".padStart(8)}  legal`);
+  for (const invariant of invariants) {
+    const of = told.flatMap(({ verdicts }) => verdicts.filter((verdict) => verdict.invariant === invariant));
+    const count = (wanted: string): string => String(of.filter(({ verdict }) => verdict === wanted).length).padStart(8);
+    const pardons = new Map<string, number>();
+    for (const { pardons: each } of of) for (const [why, times] of each) pardons.set(why, (pardons.get(why) ?? 0) + times);
+    const legal = [...pardons].map(([why, times]) => `${times} × ${why}`).join(", ");
+    console.log(`${invariant.padEnd(16)}${count("holds")}${count("broken")}${count("unknown")}  ${legal}`);
+  }
+}
+
+async function explain({ seed, verdicts }: Told): Promise<void> {
+  const { invariant } = verdicts.find(({ verdict }) => verdict !== "holds")!;
+  const smallest = await shrink(planOf(seed), breaksIt(invariant as Invariant));
+  const result = await run(smallest);
+  console.log(`\nseed ${seed}, shrunk to ${smallest.transactions.length} transactions and these faults:`);
+  for (const fault of smallest.faults) console.log(`  ${JSON.stringify(fault)}`);
+  for (const verdict of result.verdicts) if (verdict.verdict !== "holds") console.log(`${verdict.invariant}: ${summaryOf(verdict).text}`);
+  tellStory(result);
+  console.log(`to repeat it:  npm run test:simulation -- --seed ${seed}`);
+  console.log(`to keep it, in test/simulation/regressions.json:\n${JSON.stringify({ why: "", plan: smallest })}`);
+}
+
+if (values.help) console.log(usage);
+else if (values.seed !== undefined) await one(planOf(whole("seed", values.seed)), values.hash);
+else await many(whole("from", values.from), whole("seeds", values.seeds), whole("workers", values.workers));

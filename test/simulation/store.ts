@@ -1,0 +1,287 @@
+import type { Inbox, InboxKey, Seat } from "../../src/contracts/inbox.ts";
+import type { LeaseStore } from "../../src/contracts/lease-store.ts";
+import type { Action, ActionReport, DeadFilter, Operator } from "../../src/contracts/operator.ts";
+import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import type { Store } from "../../src/contracts/store.ts";
+import type { Clock } from "../../src/core/clock.ts";
+import { WaybillError } from "../../src/core/errors.ts";
+import { createWake } from "../../src/core/wake.ts";
+import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
+import { createOperator } from "../../src/stores/memory/operator.ts";
+import { createOutboxStore } from "../../src/stores/memory/outbox-store.ts";
+import { createSchema } from "../../src/stores/memory/schema.ts";
+import { createDatabase, type Database, type Image, type Savepoint, type ServerTx } from "./database.ts";
+import type { Process } from "./scheduler.ts";
+import type { Server } from "./server.ts";
+
+/** A transaction in a client's hand. */
+export interface SimTx {
+  readonly server: ServerTx;
+  /** Moves the counter by so many, and says where it stands; its row stays locked until the end. */
+  count(aggregate: string, by: number): Promise<number>;
+  write(id: string, row: unknown): void;
+  effect(effect: unknown): void;
+  /** False when the mark is there already. Another transaction that is about to make it is waited for. */
+  mark(name: string, handlerVersion: number): Promise<boolean>;
+  savepoint(): Savepoint;
+  rollbackTo(savepoint: Savepoint): Promise<void>;
+}
+
+export interface SimDb {
+  begin(): Promise<SimTx>;
+  commit(tx: SimTx): Promise<void>;
+  rollback(tx: SimTx): Promise<void>;
+}
+
+export type SimStore = Store<SimDb, SimTx> & { readonly db: SimDb };
+
+/** What the server itself has done for a process, whether or not its answer is heard. */
+export interface Heard {
+  taken?(won: ReadonlyMap<number, bigint>): void;
+  committed?(tx: ServerTx): void;
+  operated?(action: "redrive" | "discard", ids: readonly string[]): void;
+}
+
+export interface StoreServer {
+  readonly server: Server;
+  readonly database: Database;
+  readonly operator: Operator;
+  /** The store as a process has it. */
+  open(process: Process, heard?: Heard): SimStore;
+  failOver(replica: Image): void;
+}
+
+const unavailable = (sent: boolean): WaybillError =>
+  new WaybillError("STORE_UNAVAILABLE", sent ? "the link to the store was lost" : "the store refuses connections");
+
+/** The memory store's claims, settles, leases and operator, behind a network, over a database whose transactions overlap. */
+export function createStoreServer(clock: Clock, server: Server, oneWriter: boolean): StoreServer {
+  const database = createDatabase(clock, oneWriter);
+  const build = (): { outbox: OutboxStore; leases: LeaseStore; operator: Operator } => {
+    const { tables } = database.image;
+    return { outbox: createOutboxStore(tables, clock), leases: createLeaseStore(tables, clock), operator: createOperator(tables, clock) };
+  };
+  let parts = build();
+  return {
+    server,
+    database,
+    get operator() {
+      return parts.operator;
+    },
+    failOver(replica) {
+      database.failOver(replica);
+      parts = build();
+    },
+    open(process, heard = {}) {
+      const read = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, execute, unavailable);
+      const write = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, () => database.alone(execute), unavailable);
+      const operate = (action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> =>
+        write(async () => {
+          const report = await parts.operator[action](filter, by);
+          if (!by.dryRun && report.ids.length > 0) heard.operated?.(action, report.ids);
+          return report;
+        });
+      const db = connect(process, server, database, heard.committed);
+      const inTransaction = async <T>(work: (tx: SimTx) => T | Promise<T>): Promise<T> => {
+        const tx = await db.begin();
+        let result: T;
+        try {
+          result = await work(tx);
+        } catch (error) {
+          await db.rollback(tx);
+          throw error;
+        }
+        await db.commit(tx);
+        return result;
+      };
+      return {
+        name: "simulated",
+        db,
+        schema: { ...createSchema(), check: () => read(() => undefined) },
+        writer: {
+          synchronous: false,
+          async append(tx, rows) {
+            if (typeof tx?.server !== "object" || !tx.server.open)
+              throw new WaybillError("NO_TRANSACTION", "this handle has no open transaction");
+            const copies = rows.map((row) => (typeof row.payload === "string" ? row : { ...row, payload: Uint8Array.from(row.payload) }));
+            return read(() => database.append(tx.server, copies));
+          },
+        },
+        transactor: { transaction: (_, work) => inTransaction(work) },
+        outbox: {
+          claim: (holding, request) => {
+            // What goes over the wire is a copy.
+            const asked = { relay: holding.relay, lanes: new Map(holding.lanes) };
+            return write(() => parts.outbox.claim(asked, request));
+          },
+          settle: (relay, window, outcomes) => {
+            const given = [...outcomes];
+            return write(() => parts.outbox.settle(relay, window, given));
+          },
+          release: (holding, destination, limit) => {
+            const asked = { relay: holding.relay, lanes: new Map(holding.lanes) };
+            return write(() => parts.outbox.release(asked, destination, limit));
+          },
+        },
+        leases: {
+          look: () => read(() => parts.leases.look()),
+          renew: (relay, ttlMs, window, strategy) => write(() => parts.leases.renew(relay, ttlMs, window, strategy)),
+          take: (relay, lanes) =>
+            write(async () => {
+              const won = await parts.leases.take(relay, lanes);
+              if (won.size > 0) heard.taken?.(won);
+              return won;
+            }),
+          give: (relay, lanes) => write(() => parts.leases.give(relay, lanes)),
+          leave: (relay) => write(() => parts.leases.leave(relay)),
+        },
+        inbox: createInbox(clock, database, db, write),
+        operator: {
+          status: () => read(() => parts.operator.status()),
+          list: (filter) =>
+            read(async () => {
+              const { limit, ...rest } = filter;
+              const all = await parts.operator.list({ ...rest, limit: Infinity });
+              return [...all].sort((a, b) => (a.seq < b.seq ? 1 : -1)).slice(0, limit);
+            }),
+          show: (id) => read(() => parts.operator.show(id)),
+          redrive: (filter, by) => operate("redrive", filter, by),
+          discard: (filter, by) => operate("discard", filter, by),
+          purge: (before, by, options) => write(() => parts.operator.purge(before, by, options)),
+        },
+        wake: createWake(),
+        [Symbol.asyncDispose]: async () => undefined,
+      };
+    },
+  };
+}
+
+/** A process's connections: what is open when it dies, or when its link breaks, is rolled back by the server. */
+function connect(process: Process, server: Server, database: Database, committed: ((tx: ServerTx) => void) | undefined): SimDb {
+  const open = new Set<ServerTx>();
+  process.onCrash(() => open.forEach((tx) => database.rollback(tx)));
+  const within = async <T>(tx: ServerTx, execute: () => T | Promise<T>): Promise<T> => {
+    try {
+      return await server.call(process, execute, unavailable);
+    } catch (error) {
+      if (error instanceof WaybillError && error.code === "STORE_UNAVAILABLE") database.rollback(tx);
+      throw error;
+    }
+  };
+  const refuse = (tx: ServerTx): void => {
+    if (!tx.open) throw new WaybillError("NO_TRANSACTION", "this transaction has ended");
+  };
+  return {
+    async begin() {
+      let begun: ServerTx | undefined;
+      const started = async (): Promise<ServerTx> => {
+        begun = await database.begin();
+        if (process.alive) open.add(begun);
+        else database.rollback(begun);
+        return begun;
+      };
+      const tx = await server.call(process, started, unavailable).catch((error: unknown) => {
+        if (begun !== undefined) database.rollback(begun);
+        throw error;
+      });
+      return {
+        server: tx,
+        count: (aggregate, by) => within(tx, () => database.count(tx, aggregate, by)),
+        write: (id, row) => void tx.written.push([id, row]),
+        effect: (effect) => {
+          refuse(tx);
+          tx.effects.push(effect);
+        },
+        mark: (name, handlerVersion) =>
+          within(tx, async () => {
+            await database.lock(tx, `mark ${name}`);
+            if (database.image.marks.has(name)) return false;
+            tx.mark = { name, handlerVersion };
+            return true;
+          }),
+        savepoint: () => database.savepoint(tx),
+        rollbackTo: (savepoint) => within(tx, () => database.rollbackTo(tx, savepoint)),
+      };
+    },
+    async commit({ server: tx }) {
+      let sent = false;
+      try {
+        await server.call(
+          process,
+          () => {
+            database.commit(tx);
+            committed?.(tx);
+          },
+          (maybe) => {
+            sent = maybe;
+            return unavailable(maybe);
+          },
+        );
+      } catch (cause) {
+        database.rollback(tx); // if it has not come to that; the server sees that the link is gone
+        if (sent) throw new WaybillError("COMMIT_UNKNOWN", "the link was lost while COMMIT was under way", { cause });
+        throw cause;
+      } finally {
+        open.delete(tx);
+      }
+    },
+    async rollback({ server: tx }) {
+      open.delete(tx);
+      await server.call(process, () => database.rollback(tx), unavailable).catch(() => database.rollback(tx));
+    },
+  };
+}
+
+function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(execute: () => T | Promise<T>) => Promise<T>): Inbox<SimTx> {
+  return {
+    async once(key, handlerVersion, work) {
+      const name = nameOf(key);
+      const tx = await db.begin();
+      try {
+        if (!(await tx.mark(name, handlerVersion))) {
+          await db.rollback(tx);
+          return "seen";
+        }
+        await work(tx);
+        if (!tx.server.open) throw new WaybillError("TRANSACTION_LOST", "the transaction ended under its handler");
+      } catch (error) {
+        await db.rollback(tx);
+        throw error;
+      }
+      await db.commit(tx);
+      return "done";
+    },
+    failed: (key) =>
+      write(() => {
+        const { failures } = database.image;
+        const count = (failures.get(nameOf(key))?.count ?? 0) + 1;
+        failures.set(nameOf(key), { count, failedAt: clock.now() });
+        return count;
+      }),
+    forget: (before) =>
+      write(() => {
+        const { marks, failures } = database.image;
+        for (const [name, { failedAt }] of failures) if (failedAt < before.getTime()) failures.delete(name);
+        const old = [...marks].filter(([, { handledAt }]) => handledAt < before.getTime());
+        for (const [name] of old) marks.delete(name);
+        return old.length;
+      }),
+    sit: (seat, ttlMs) =>
+      write(() => {
+        const { seats } = database.image;
+        const now = clock.monotonic();
+        const taken = seats.get(placeOf(seat));
+        if (taken !== undefined && taken.owner !== seat.owner && taken.endsAt > now) return false;
+        seats.set(placeOf(seat), { owner: seat.owner, endsAt: now + ttlMs });
+        return true;
+      }),
+    leave: (seat) =>
+      write(() => {
+        const { seats } = database.image;
+        if (seats.get(placeOf(seat))?.owner === seat.owner) seats.delete(placeOf(seat));
+      }),
+  };
+}
+
+const nameOf = ({ consumer, id }: InboxKey): string => `${consumer}\0${id}`;
+const placeOf = ({ consumer, topic }: Seat): string => `${consumer}\0${topic}`;
