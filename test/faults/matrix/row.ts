@@ -1,0 +1,59 @@
+import type { RunOptions, Scene } from "../../../src/cli/verify/run.ts";
+import type { Place } from "../../../src/cli/verify/task.ts";
+import type { Pair } from "./pairs.ts";
+import type { Reached, ReachedBroker } from "./servers.ts";
+
+/** A run of the matrix, as a row breaks it. */
+export interface Stage extends Scene {
+  readonly pair: Pair;
+  readonly store: Reached;
+  readonly broker: ReachedBroker;
+  /** How long the load goes on. */
+  readonly forMs: number;
+  readonly leaseMs: number;
+  /** One more was injected. */
+  once(): void;
+  /** Something to tell with the result. */
+  note(text: string): void;
+  /** From here on the judge reads there. */
+  move(direct: Partial<Place>): void;
+  /** True for as long as the load goes on. */
+  on(): boolean;
+  pause(ms: number): Promise<void>;
+  /** To the end of the load. */
+  rest(): Promise<void>;
+}
+
+/** What a run has of its own where it differs from the others. */
+export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limits" | "bounds" | "restMs" | "forgets">> {
+  readonly relay?: Partial<RunOptions["relay"]>;
+  readonly forMs?: number;
+  /** Where it takes place, when not on the servers that all share. */
+  readonly store?: Reached;
+  readonly broker?: ReachedBroker;
+  /** URLs of the workers and of the judge, such as those of a user of their own. */
+  readonly place?: Partial<Place>;
+  readonly direct?: Partial<Place>;
+  readonly canaries?: readonly string[];
+  dispose?(): Promise<void>;
+}
+
+export interface Row {
+  /** As faults are numbered in the matrix; 0 is a mix of them. */
+  readonly number: number;
+  readonly title: string;
+  readonly injected: string;
+  readonly pairs: readonly Pair[];
+  /** Where it cannot be injected, and why. */
+  readonly cannot?: Readonly<Record<string, string>>;
+  /** Makes what the run needs. */
+  prepare?(given: {
+    readonly pair: Pair;
+    readonly store: Reached;
+    readonly broker: ReachedBroker;
+    readonly run: string;
+  }): Promise<Change> | Change;
+  /** Once tables and topics are there, before anybody works. */
+  before?(stage: Stage): Promise<void>;
+  inject(stage: Stage): Promise<void>;
+}

@@ -1,0 +1,299 @@
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import mysql from "mysql2/promise";
+import pg from "pg";
+import { defaultDriver } from "../../../src/sqlite/driver.ts";
+import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
+import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
+import { respAt } from "../../support/resp.ts";
+import { startPgBouncer } from "../../servers/pgbouncer.ts";
+import { startPostgres, type Postgres } from "../../servers/postgres.ts";
+import { startStandby, type Standby } from "../../servers/standby.ts";
+import { only, storePairs } from "./pairs.ts";
+import { copiesOf, rounds } from "./rounds.ts";
+import type { Row } from "./row.ts";
+import { reach } from "./servers.ts";
+
+const both = ["up", "down"] as const;
+const noServer = "SQLite is a file: there is no server to lose";
+
+export async function onPostgres<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: url });
+  client.on("error", () => undefined);
+  await client.connect();
+  return work(client).finally(() => client.end().catch(() => undefined));
+}
+
+export async function onMysql<T>(url: string, work: (connection: mysql.Connection) => Promise<T>): Promise<T> {
+  const connection = await mysql.createConnection(url);
+  connection.on("error", () => undefined);
+  return work(connection).finally(() => connection.destroy());
+}
+
+export const storeRows: readonly Row[] = [
+  {
+    number: 8,
+    title: "nobody can reach the database; the broker they can",
+    injected: "a black hole between all processes and the database, for 1.5 and 4.2 s: less and more than a lease",
+    pairs: storePairs,
+    cannot: { sqlite: noServer },
+    prepare: () => ({ forMs: 14_000 }),
+    inject: (stage) =>
+      rounds(
+        stage,
+        "store",
+        "black hole",
+        async (round) => {
+          for (const direction of both) stage.store.link!.fault(direction, { hold: true });
+          await stage.clock.sleep(round % 2 === 0 ? 4_200 : 1_500);
+          stage.store.link!.heal();
+        },
+        1_500,
+      ),
+  },
+  {
+    number: 9,
+    title: "the database is killed and started again",
+    injected: "PostgreSQL: immediate shutdown and crash recovery; MariaDB: SIGKILL; time after time",
+    pairs: storePairs,
+    cannot: { sqlite: noServer },
+    prepare: () => ({ forMs: 12_000 }),
+    inject: (stage) => rounds(stage, "store", "restart", () => stage.store.server!.restart("immediate"), 1_500),
+  },
+  {
+    number: 10,
+    title: "nobody hears how a COMMIT ended",
+    injected: "what the database answers is held back for 50 to 250 ms, then every connection is reset, again and again",
+    pairs: storePairs,
+    cannot: { sqlite: noServer },
+    inject: (stage) =>
+      rounds(
+        stage,
+        "store",
+        "answers lost",
+        async (round) => {
+          stage.store.link!.fault("down", { hold: true });
+          await stage.pause(50 + 40 * (round % 6));
+          stage.store.link!.reset();
+          stage.store.link!.heal();
+        },
+        350,
+      ),
+  },
+  {
+    number: 11,
+    title: "fail-over to a standby that has not received everything",
+    injected: "the asynchronous standby is 0.6 s behind when the primary is killed; it is promoted, and everybody led there",
+    pairs: storePairs,
+    cannot: { sqlite: noServer, mariadb: "no MariaDB replica is set up here" },
+    async prepare() {
+      const primary = await reach<Postgres>(await startPostgres({ version: 15 }));
+      const replication = await startTcpProxy(primary.server!.port);
+      // The standby follows over a link of its own, which can be held back.
+      const throughLink = Object.create(primary.server, { port: { value: replication.port } }) as Postgres;
+      const standby = await startStandby(throughLink);
+      const dispose = async (): Promise<void> => {
+        await replication[Symbol.asyncDispose]();
+        await standby[Symbol.asyncDispose]();
+        await primary[Symbol.asyncDispose]();
+      };
+      return { store: Object.assign(primary, { standby, replication }), dispose, forMs: 12_000, forgets: true };
+    },
+    async inject(stage) {
+      const { standby, replication } = stage.store as unknown as { standby: Standby; replication: TcpProxy };
+      await stage.pause(4_000);
+      for (const direction of both) replication.fault(direction, { hold: true });
+      await stage.clock.sleep(600);
+      const fault = stage.fault({ fault: "failover", target: "postgres", copies: copiesOf(stage) });
+      await stage.store.server!.kill9();
+      replication.reset();
+      await standby.promote();
+      fault.ended();
+      stage.store.link!.retarget(standby.port);
+      stage.store.link!.reset();
+      stage.move({ store: standby.url() });
+      stage.once();
+      // The old primary stays away.
+      Object.assign(stage.store, { server: standby });
+    },
+  },
+  {
+    number: 12,
+    title: "the database has no connection left",
+    injected: "others take every connection that the server gives while all of ours are reset; they go after 3 s",
+    pairs: storePairs,
+    cannot: { sqlite: noServer },
+    prepare: () => ({ forMs: 12_000 }),
+    async inject(stage) {
+      await rounds(
+        stage,
+        "store",
+        "no connections",
+        async () => {
+          if (stage.pair.store === "mariadb") {
+            await onMysql(stage.store.url, async (connection) => {
+              await connection.query("SET GLOBAL max_connections = 10");
+              stage.store.link!.reset();
+              await stage.clock.sleep(3_000);
+              await connection.query("SET GLOBAL max_connections = 151");
+            });
+            return;
+          }
+          const holders: pg.Client[] = [];
+          const take = async (): Promise<boolean> => {
+            const client = new pg.Client({ connectionString: stage.store.url });
+            client.on("error", () => undefined);
+            return client.connect().then(
+              () => holders.push(client) > 0,
+              () => false,
+            );
+          };
+          while (await take());
+          stage.store.link!.reset();
+          for (const until = stage.clock.monotonic() + 3_000; stage.clock.monotonic() < until; await stage.clock.sleep(20))
+            while (await take());
+          await Promise.all(holders.map((client) => client.end().catch(() => undefined)));
+        },
+        1_500,
+      );
+    },
+  },
+  {
+    number: 13,
+    title: "a transaction that does not end",
+    injected: "one has written, and stays open for the whole run; on SQLite, which has one writer, for 2.5 s at a time",
+    pairs: storePairs,
+    // On SQLite everybody has to wait for it.
+    prepare: ({ pair }) => (pair.store === "sqlite" ? { bounds: { latencyMs: 8_000, recoveryMs: 12_000 } } : {}),
+    async inject(stage) {
+      const { tables } = stage.ground;
+      const sql = `INSERT INTO ${tables.elsewhere} (note) VALUES ('open')`;
+      if (stage.pair.store === "postgres")
+        return onPostgres(stage.store.url, async (client) => {
+          await client.query("BEGIN");
+          await client.query(sql);
+          stage.once();
+          await stage.rest();
+        });
+      if (stage.pair.store === "mariadb")
+        return onMysql(stage.store.url, async (connection) => {
+          await connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT");
+          await connection.query(sql);
+          stage.once();
+          await stage.rest();
+        });
+      const db = (await defaultDriver())(fileBeside(stage.store.url.slice("sqlite:".length), stage.place.run));
+      db.exec("PRAGMA busy_timeout = 5000");
+      await rounds(
+        stage,
+        "store",
+        "locked",
+        async () => {
+          db.exec("BEGIN IMMEDIATE");
+          db.exec(sql);
+          await stage.clock.sleep(2_500);
+          db.exec("ROLLBACK");
+        },
+        1_500,
+      );
+      db.close();
+    },
+  },
+  {
+    number: 42,
+    title: "migration under traffic",
+    injected: "schema.migrate() from its present version, again and again, under load",
+    pairs: storePairs,
+    async inject(stage) {
+      for (; stage.on(); await stage.pause(200)) {
+        await stage.ground.store.schema.migrate();
+        stage.once();
+      }
+    },
+  },
+  {
+    number: 43,
+    title: "purge at full load",
+    injected: "relays purge all that is published, twice a second",
+    pairs: storePairs,
+    prepare: () => ({ relay: { housekeeping: { everyMs: 500, retentionMs: 1 } } }),
+    async inject(stage) {
+      await stage.rest();
+      const [row] = await stage.ground.ask(`SELECT count(*) AS n FROM ${stage.ground.tables.written}`);
+      const { states } = await stage.ground.store.operator.status();
+      const gone = Number(row?.["n"]) - Object.values(states).reduce((sum, n) => sum + n, 0);
+      stage.note(`${gone} rows were purged meanwhile`);
+      if (gone > 0) stage.once();
+    },
+  },
+  {
+    number: 44,
+    title: "a pooler in transaction mode in between",
+    injected: "everybody works through PgBouncer, whose connections are reset now and then",
+    pairs: storePairs.filter(only("postgres")),
+    async prepare({ store }) {
+      const bouncer = await reach(await startPgBouncer(store.server as Postgres));
+      return { store: { ...bouncer, url: store.url }, dispose: async () => bouncer[Symbol.asyncDispose]() };
+    },
+    inject: (stage) => rounds(stage, "store", "reset", async () => stage.store.link!.reset(), 2_000),
+  },
+  {
+    number: 46,
+    title: "the password is changed, and changed back",
+    injected: "everybody's password is another one for 2.5 s, while all connections are reset",
+    pairs: storePairs,
+    cannot: { sqlite: "a file has no password" },
+    prepare: ({ pair, store }) => account(pair.store === "mariadb" ? "mariadb" : "postgres", store.url, store.linked, store.server!.folder),
+    async inject(stage) {
+      const change = (to: string): Promise<unknown> =>
+        stage.pair.store === "mariadb"
+          ? onMysql(stage.store.url, (connection) => connection.query(`ALTER USER keeper@localhost IDENTIFIED BY '${to}'`))
+          : onPostgres(stage.store.url, (client) => client.query(`ALTER ROLE keeper PASSWORD '${to}'`));
+      const brokerTo = (to: string, now: string): Promise<unknown> =>
+        respAt(stage.broker.url.replace("redis://", now === "" ? "redis://" : `redis://:${now}@`), ["CONFIG", "SET", "requirepass", to]);
+      await rounds(
+        stage,
+        "store",
+        "password",
+        async () => {
+          await change(otherSecret);
+          await brokerTo(otherSecret, "");
+          stage.store.link!.reset();
+          stage.broker.link!.reset();
+          await stage.clock.sleep(2_500);
+          await change(secret);
+          await brokerTo("", otherSecret);
+        },
+        1_500,
+      );
+    },
+  },
+];
+
+const secret = "hunter2-swordfish";
+const otherSecret = "correct-horse-battery";
+
+/** A user who has a password, and whose tables they are. */
+async function account(kind: "postgres" | "mariadb", url: string, linked: string, folder: string) {
+  if (kind === "mariadb") {
+    await onMysql(url, async (connection) => {
+      await connection.query(`CREATE OR REPLACE USER keeper@localhost IDENTIFIED BY '${secret}'`);
+      await connection.query("GRANT ALL ON *.* TO keeper@localhost");
+    });
+  } else {
+    const hba = join(folder, "data", "pg_hba.conf");
+    const rule = "host all keeper all scram-sha-256\n";
+    if (!readFileSync(hba, "utf8").startsWith(rule)) {
+      const before = readFileSync(hba, "utf8");
+      writeFileSync(hba, rule);
+      appendFileSync(hba, before);
+    }
+    await onPostgres(url, async (client) => {
+      await client.query("DROP ROLE IF EXISTS keeper");
+      await client.query(`CREATE ROLE keeper SUPERUSER LOGIN PASSWORD '${secret}'`);
+      await client.query("SELECT pg_reload_conf()");
+    });
+  }
+  const as = (of: string): string => of.replace(/\/\/[^@]*@/, `//keeper:${secret}@`);
+  return { place: { store: as(linked) }, direct: { store: as(url) }, canaries: [secret, otherSecret], forMs: 12_000 };
+}
