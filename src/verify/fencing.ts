@@ -9,6 +9,7 @@ interface Take {
 }
 type Lanes = Map<number, Take[]>;
 type Of<Op extends Entry["op"]> = Extract<Entry, { op: Op }>;
+type Taken = Extract<Of<"lease">, { what: "take" }>;
 
 /**
  * F: a lane's epochs rise, each has one owner, nothing is settled under an epoch that is over, and nothing is sent by a
@@ -26,7 +27,7 @@ export function fencing({ history }: Facts): Verdict {
     else if (entry.op === "lease" && entry.phase === "ok") {
       taken ||= entry.what === "take";
       if (entry.what === "renew") leasedUntil.set(entry.process, entry.mono + entry.ttlMs);
-      if (entry.what === "take") take(found, lanes, entry.process, entry.at, entry.lanes);
+      if (entry.what === "take") take(found, lanes, entry);
     } else if (entry.op === "settle" && entry.phase === "ok") {
       worked = true;
       settle(found, lanes, entry);
@@ -39,11 +40,12 @@ export function fencing({ history }: Facts): Verdict {
   return found.verdict();
 }
 
-function take(found: Trial, lanes: Lanes, owner: string, at: number, taken: readonly (readonly [number, number])[]): void {
+function take(found: Trial, lanes: Lanes, { process: owner, at, began, lanes: taken }: Taken): void {
   for (const [lane, epoch] of taken) {
     const takes = lanes.get(lane) ?? [];
-    const before = takes.at(-1);
-    if (before !== undefined && epoch <= before.epoch)
+    // Of takes that went on at the same time, nobody knows which came first; but no two have the same epoch.
+    const before = takes.findLast((one) => one.epoch === epoch || (one.epoch > epoch && one.at <= began));
+    if (before !== undefined)
       found.broken(1, `${owner} took lane ${lane} under epoch ${epoch}, which ${before.owner} had under ${before.epoch} before`, []);
     lanes.set(lane, [...takes, { epoch, owner, at }]);
   }

@@ -47,7 +47,13 @@ export type Act =
   | { readonly op: "ack"; readonly consumer: string; readonly id: string }
   /** `mono` is the relay's own monotonic clock when it asked. */
   | { readonly op: "lease"; readonly what: "renew"; readonly mono: number; readonly ttlMs: number }
-  | { readonly op: "lease"; readonly what: "take" | "give"; readonly lanes: readonly (readonly [lane: number, epoch: number])[] }
+  /** `began` is when it was invoked: whoever was frozen since may tell of it after those who came later. */
+  | {
+      readonly op: "lease";
+      readonly what: "take";
+      readonly began: number;
+      readonly lanes: readonly (readonly [lane: number, epoch: number])[];
+    }
   /** What an operator did, to these events. */
   | { readonly op: "operate"; readonly action: "redrive" | "discard"; readonly ids: readonly string[] }
   /** `copies`: how many copies of events it may cause in the broker; null when nobody can tell. It begins `invoked` and has ended with `ok`. */

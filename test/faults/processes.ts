@@ -24,6 +24,8 @@ export interface Process {
   /** A word on its stdin. */
   say(word: string): void;
   signal(name: NodeJS.Signals): void;
+  /** Resolves once it has said that it is ready: before that, a SIGTERM may just end it. */
+  ready(): Promise<void>;
   /** Resolves when it is gone. */
   kill(): Promise<Ending>;
   /** The first line that fits, already told or to come; rejects when the process ends without it. */
@@ -101,7 +103,7 @@ function launch(name: string, args: readonly string[], cwd: string): Process & {
     });
   });
 
-  return {
+  const self: Process & { readonly errors: () => string } = {
     name,
     pid: child.pid ?? -1,
     lines,
@@ -114,6 +116,9 @@ function launch(name: string, args: readonly string[], cwd: string): Process & {
     say: (word) => void child.stdin.write(`${word}\n`),
     signal(signal) {
       if (ending === null && !child.kill(signal)) throw new Error(`${name} could not be sent ${signal}`);
+    },
+    async ready() {
+      await self.told("that it is ready", ({ type }) => type === "ready" || type === "relay.started");
     },
     kill() {
       if (ending === null) child.kill("SIGKILL");
@@ -137,6 +142,7 @@ function launch(name: string, args: readonly string[], cwd: string): Process & {
       });
     },
   };
+  return self;
 }
 
 function parse(text: string): Line {

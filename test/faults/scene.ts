@@ -161,6 +161,7 @@ export async function createScene(context: TestContext, { ownBroker = false }: {
       }
     },
     async drain(...children) {
+      for (const child of children) await child.ready();
       for (const child of children) child.signal("SIGTERM");
       await done(...children);
     },

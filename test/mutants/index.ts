@@ -1,21 +1,24 @@
 import { parseArgs } from "node:util";
+import { keep, type Tried } from "../evidence/files.ts";
 import { killerText, markdown, mutants, type Mutant } from "./table.ts";
 import { apply, copyTree } from "./tree.ts";
 import { trial, type Finding } from "./trial.ts";
 
-const usage = "npm run test:mutants -- [--only NAME,…] | --list";
+const usage = "npm run test:mutants -- [--only NAME,…] | --evidence | --list";
 
 const { values } = parseArgs({
-  options: { only: { type: "string" }, list: { type: "boolean", default: false }, help: { type: "boolean", default: false } },
+  options: {
+    only: { type: "string" },
+    evidence: { type: "boolean", default: false },
+    list: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
+  },
 });
 
 type Verdict = "killed" | "survived" | "unclean" | "no patch" | "no verdict";
 
-interface Line {
-  readonly name: string;
+interface Line extends Tried {
   readonly verdict: Verdict;
-  readonly how: string;
-  readonly seconds: number;
 }
 
 /** Each killer must find nothing in the tree as it is, or it proves nothing of a mutant. */
@@ -75,6 +78,7 @@ async function main(chosen: readonly Mutant[]): Promise<void> {
   const killed = lines.filter(({ verdict }) => verdict === "killed").length;
   console.log(`\n${killed} of ${lines.length} mutants killed`);
   for (const line of lines) if (line.verdict !== "killed") tell(line);
+  if (values.evidence && values.only === undefined) keep("mutants", lines);
   process.exitCode = killed === lines.length ? 0 : 1;
 }
 

@@ -1,137 +1,191 @@
+import type { Letter } from "../evidence/promises.ts";
+
 /** What must find a defect: some tests of a file, or the simulation. */
 export type Killer = { readonly tests: string; readonly only: string } | "simulation";
 
 /** A defect that was planted on purpose, as `NAME.patch` beside this file. */
 export interface Mutant {
   readonly name: string;
+  /** The promise that it breaks, by its letter. */
+  readonly promise: Letter;
   readonly breaks: string;
   readonly killer: Killer;
 }
 
-const mutant = (name: string, breaks: string, killer: Killer): Mutant => ({ name, breaks, killer });
+const mutant = (name: string, promise: Letter, breaks: string, killer: Killer): Mutant => ({ name, promise, breaks, killer });
 /** `only` is a part of a test's name. */
 const tests = (file: string, only: string): Killer => ({ tests: `test/${file}.test.ts`, only });
 
 export const mutants: readonly Mutant[] = [
   mutant(
     "id-cursor",
+    "L",
     "PostgreSQL: a scan begins behind the last number that was drawn, whoever is still writing below it",
     tests("stores/postgres-hazards.slow", "and a row that commits late"),
   ),
   mutant(
     "skip-locked",
+    "O",
     "PostgreSQL: relays claim from all lanes that nobody has locked, not from their own",
     tests("stores/postgres-order.slow", "ten writers on hot aggregates"),
   ),
-  mutant("settle-before-ack", "the relay settles a window as published, and sends it then", "simulation"),
+  mutant("settle-before-ack", "L", "the relay settles a window as published, and sends it then", "simulation"),
   mutant(
     "unfenced-settle",
+    "O",
     "a settle looks at the event's id only: neither at the lane's owner and epoch, nor at the window",
     "simulation",
   ),
-  mutant("ack-before-commit", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
+  mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
   mutant(
     "inbox-own-transaction",
+    "E",
     "SQLite: the inbox's mark is committed before the handler begins",
     tests("stores/sqlite", "work that fails leaves neither an effect nor a mark"),
   ),
   mutant(
     "ignored-returns",
+    "L",
     "RabbitMQ: a message that no queue takes is stored, since the server confirms it",
     tests("brokers/rabbitmq-broker.slow", "a message that no queue takes"),
   ),
-  mutant("order-by-next-attempt", "a failed event waits by itself, in order of the next attempts, and holds nobody back", "simulation"),
+  mutant(
+    "order-by-next-attempt",
+    "O",
+    "a failed event waits by itself, in order of the next attempts, and holds nobody back",
+    "simulation",
+  ),
   mutant(
     "past-a-failure",
+    "O",
     "Redis: a batch goes on past a refused message of the same aggregate",
     tests("brokers/redis-answers", "to blame"),
   ),
-  mutant("dedupe-on-sequence", "the inbox knows an event by its number, which a fail-over gives out again", "simulation"),
+  mutant("dedupe-on-sequence", "L", "the inbox knows an event by its number, which a fail-over gives out again", "simulation"),
   mutant(
     "purge-by-age",
+    "L",
     "a purge deletes what is old, published or not",
     tests("stores/memory", "purge deletes what is published or discarded and old"),
   ),
   mutant(
     "order-by-xid",
+    "O",
     "PostgreSQL: a scan goes by the transaction's id and then the number",
     tests("stores/postgres-order.slow", "ten writers on hot aggregates"),
   ),
   mutant(
     "renewal-without-progress",
+    "L",
     "a relay renews its lease by the clock, though a step of its hangs",
     tests("relay/hanging-release", "a relay whose release never ends"),
   ),
   mutant(
     "dropped-confirms",
+    "L",
     "RabbitMQ: what has no confirmation when its channel ends is never answered",
     tests("brokers/rabbitmq-broker.slow", "a message that the server closes the channel for"),
   ),
-  mutant("trust-without-end", "the relay sends although its lease may have run out", "simulation"),
-  mutant("unknown-is-stored", "a publish that nobody has answered counts as published", "simulation"),
-  mutant("unknown-spends-attempts", "events pay with their attempts for a link that breaks", tests("relay/outage", "for a day")),
+  mutant("trust-without-end", "O", "the relay sends although its lease may have run out", "simulation"),
+  mutant("unknown-is-stored", "L", "a publish that nobody has answered counts as published", "simulation"),
+  mutant("unknown-spends-attempts", "I", "events pay with their attempts for a link that breaks", tests("relay/outage", "for a day")),
   mutant(
     "outage-spends-attempts",
+    "I",
     "events pay with their attempts for a destination that is away",
     tests("relay/outage", "for one topic only"),
   ),
-  mutant("windows-overtake", "a window that was claimed ahead sends the followers of an event that has failed meanwhile", "simulation"),
+  mutant(
+    "windows-overtake",
+    "O",
+    "a window that was claimed ahead sends the followers of an event that has failed meanwhile",
+    "simulation",
+  ),
   mutant(
     "neighbours-to-blame",
+    "I",
     "whatever was in a dead relay's window counts as having ended it",
     tests("relay/crash", "is parked after three deaths alone"),
   ),
   mutant(
     "lanes-of-the-living",
+    "O",
     "a lane is taken from a relay whose lease has not run out",
     tests("stores/memory", "free lanes are taken, and owned ones are not"),
   ),
   mutant(
     "lane-given-in-use",
+    "D",
     "a lane is given away while a claim from it is under way",
     tests("relay/handover", "a lane is not given away"),
   ),
   mutant(
     "settle-without-lock",
+    "O",
     "PostgreSQL: a settle looks at the lanes' owners without locking them",
     tests("stores/postgres-hazards.slow", "a settle that waited while its lane was taken"),
   ),
   mutant(
     "floor-past-flight",
+    "L",
     "PostgreSQL: a scan begins behind events that are in flight, and may come back",
     tests("stores/postgres-hazards.slow", "which does not pass what is in flight"),
   ),
   mutant(
     "floor-of-another-epoch",
+    "L",
     "MariaDB: a lane that comes back is scanned from where it was left",
     tests("stores/mysql-floors.slow", "a lane that came back"),
   ),
   mutant(
     "mark-not-looked-for",
+    "E",
     "SQLite: what a handler did in a transaction of its own counts as done",
     tests("stores/sqlite-file", "that ends the transaction and begins another"),
   ),
   mutant(
     "seat-not-trusted-for",
+    "E",
     "a subscriber goes on although its seat may have run out",
     tests("subscriber/seats", "is trusted for less time"),
   ),
   mutant(
     "letter-after-ack",
+    "L",
     "a dead event is acknowledged, and its letter is written then",
     tests("subscriber/dead-letters", "until it is stored, and only then acknowledged"),
   ),
-  mutant("commit-past-a-gap", "an acknowledgement commits what is before it too, acknowledged or not", tests("core/ack-ledger", "")),
+  mutant("commit-past-a-gap", "L", "an acknowledgement commits what is before it too, acknowledged or not", tests("core/ack-ledger", "")),
   mutant(
     "kafka-lost-goes-again",
+    "D",
     "Kafka: a batch that nobody has answered is sent again",
     tests("brokers/kafka-answers", "or of which nobody knows"),
   ),
-  mutant("redis-refusal-is-stored", "Redis: no entry id counts as stored", tests("brokers/redis-answers", "no entry id means")),
+  mutant("redis-refusal-is-stored", "L", "Redis: no entry id counts as stored", tests("brokers/redis-answers", "no entry id means")),
   mutant(
     "nats-any-answer",
+    "L",
     "NATS: whoever answers on the subject is taken for the stream",
     tests("brokers/nats-parts", "is the stream's own"),
+  ),
+  mutant(
+    "failed-work-commits",
+    "P",
+    "SQLite: what a transaction's work did before it failed is committed",
+    tests("stores/sqlite", "a transaction that fails leaves nothing"),
+  ),
+  mutant(
+    "deaths-untold",
+    "V",
+    "nobody is told of an event that is given up and holds its followers",
+    tests("relay/failing", "and is DEAD at its fifth failure"),
+  ),
+  mutant(
+    "blocked-not-counted",
+    "V",
+    "status does not count what waits behind a failed event",
+    tests("stores/memory", "status tells what is stuck and why"),
   ),
 ];
 

@@ -3,6 +3,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { available, describeWith, judge, outside } from "./available.ts";
 import { startMariadb } from "./mariadb.ts";
+import { followed, startMariadbStandby } from "./mariadb-standby.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
 import { processesIn } from "./processes-in.ts";
@@ -139,6 +140,22 @@ await describeWith("mariadb", "MariaDB", () => {
     await ending(server);
     expect(server.port).toBe(port);
     expect(await askMysql(server.url(), `SELECT what FROM kept WHERE what = '${what}'`)).toEqual([what]);
+  });
+
+  test("has a standby that takes over what the lost primary committed", async () => {
+    const primary = await startMariadb({ settings: followed });
+    onTestFinished(() => primary[Symbol.asyncDispose]());
+    const standby = await startMariadbStandby(primary.port);
+    onTestFinished(() => standby[Symbol.asyncDispose]());
+    await askMysql(primary.url(), "CREATE TABLE numbers (number int)");
+    await askMysql(primary.url(), "INSERT INTO numbers VALUES (1)");
+    const numbers = "SELECT number FROM numbers ORDER BY number";
+    await expect.poll(() => askMysql(standby.url(), numbers).catch(() => []), { timeout: 10_000 }).toEqual([1]);
+
+    await primary.kill9();
+    await standby.promote();
+    await askMysql(standby.url(), "INSERT INTO numbers VALUES (2)");
+    expect(await askMysql(standby.url(), numbers)).toEqual([1, 2]);
   });
 });
 

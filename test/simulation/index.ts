@@ -4,13 +4,14 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { storyOf } from "../../src/verify/check.ts";
 import { invariants, type Invariant } from "../../src/verify/verdict.ts";
+import { keep } from "../evidence/files.ts";
 import { planOf, type Plan } from "./plan.ts";
 import { readRegressions } from "./regressions.ts";
 import { run, type Result } from "./run.ts";
 import { breaksIt, shrink } from "./shrink.ts";
 import { summaryOf, type Told } from "./worker.ts";
 
-const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] | --seed S [--hash]";
+const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] [--evidence] | --seed S [--hash]";
 const chunk = 8;
 
 const { values } = parseArgs({
@@ -21,6 +22,7 @@ const { values } = parseArgs({
     seed: { type: "string" },
     hash: { type: "boolean", default: false },
     bail: { type: "boolean", default: false },
+    evidence: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 });
@@ -88,12 +90,13 @@ async function many(from: number, seeds: number, workers: number): Promise<void>
       }),
     ),
   );
-  const seconds = ((performance.now() - started) / 1_000).toFixed(1);
+  const seconds = Math.round((performance.now() - started) / 1_000);
   const steps = told.reduce((sum, each) => sum + each.steps, 0);
   console.log(`${told.length} seeds in ${seconds} s, ${rate()} seeds/s, ${steps} steps`);
   table(told);
   const bad = told.filter(isBad).sort((a, b) => a.seed - b.seed);
   failed ||= bad.length > 0 || told.length < seeds;
+  if (values.evidence) keep("simulation", { seeds: told.length, failed: bad.length, steps, seconds });
   for (const { seed, verdicts } of bad.slice(0, 20)) {
     for (const { invariant, verdict, text } of verdicts)
       if (verdict !== "holds") console.log(`seed ${seed}: ${invariant} is ${verdict}: ${text}`);

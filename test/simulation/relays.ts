@@ -32,7 +32,8 @@ export function startRelay(world: World, name: string, knobs: RelayKnobs, ended:
     taken: (won) => {
       // Told by the store itself, whether or not the relay hears of it.
       const lanes = [...won].map(([lane, epoch]) => [lane, Number(epoch)] as const);
-      world.history.push({ at: scheduler.now, process: name, phase: "ok", op: "lease", what: "take", lanes });
+      const { now } = scheduler;
+      world.history.push({ at: now, process: name, phase: "ok", op: "lease", what: "take", began: now, lanes });
     },
   });
   const held = new Map<string, Held>();

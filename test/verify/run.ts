@@ -30,7 +30,7 @@ export const added = (events: readonly Written[], at = 1, end: Phase = "ok"): En
 export const healed = entry(9, "nemesis", "ok", { op: "fault", fault: "heal", target: "everything", copies: 0, scope: "all" });
 export const well: readonly Entry[] = [
   entry(0, "relay-1", "ok", { op: "lease", what: "renew", mono: 0, ttlMs: 60_000 }),
-  entry(0, "relay-1", "ok", { op: "lease", what: "take", lanes: [[5, 1]] }),
+  entry(0, "relay-1", "ok", { op: "lease", what: "take", began: 0, lanes: [[5, 1]] }),
   ...added([one, two]),
   entry(1.1, "relay-1", "ok", { op: "claim", claims: [held("e1"), held("e2")] }),
   entry(1.2, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 1_200 }),

@@ -59,8 +59,8 @@ describe("isolation", () => {
 
 describe("fencing", () => {
   const verdict = verdictOf.bind(null, "fencing");
-  const took = (at: number, process: string, epoch: number): Entry =>
-    entry(at, process, "ok", { op: "lease", what: "take", lanes: [[5, epoch]] });
+  const took = (at: number, process: string, epoch: number, began = at): Entry =>
+    entry(at, process, "ok", { op: "lease", what: "take", began: began * 1_000, lanes: [[5, epoch]] });
   const settled = (began: number, settled: number, epoch = 1): Entry =>
     entry(4, "relay-1", "ok", { op: "settle", began: began * 1_000, outcomes: [{ ...held("e1", 5, epoch), as: "published" }], settled });
 
@@ -79,7 +79,16 @@ describe("fencing", () => {
     expect(short(verdict([...well, took(3, "relay-2", 1)]))).toBe(
       "broken 1 times: relay-2 took lane 5 under epoch 1, which relay-1 had under 1 before []",
     );
+    expect(short(verdict([...well, took(3, "relay-2", 3), took(3.5, "relay-3", 2)]))).toBe(
+      "broken 1 times: relay-3 took lane 5 under epoch 2, which relay-2 had under 3 before []",
+    );
     expect(short(verdict([...well, fault(2.5, "failover", 0), took(3, "relay-2", 1)]))).toBe("holds");
+  });
+
+  test("one who was frozen while it took a lane may tell of it late, but not of another's epoch", () => {
+    const later = [...well, took(3, "relay-2", 3)];
+    expect(short(verdict([...later, took(9, "relay-3", 2, 2.5)]))).toBe("holds");
+    expect(short(verdict([...later, took(9, "relay-3", 3, 2.5)]))).toMatch(/^broken/);
   });
 
   test("nothing is sent once one's own clock says that the lease has run out", () => {

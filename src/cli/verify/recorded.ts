@@ -59,8 +59,9 @@ export function recordRelay(recorder: Recorder, published: (count: number) => vo
         recorder.write("ok", { op: "lease", what: "renew", mono, ttlMs });
       },
       async take(relay, lanes) {
+        const began = sharedNow();
         const won = await of.take(relay, lanes);
-        recorder.write("ok", { op: "lease", what: "take", lanes: [...won].map(([lane, epoch]) => [lane, Number(epoch)]) });
+        recorder.write("ok", { op: "lease", what: "take", began, lanes: [...won].map(([lane, epoch]) => [lane, Number(epoch)]) });
         return won;
       },
     }),

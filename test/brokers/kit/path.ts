@@ -158,6 +158,7 @@ export function pathSuite(subject: Subject): void {
       await writing;
       await expect.poll(() => count("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'"), { timeout: 60_000 }).toBe(added.length);
       await expect.poll(effects, { timeout: 60_000 }).toBe(added.length);
+      for (const one of running) await one.ready();
       for (const one of running) one.signal("SIGTERM");
       for (const one of running) expect(await one.ended).toEqual({ code: 0, signal: null });
 

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { built } from "../../cli/build.ts";
+import { keep } from "../../evidence/files.ts";
 import { brokers, stores } from "./pairs.ts";
 import { rows } from "./rows.ts";
 import { createServers, play, type Result } from "./stage.ts";
@@ -11,7 +12,6 @@ import { createServers, play, type Result } from "./stage.ts";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const folder = join(root, ".cache/faults");
-const evidence = join(root, "docs/evidence/faults.json");
 
 const { values } = parseArgs({
   args: process.argv.slice(2),
@@ -92,14 +92,9 @@ if (values.evidence) {
   const all = results
     .map((name) => read(join(folder, name)))
     .sort((a, b) => a.row - b.row || a.store.localeCompare(b.store) || a.broker.localeCompare(b.broker));
-  mkdirSync(join(root, "docs/evidence"), { recursive: true });
-  writeFileSync(
-    evidence,
-    `${JSON.stringify(
-      all.map(({ notes, ...rest }) => ({ ...rest, notes: notes.filter((note) => !note.startsWith("histories")) })),
-      null,
-      2,
-    )}\n`,
+  keep(
+    "faults",
+    all.map(({ notes, ...rest }) => ({ ...rest, notes: notes.filter((note) => !note.startsWith("histories")) })),
   );
 }
 process.exit(failed + left === 0 ? 0 : 1);

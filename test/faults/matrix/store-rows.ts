@@ -6,15 +6,37 @@ import { defaultDriver } from "../../../src/sqlite/driver.ts";
 import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
 import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
 import { respAt } from "../../support/resp.ts";
+import { startMariadb } from "../../servers/mariadb.ts";
+import { followed, startMariadbStandby, type MariadbStandby } from "../../servers/mariadb-standby.ts";
 import { startPgBouncer } from "../../servers/pgbouncer.ts";
 import { startPostgres, type Postgres } from "../../servers/postgres.ts";
 import { startStandby, type Standby } from "../../servers/standby.ts";
 import { only, storePairs } from "./pairs.ts";
 import { copiesOf, rounds } from "./rounds.ts";
 import type { Row } from "./row.ts";
-import { reach } from "./servers.ts";
+import { reach, type Reached } from "./servers.ts";
 
 const both = ["up", "down"] as const;
+
+interface Followed {
+  readonly primary: Reached;
+  readonly replication: TcpProxy;
+  readonly standby: Standby | MariadbStandby;
+}
+
+async function postgresPair(): Promise<Followed> {
+  const primary = await reach<Postgres>(await startPostgres({ version: 15 }));
+  const replication = await startTcpProxy(primary.server!.port);
+  const throughLink = Object.create(primary.server, { port: { value: replication.port } }) as Postgres;
+  return { primary, replication, standby: await startStandby(throughLink) };
+}
+
+async function mariadbPair(): Promise<Followed> {
+  const primary = await reach(await startMariadb({ settings: followed }));
+  const replication = await startTcpProxy(primary.server!.port);
+  return { primary, replication, standby: await startMariadbStandby(replication.port) };
+}
+
 const noServer = "SQLite is a file: there is no server to lose";
 
 export async function onPostgres<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -85,13 +107,10 @@ export const storeRows: readonly Row[] = [
     title: "fail-over to a standby that has not received everything",
     injected: "the asynchronous standby is 0.6 s behind when the primary is killed; it is promoted, and everybody led there",
     pairs: storePairs,
-    cannot: { sqlite: noServer, mariadb: "no MariaDB replica is set up here" },
-    async prepare() {
-      const primary = await reach<Postgres>(await startPostgres({ version: 15 }));
-      const replication = await startTcpProxy(primary.server!.port);
+    cannot: { sqlite: noServer },
+    async prepare({ pair }) {
       // The standby follows over a link of its own, which can be held back.
-      const throughLink = Object.create(primary.server, { port: { value: replication.port } }) as Postgres;
-      const standby = await startStandby(throughLink);
+      const { primary, replication, standby } = await (pair.store === "postgres" ? postgresPair() : mariadbPair());
       const dispose = async (): Promise<void> => {
         await replication[Symbol.asyncDispose]();
         await standby[Symbol.asyncDispose]();
@@ -100,11 +119,11 @@ export const storeRows: readonly Row[] = [
       return { store: Object.assign(primary, { standby, replication }), dispose, forMs: 12_000, forgets: true };
     },
     async inject(stage) {
-      const { standby, replication } = stage.store as unknown as { standby: Standby; replication: TcpProxy };
+      const { standby, replication } = stage.store as unknown as Followed;
       await stage.pause(4_000);
       for (const direction of both) replication.fault(direction, { hold: true });
       await stage.clock.sleep(600);
-      const fault = stage.fault({ fault: "failover", target: "postgres", copies: copiesOf(stage) });
+      const fault = stage.fault({ fault: "failover", target: stage.pair.store, copies: copiesOf(stage) });
       await stage.store.server!.kill9();
       replication.reset();
       await standby.promote();
