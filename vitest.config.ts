@@ -18,13 +18,13 @@ export default defineConfig({
         },
       },
       {
-        // These start servers and processes of their own, and freeze and kill them: after the fast ones, and two files at a time.
+        // These start servers and processes of their own, and freeze and kill them: after the fast ones, and three files at a time: they wait more than they work.
         test: {
           name: "slow",
           include: slow,
           testTimeout: 180_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
       },

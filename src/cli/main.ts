@@ -37,7 +37,7 @@ const graceMs = 1_000;
 
 function onSignal(listener: (nth: number) => void): void {
   let nth = 0;
-  for (const name of ["SIGTERM", "SIGINT"] as const) {
+  for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(name, () => {
       listener(++nth);
       // What was aborted may still wait for a lock; whoever insists does not want to wait for it too.

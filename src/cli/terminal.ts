@@ -17,6 +17,6 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Everything on standard input. */
   stdin(): Promise<Uint8Array>;
-  /** Tells of each SIGTERM and SIGINT, with its number: the first asks to finish, the second insists. */
+  /** Tells of each SIGTERM, SIGINT and SIGHUP, with its number: the first asks to finish, the second insists. */
   onSignal(listener: (nth: number) => void): void;
 }

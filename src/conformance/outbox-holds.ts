@@ -54,6 +54,18 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), [cause, follower, late]);
   });
 
+  test("a failed event that is due is claimed by whoever owns its lane, and by nobody else", async (scene) => {
+    const [a, b, c, d] = await scene.lanes();
+    const mine = await scene.addTo(a!.aggregates[0]!, 1);
+    const theirs = await scene.addTo(b!.aggregates[0]!, 1);
+    const one = await scene.relay("r1", [a!.lane, c!.lane]);
+    const two = await scene.relay("r2", [b!.lane, d!.lane]);
+    for (const relay of [one, two]) await relay.settle(await relay.claim(), retry(10_000));
+    await scene.clock.advance(12_000);
+    assert.deepEqual(idsOf(await one.claim()), mine);
+    assert.deepEqual(idsOf(await two.claim()), theirs);
+  });
+
   test("thousands of followers are released in order while more arrive", async (scene) => {
     const [cause] = await scene.addTo("order-1", 1);
     const expected = await scene.addTo("order-1", 2_500);

@@ -29,7 +29,7 @@ export function check(history: readonly Entry[], reads: Reads, bounds: Bounds): 
     noPhantom(facts),
     order(facts),
     oneEffect(facts),
-    fewDuplicates(facts),
+    fewDuplicates(facts, bounds),
     nothingStuck(facts),
     isolation(facts, bounds),
     fencing(facts),

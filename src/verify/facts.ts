@@ -1,5 +1,6 @@
 import type { Entry, Written } from "./history.ts";
 import type { Reads } from "./reads.ts";
+import { isToBlame, troublesOf, type Trouble } from "./troubles.ts";
 
 /** What became of a writer's event. */
 export type Fate =
@@ -15,6 +16,8 @@ export interface Event extends Written {
   readonly fate: Fate;
   /** When it was committed, as far as its writer knows. */
   readonly committedAt: number | null;
+  /** The database has it, although its writer was told that it does not. */
+  readonly denied: boolean;
 }
 
 /** What several checks ask of a history, gone through once. */
@@ -26,7 +29,9 @@ export interface Facts {
   readonly skipped: ReadonlySet<string>;
   /** Given up by an operator. */
   readonly discarded: ReadonlySet<string>;
-  readonly failedOver: boolean;
+  readonly troubles: readonly Trouble[];
+  /** Something was broken that was the event's own: whoever gave it up had a reason. */
+  hasCause(event: Event): boolean;
   /** When the last fault was healed; null when nobody said so. */
   readonly healedAt: number | null;
 }
@@ -37,7 +42,6 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   const transactions = new Map<string, { events: readonly Written[]; end: Add | null }>();
   const skipped = new Set<string>();
   const discarded = new Set<string>();
-  let failedOver = false;
   let healedAt: number | null = null;
   for (const entry of history) {
     if (entry.op === "add" && entry.phase === "invoked") transactions.set(entry.tx, { events: entry.events ?? [], end: null });
@@ -49,26 +53,32 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
     } else if (entry.op === "operate") {
       if (entry.action === "discard" && entry.phase === "ok") entry.ids.forEach((id) => discarded.add(id));
     } else if (entry.op === "fault") {
-      if (entry.fault === "failover") failedOver = true;
       if (entry.fault === "heal") healedAt = entry.at;
     }
   }
+  const troubles = troublesOf(history);
+  const failedOverAt = Math.max(-Infinity, ...troubles.filter(({ fault }) => fault === "failover").map(({ until }) => until));
   const known = reads.written === null ? null : new Set(reads.written.map(({ id }) => id));
   const events = new Map<string, Event>();
   for (const { events: written, end } of transactions.values()) {
     for (const event of written) {
-      const phase = end?.phase ?? "unknown";
-      const fate = event.undone === true ? "undone" : fateOf(phase, known?.has(event.id) ?? null, failedOver);
-      events.set(event.id, { ...event, fate, committedAt: phase === "ok" ? end!.at : null });
+      const phase = event.undone === true ? "failed" : (end?.phase ?? "unknown");
+      const kept = known?.has(event.id) ?? null;
+      const fate = fateOf(phase, kept, (end?.at ?? -Infinity) <= failedOverAt);
+      events.set(event.id, { ...event, fate, committedAt: phase === "ok" ? end!.at : null, denied: phase === "failed" && kept === true });
     }
   }
-  return { history, reads, events, skipped, discarded, failedOver, healedAt };
+  // Most events have no fault of their own, and most faults are nobody's own.
+  const targets = new Set(troubles.map(({ target }) => target));
+  const scoped = troubles.filter(({ scope }) => scope !== "all");
+  const hasCause = (event: Event): boolean => targets.has(event.id) || scoped.some((trouble) => isToBlame(trouble, event));
+  return { history, reads, events, skipped, discarded, troubles, hasCause, healedAt };
 }
 
 /** The database's own word goes before the writer's, who may not have heard how its transaction ended. */
 function fateOf(phase: Entry["phase"], kept: boolean | null, failedOver: boolean): Fate {
-  if (phase === "failed") return "undone";
   if (kept === true) return "committed";
+  if (phase === "failed") return "undone";
   if (phase === "ok") return kept === false && failedOver ? "forgotten" : "committed";
   if (kept === null) return "unknown";
   return failedOver ? "forgotten" : "undone";

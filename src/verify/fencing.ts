@@ -22,6 +22,7 @@ export function fencing({ history }: Facts): Verdict {
   const leasedUntil = new Map<string, number>();
   let taken = false;
   let worked = false;
+  let unleased: string | null = null;
   for (const entry of history) {
     if (entry.op === "fault" && entry.fault === "failover") lanes.clear();
     else if (entry.op === "lease" && entry.phase === "ok") {
@@ -33,11 +34,16 @@ export function fencing({ history }: Facts): Verdict {
       settle(found, lanes, entry);
     } else if (entry.op === "publish" && entry.phase === "invoked") {
       worked = true;
-      publish(found, leasedUntil.get(entry.process), entry);
+      const until = leasedUntil.get(entry.process);
+      if (until === undefined) unleased ??= entry.process;
+      else publish(found, lanes, until, entry);
     }
   }
   if (worked && !taken) return unknown("fencing", "events were published or settled, and nobody recorded who took which lane");
-  return found.verdict();
+  const verdict = found.verdict();
+  return verdict.verdict === "holds" && unleased !== null
+    ? unknown("fencing", `${String(unleased)} published, and nobody recorded its lease`)
+    : verdict;
 }
 
 function take(found: Trial, lanes: Lanes, { process: owner, at, began, lanes: taken }: Taken): void {
@@ -65,11 +71,19 @@ function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
   );
 }
 
-function publish(found: Trial, until: number | undefined, entry: Of<"publish">): void {
-  if (until === undefined || entry.mono <= until) return;
-  found.broken(
-    entry.events.length,
-    `${entry.process} published ${Math.round(entry.mono - until)} ms after its lease had run out by its own clock`,
-    entry.events.map(({ id }) => id).slice(0, 5),
-  );
+function publish(found: Trial, lanes: Lanes, until: number, { process, mono, at, events }: Of<"publish">): void {
+  const ids = events.map(({ id }) => id);
+  if (mono > until)
+    found.broken(
+      ids.length,
+      `${process} published ${Math.round(mono - until)} ms after its lease had run out by its own clock`,
+      ids.slice(0, 5),
+    );
+  const stale = events.filter(({ lane, epoch }) => lane < 0 || (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < at));
+  if (stale.length > 0)
+    found.broken(
+      stale.length,
+      `${process} published ${stale.length} events that it had not claimed, or under an epoch that was over`,
+      stale.map(({ id }) => id).slice(0, 5),
+    );
 }

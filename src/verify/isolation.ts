@@ -1,13 +1,6 @@
-import type { Event, Facts } from "./facts.ts";
-import type { Entry, Scope } from "./history.ts";
+import type { Facts } from "./facts.ts";
+import { harms, type Trouble } from "./troubles.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
-
-interface Trouble {
-  readonly from: number;
-  /** Infinity while it goes on. */
-  until: number;
-  readonly scope: Scope;
-}
 
 export interface Bounds {
   /** An event that nothing harms is in the broker within this time. */
@@ -17,14 +10,13 @@ export interface Bounds {
 }
 
 /** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */
-export function isolation({ history, reads, events }: Facts, bounds: Bounds): Verdict {
+export function isolation({ history, reads, events, troubles }: Facts, bounds: Bounds): Verdict {
   if (reads.broker === null) return unknown("isolation", "the broker could not be read");
   const stored = new Map<string, number>();
   for (const entry of history) {
     if (entry.op !== "publish" || entry.phase !== "ok") continue;
     for (const { id } of entry.events) if (!stored.has(id)) stored.set(id, entry.at);
   }
-  const troubles = troublesOf(history);
   const general = troubles.filter(({ scope }) => scope === "all");
   const { broken, pardon, verdict } = trial("isolation");
   const inBroker = new Set(reads.broker.map(({ id }) => id));
@@ -47,30 +39,4 @@ export function isolation({ history, reads, events }: Facts, bounds: Bounds): Ve
   if (found.verdict === "holds" && unseen !== null)
     return unknown("isolation", `event ${String(unseen)} is in the broker, and nobody recorded its publish`);
   return found;
-}
-
-function harms(scope: Scope, { topic, aggregate }: Event): boolean {
-  if (scope === "all") return true;
-  return "topics" in scope ? scope.topics.includes(topic) : scope.aggregates.includes(aggregate);
-}
-
-/** A fault goes on until its end is told; one that is over at once tells both. */
-function troublesOf(history: readonly Entry[]): readonly Trouble[] {
-  const open = new Map<string, Trouble>();
-  const troubles: Trouble[] = [];
-  for (const entry of history) {
-    if (entry.op !== "fault") continue;
-    const name = `${entry.fault} ${entry.target}`;
-    if (entry.fault === "heal") for (const trouble of troubles) trouble.until = Math.min(trouble.until, entry.at);
-    else if (entry.phase === "invoked") {
-      const trouble: Trouble = { from: entry.at, until: Infinity, scope: entry.scope };
-      troubles.push(trouble);
-      open.set(name, trouble);
-    } else {
-      const trouble = open.get(name);
-      if (trouble !== undefined) trouble.until = entry.at;
-      open.delete(name);
-    }
-  }
-  return troubles;
 }

@@ -36,11 +36,13 @@ function ascending<Seen extends Place>(
     const event = facts.events.get(id);
     if (event?.fate === "forgotten") continue;
     const before = last.get(line);
+    const delayed = event?.delayed === true;
     if (before === undefined || before.n < n) {
-      last.set(line, { id, n });
+      // Those before one that was delayed may come after it; they are still in order among themselves.
+      if (!delayed) last.set(line, { id, n });
       continue;
     }
-    if (event?.delayed === true || facts.events.get(before.id)?.delayed === true) found.pardon("joins-late");
+    if (delayed) found.pardon("joins-late");
     else if (facts.skipped.has(id)) found.pardon("skipped-then-redriven");
     else if (isParked(each)) found.pardon("parked-then-copied");
     else found.broken(before.n - n, `${line}: #${n} came after #${before.n}`, [before.id, id]);

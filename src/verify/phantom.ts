@@ -15,6 +15,10 @@ export function noPhantom({ history, reads, events }: Facts): Verdict {
     else if (event.fate === "forgotten") pardon("published-before-the-database-forgot");
     else if (event.fate === "unknown") undecided ??= id;
   };
+  for (const { id, aggregate, n } of reads.written ?? [])
+    if (!events.has(id)) broken(n, `${aggregate} #${n} is in the database, and nobody added it`, [id]);
+  for (const { id, aggregate, n, denied } of events.values())
+    if (denied) broken(n, `${aggregate} #${n} is in the database, and its writer was told that it is not`, [id]);
   for (const { id, topic } of broker) look(id, `on ${topic}`);
   for (const { id, consumer } of effects) look(id, `applied by ${consumer}`);
   for (const entry of history) if (entry.op === "deliver") look(entry.id, `delivered to ${entry.consumer}`);

@@ -4,13 +4,16 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
 const waiting = new Set(["PENDING", "PUBLISHING", "FAILED", "BLOCKED"]);
 
 /** S: once everything has healed, nothing waits that nothing holds. Whoever ends the run has waited for the bound. */
-export function nothingStuck({ reads, healedAt }: Facts): Verdict {
+export function nothingStuck({ reads, events, hasCause, healedAt }: Facts): Verdict {
   if (reads.outbox === null) return unknown("nothing stuck", "the outbox could not be read");
   if (healedAt === null) return unknown("nothing stuck", "nobody healed the faults, so that nothing had to move on");
   const { broken, pardon, verdict } = trial("nothing stuck");
   const dead = new Set(reads.outbox.filter(({ state }) => state === "DEAD").map(({ aggregate }) => aggregate));
   for (const { id, aggregate, state } of reads.outbox) {
-    if (state === "DEAD") pardon("dead");
+    const event = events.get(id);
+    if (state === "DEAD" && event !== undefined && !hasCause(event))
+      broken(event.n, `${aggregate} #${event.n} is DEAD, and nothing that was broken was its own`, [id]);
+    else if (state === "DEAD") pardon("dead");
     if (!waiting.has(state)) continue;
     if (state === "BLOCKED" && dead.has(aggregate)) pardon("blocked-behind-dead");
     else broken(state === "BLOCKED" ? 1 : 0, `an event of ${aggregate} is ${state}, and nothing holds it`, [id]);

@@ -177,12 +177,14 @@ async function fetch(leader: At, topic: string, partition: number, from: bigint,
   r.i32();
   const messages: RawMessage[] = [];
   let last: bigint | null = null;
+  let early = false;
   r.list(() => {
     r.text();
     r.list(() => {
       r.i32();
       const code = r.i16();
-      if (code !== 0) throw new Error(`partition ${partition} of ${topic} cannot be read from ${from}: error ${code}`);
+      early = code === notLeader;
+      if (code !== 0 && !early) throw new Error(`partition ${partition} of ${topic} cannot be read from ${from}: error ${code}`);
       r.i64();
       r.i64();
       let aborted = r.list(() => ({ producer: r.i64(), first: r.i64() }));
@@ -199,8 +201,13 @@ async function fetch(leader: At, topic: string, partition: number, from: bigint,
       }
     });
   });
-  return { messages, last };
+  if (!early) return { messages, last };
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  return fetch(leader, topic, partition, from, committed);
 }
+
+/** Of a topic that was made just now, its leader may not know yet. */
+const notLeader = 6;
 
 function batchIn(r: Reader, base: bigint, partition: number) {
   r.take(4 + 1 + 4);

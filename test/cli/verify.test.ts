@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -46,7 +46,7 @@ describe("waybill verify", () => {
       expect(told.stdout).toMatch(/is killed|stands still/);
       expect(told.stdout).toContain("Every promise held.");
       const json = JSON.parse(readFileSync(join(folder, "report.json"), "utf8")) as Report;
-      expect(json).toMatchObject({ seed: 7, held: true, store: "sqlite:./shop.db" });
+      expect(json).toMatchObject({ seed: 7, held: true, store: "sqlite:./shop.db", left: null });
       expect(json.counts.events).toBeGreaterThan(20);
       expect(json.counts).toMatchObject({ published: json.counts.events, effects: json.counts.events });
       expect(json.timeline.faults.length).toBeGreaterThan(0);
@@ -56,12 +56,12 @@ describe("waybill verify", () => {
     },
   );
 
-  test("is stopped by a signal, and leaves nothing of its own then either", patience, async () => {
+  test.for(["SIGINT", "SIGHUP"] as const)("is stopped by %s, and leaves nothing of its own then either", patience, async (signal) => {
     const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "5"];
     const { child, result, stdout } = await start(args, { cwd: folder });
     await until(() => stdout().includes("load …"), 20_000);
     expect(readdirSync(folder).filter((name) => name.includes("verify_")).length).toBeGreaterThan(0);
-    child.kill("SIGINT");
+    child.kill(signal);
     const told = await result;
     expect(told, told.stderr).toMatchObject({ code: 1, signal: null });
     expect(told.stderr).toContain("[STOPPED]");
@@ -78,6 +78,33 @@ describe("waybill verify", () => {
     const told = await inProcess(["verify", ...args], { cwd: folder });
     expect(told.code).toBe(2);
     expect(told.stderr).toMatch(words);
+  });
+
+  test("a report that cannot be written is told before anything begins", async () => {
+    const path = join(folder, "none", "report.html");
+    const told = await inProcess(["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--report", path], { cwd: folder });
+    expect(told).toMatchObject({ code: 2, stdout: "" });
+    expect(told.stderr).toContain(path);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test("the verdicts are told when the report cannot be written in the end, and so is what is left", patience, async () => {
+    mkdirSync(join(folder, "reports"));
+    const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "0.05", "--keep", "--json"];
+    const { result } = await start([...args, "--report", "reports/report.html"], { cwd: folder });
+    await until(() => readdirSync(folder).some((name) => name.includes("verify_")), 20_000);
+    rmSync(join(folder, "reports"), { recursive: true });
+    const told = await result;
+    expect(told, told.stderr).toMatchObject({ code: 2 });
+    expect(told.stderr).toContain("reports/report.html");
+    const { verdicts, notes, left } = JSON.parse(told.stdout) as Report;
+    expect(verdicts.map(({ invariant }) => invariant)).toEqual([...invariants]);
+    expect(notes.join()).toContain("reports/report.html cannot be written");
+    const files = readdirSync(folder).filter((name) => name.includes(left!.run));
+    expect(files.length).toBeGreaterThan(1);
+    expect(left).toMatchObject({ kept: true, notRemoved: [] });
+    expect(readdirSync(left!.histories!)).toContain("nemesis.jsonl");
+    rmSync(left!.histories!, { recursive: true });
   });
 
   test("a server that cannot be reached is told without its password", patience, async () => {
@@ -129,6 +156,7 @@ describe("the report", () => {
       ...{ run: "r", seed: 1, minutes: 1, store: evil, broker: "b", startedAt: "now", held: false, notes: [evil] },
       verdicts: [{ invariant: "order", promise: "p", verdict: "broken", why: evil, story: [{ evil }] }],
       ...{ counts: { events: 1, published: 1, effects: 1, copies: 0 }, faults: { [evil]: 1 }, timeline: timelineOf(history) },
+      left: { run: evil, kept: true, histories: evil, notRemoved: [evil] },
     });
     expect(text).not.toContain("<script");
     expect(text).toContain("Not every promise held");

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { invariants } from "../../src/verify/verdict.ts";
+import { missingIn } from "../faults/matrix/results.ts";
+import { rows } from "../faults/matrix/rows.ts";
 import { mutants } from "../mutants/table.ts";
 import { recallAll, type Evidence } from "./files.ts";
 import { evidencePart, filledIn } from "./page.ts";
@@ -14,6 +16,15 @@ describe("the evidence of docs/promises.md", () => {
     expect(page === filledIn(page, evidencePart(promises, mutants, recallAll())), "docs/promises.md is out of date: npm run docs").toBe(
       true,
     );
+  });
+
+  test("is of every fault on every pair of store and broker that it is to be tried on", () => {
+    const missing = missingIn(rows, recallAll().faults);
+    expect(missing, `${missing.length} results are missing in docs/evidence/faults.json: npm run test:faults -- --evidence`).toEqual([]);
+  });
+
+  test("is of two thousand seeds of the simulation at least", () => {
+    expect(recallAll().simulation.seeds).toBeGreaterThanOrEqual(2_000);
   });
 
   test("names every promise of the page, and everything that is judged", () => {

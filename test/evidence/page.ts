@@ -19,6 +19,7 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
   const ran = faults.filter(({ cannot }) => cannot === null);
   const sum = (of: (result: Result) => number): string => ran.reduce((total, result) => total + of(result), 0).toLocaleString("en");
   const failed = ran.filter(({ held }) => !held).length;
+  const states = new Set(faults.map(({ hash }) => hash)).size;
   return [
     "| promise | judged in every run as | tests that hold it first of all | mutants that these and other tests killed |",
     "|---|---|---|---|",
@@ -28,6 +29,7 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
       `${sum(({ counts }) => counts?.events ?? 0)} events, ${sum(({ counts }) => counts?.effects ?? 0)} effects, ` +
       `${sum(({ counts }) => counts?.copies ?? 0)} copies beyond the first, which faults explain; ` +
       `a promise was broken or could not be judged in ${failed} of them (\`npm run test:faults\`). ` +
+      (states > 1 ? "They were run on several states of the source. " : "") +
       `The [simulation](simulation.md): ${simulation.seeds.toLocaleString("en")} seeds, ${simulation.steps.toLocaleString("en")} steps, ` +
       `${simulation.failed} failed (\`npm run test:simulation\`).`,
     "",

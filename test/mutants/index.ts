@@ -1,19 +1,23 @@
-import { parseArgs } from "node:util";
 import { keep, type Tried } from "../evidence/files.ts";
+import { misused, readArguments, someOf } from "../support/arguments.ts";
 import { killerText, markdown, mutants, type Mutant } from "./table.ts";
 import { apply, copyTree } from "./tree.ts";
 import { trial, type Finding } from "./trial.ts";
 
-const usage = "npm run test:mutants -- [--only NAME,…] | --evidence | --list";
+const usage = "npm run test:mutants -- [--only NAME,…] | --evidence | --list | --help";
 
-const { values } = parseArgs({
-  options: {
-    only: { type: "string" },
-    evidence: { type: "boolean", default: false },
-    list: { type: "boolean", default: false },
-    help: { type: "boolean", default: false },
-  },
+const values = readArguments(usage, {
+  only: { type: "string" },
+  evidence: { type: "boolean", default: false },
+  list: { type: "boolean", default: false },
 });
+const names = someOf(
+  usage,
+  "only",
+  values.only,
+  mutants.map(({ name }) => name),
+);
+if (values.evidence && names !== null) misused(usage, "--evidence takes all mutants");
 
 type Verdict = "killed" | "survived" | "unclean" | "no patch" | "no verdict";
 
@@ -56,14 +60,6 @@ function tell({ name, verdict, how, seconds }: Line): void {
   console.log(`${name.padEnd(26)}${verdict.padEnd(12)}${seconds.toFixed(1).padStart(6)} s  ${how}`);
 }
 
-function choose(only: string | undefined): readonly Mutant[] {
-  const names = only?.split(",") ?? mutants.map(({ name }) => name);
-  const strangers = names.filter((name) => !mutants.some((mutant) => mutant.name === name));
-  if (strangers.length === 0) return mutants.filter(({ name }) => names.includes(name));
-  console.error(`there is no mutant ${strangers.join(", ")}\n${usage}`);
-  process.exit(2);
-}
-
 async function main(chosen: readonly Mutant[]): Promise<void> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
   using tree = copyTree();
@@ -78,10 +74,9 @@ async function main(chosen: readonly Mutant[]): Promise<void> {
   const killed = lines.filter(({ verdict }) => verdict === "killed").length;
   console.log(`\n${killed} of ${lines.length} mutants killed`);
   for (const line of lines) if (line.verdict !== "killed") tell(line);
-  if (values.evidence && values.only === undefined) keep("mutants", lines);
+  if (values.evidence) keep("mutants", lines);
   process.exitCode = killed === lines.length ? 0 : 1;
 }
 
-if (values.help) console.log(usage);
-else if (values.list) console.log(markdown());
-else await main(choose(values.only));
+if (values.list) console.log(markdown());
+else await main(names === null ? mutants : mutants.filter(({ name }) => names.includes(name)));

@@ -162,6 +162,12 @@ export const mutants: readonly Mutant[] = [
     "Kafka: a batch that nobody has answered is sent again",
     tests("brokers/kafka-answers", "or of which nobody knows"),
   ),
+  mutant(
+    "kafka-producer-reused",
+    "L",
+    "Kafka: a producer goes on after an answer was lost, with a number that the broker has",
+    tests("brokers/kafka-faults.slow", "whose answer was lost is stored"),
+  ),
   mutant("redis-refusal-is-stored", "L", "Redis: no entry id counts as stored", tests("brokers/redis-answers", "no entry id means")),
   mutant(
     "nats-any-answer",

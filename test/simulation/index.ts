@@ -1,40 +1,38 @@
 import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { storyOf } from "../../src/verify/check.ts";
 import { invariants, type Invariant } from "../../src/verify/verdict.ts";
 import { keep } from "../evidence/files.ts";
+import { misused, readArguments, wholeNumber } from "../support/arguments.ts";
 import { planOf, type Plan } from "./plan.ts";
 import { readRegressions } from "./regressions.ts";
 import { run, type Result } from "./run.ts";
 import { breaksIt, shrink } from "./shrink.ts";
 import { summaryOf, type Told } from "./worker.ts";
 
-const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] [--evidence] | --seed S [--hash]";
+const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] [--evidence] | --seed S [--hash] | --help";
 const chunk = 8;
+/** Less than this is no evidence. */
+const evidenceSeeds = 2_000;
 
-const { values } = parseArgs({
-  options: {
-    seeds: { type: "string", default: "2000" },
-    from: { type: "string", default: "1" },
-    workers: { type: "string", default: String(Math.max(1, availableParallelism())) },
-    seed: { type: "string" },
-    hash: { type: "boolean", default: false },
-    bail: { type: "boolean", default: false },
-    evidence: { type: "boolean", default: false },
-    help: { type: "boolean", default: false },
-  },
+const values = readArguments(usage, {
+  seeds: { type: "string", default: String(evidenceSeeds) },
+  from: { type: "string", default: "1" },
+  workers: { type: "string", default: String(Math.max(1, availableParallelism())) },
+  seed: { type: "string" },
+  hash: { type: "boolean", default: false },
+  bail: { type: "boolean", default: false },
+  evidence: { type: "boolean", default: false },
 });
-
-function whole(name: string, text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0) {
-    console.error(`--${name} must be a whole number, not ${JSON.stringify(text)}\n${usage}`);
-    process.exit(2);
-  }
-  return value;
-}
+const given = {
+  seeds: wholeNumber(usage, "seeds", values.seeds, 1),
+  from: wholeNumber(usage, "from", values.from),
+  workers: wholeNumber(usage, "workers", values.workers, 1),
+  seed: values.seed === undefined ? null : wholeNumber(usage, "seed", values.seed),
+};
+if (values.evidence && (given.seed !== null || given.seeds < evidenceSeeds))
+  misused(usage, `--evidence takes ${evidenceSeeds} seeds or more`);
 
 /** One seed, told at length. */
 async function one(plan: Plan, hashOnly: boolean): Promise<void> {
@@ -96,7 +94,7 @@ async function many(from: number, seeds: number, workers: number): Promise<void>
   table(told);
   const bad = told.filter(isBad).sort((a, b) => a.seed - b.seed);
   failed ||= bad.length > 0 || told.length < seeds;
-  if (values.evidence) keep("simulation", { seeds: told.length, failed: bad.length, steps, seconds });
+  if (values.evidence && told.length >= evidenceSeeds) keep("simulation", { seeds: told.length, failed: bad.length, steps, seconds });
   for (const { seed, verdicts } of bad.slice(0, 20)) {
     for (const { invariant, verdict, text } of verdicts)
       if (verdict !== "holds") console.log(`seed ${seed}: ${invariant} is ${verdict}: ${text}`);
@@ -159,6 +157,5 @@ async function explain({ seed, verdicts }: Told): Promise<void> {
   console.log(`to keep it, in test/simulation/regressions.json:\n${JSON.stringify({ why: "", plan: smallest })}`);
 }
 
-if (values.help) console.log(usage);
-else if (values.seed !== undefined) await one(planOf(whole("seed", values.seed)), values.hash);
-else await many(whole("from", values.from), whole("seeds", values.seeds), whole("workers", values.workers));
+if (given.seed !== null) await one(planOf(given.seed), values.hash);
+else await many(given.from, given.seeds, given.workers);

@@ -63,9 +63,13 @@ export function startSubscriber(world: World, consumer: string, name: string, fa
           // The second kind is given up after its fourth failure; another copy of it would do.
           if ((kind === "fails-twice" && failed < 2) || (kind === "fails-too-often" && failed < 4)) {
             failures.set(times, failed + 1);
+            world.fault("handler-fails", event.id, 0, { topics: [] })();
             throw new Error("it fails now");
           }
-          if (kind === "fatal") throw fatal(new Error("it fails always"));
+          if (kind === "fatal") {
+            world.fault("handler-fails", event.id, 0, { topics: [] })();
+            throw fatal(new Error("it fails always"));
+          }
           const { id, aggregateType, aggregateId, topic } = event;
           tx.effect({ consumer, topic, id, aggregate: `${aggregateType} ${aggregateId}`, n } satisfies Applied);
         },

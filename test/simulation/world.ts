@@ -45,7 +45,7 @@ export function createWorld(plan: Plan): World {
   const write = (process: string, phase: Phase, act: Act): void => void history.push({ at: scheduler.now, process, phase, ...act });
   const fault = (name: string, target: string, copies: number | null, scope: Scope): (() => void) => {
     // Where an aggregate spans topics, order goes before isolation: one topic's trouble may be everybody's.
-    const wide = typeof scope === "object" && plan.knobs.spanning ? "all" : scope;
+    const wide = scope !== "all" && Object.values(scope).flat().length > 0 && plan.knobs.spanning ? "all" : scope;
     write("nemesis", "invoked", { op: "fault", fault: name, target, copies, scope: wide });
     return () => write("nemesis", "ok", { op: "fault", fault: name, target, copies, scope: wide });
   };

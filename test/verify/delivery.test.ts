@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { check } from "../../src/verify/check.ts";
 import { invariants } from "../../src/verify/verdict.ts";
-import { added, bounds, copy, effect, entry, event, fault, held, one, short, two, verdictOf, well, wellRead } from "./run.ts";
+import type { Entry } from "../../src/verify/history.ts";
+import { added, bounds, copy, effect, entry, event, fault, healed, held, one, short, two, verdictOf, well, wellRead } from "./run.ts";
 
 const three = event("e3", 3);
 const rolledBack = [...well, ...added([three], 3, "failed")];
@@ -44,20 +45,48 @@ describe("no loss", () => {
     expect(short(verdict(well, { effects: [effect(one)] }))).toBe(
       "broken 1 times: Order 1 #2 is on order.events, and had no effect at stock [e2]",
     );
-    expect(short(verdict(well, { effects: [effect(one)], letters: [{ consumer: "stock", id: "e2" }] }))).toBe(
-      "holds, 1 × parked-by-the-consumer",
+  });
+
+  test("what a consumer gave up is lost, unless something was broken that was its own", () => {
+    const parked = { effects: [effect(one)], letters: [{ consumer: "stock", id: "e2" }] };
+    expect(short(verdict(well, parked))).toBe(
+      "broken 1 times: Order 1 #2 was given up by stock, and nothing that was broken was its own [e2]",
+    );
+    expect(short(verdict([...well, fault(2, "handler-fails", 0, { target: "e2" })], parked))).toBe("holds, 1 × parked-by-the-consumer");
+    expect(short(verdict([...well, fault(2, "outage", 0)], parked))).toMatch(/^broken/);
+  });
+
+  const left = (state: "DEAD" | "DISCARDED" | "BLOCKED") => ({
+    broker: [copy(one)],
+    effects: [effect(one)],
+    outbox: [{ id: "e2", aggregate: "Order 1", state }],
+  });
+
+  test("what still waits is not lost; what an operator gave up is not either", () => {
+    expect(short(verdict(well, left("BLOCKED")))).toBe("holds");
+    const discard = entry(3, "ann", "ok", { op: "operate", action: "discard", ids: ["e2"] });
+    expect(short(verdict([...well, discard], left("DISCARDED")))).toBe("holds, 1 × discarded");
+    expect(short(verdict(well, left("DISCARDED")))).toMatch(/is not on order.events, though the outbox says DISCARDED/);
+  });
+
+  test("what is dead is lost, unless something was broken that was its own", () => {
+    expect(short(verdict(well, left("DEAD")))).toBe("broken 1 times: Order 1 #2 is DEAD, and nothing that was broken was its own [e2]");
+    expect(short(verdict([...well, fault(2, "outage", 0)], left("DEAD")))).toMatch(/^broken/);
+    for (const scope of [{ aggregates: ["Order 1"] }, { topics: ["order.events"] }])
+      expect(short(verdict([...well, fault(2, "poison", 0, { scope })], left("DEAD")))).toBe("holds, 1 × dead");
+    expect(short(verdict([...well, fault(2, "poison", 0, { scope: { aggregates: ["Order 2"] } })], left("DEAD")))).toMatch(/^broken/);
+  });
+
+  test("a number that is missing in the database's own count is a loss", () => {
+    const [first, second] = wellRead.written!;
+    expect(short(verdict(well, { written: [first!, { ...second!, n: 3 }] }))).toMatch(
+      /Order 1 #2 is missing among those that the database/,
     );
   });
 
-  test("what is dead, discarded, or still waits is not lost", () => {
-    const outbox = (state: "DEAD" | "DISCARDED" | "BLOCKED") => ({
-      broker: [copy(one)],
-      effects: [effect(one)],
-      outbox: [{ id: "e2", aggregate: "Order 1", state }],
-    });
-    expect(short(verdict(well, outbox("DEAD")))).toBe("holds, 1 × dead");
-    expect(short(verdict(well, outbox("DISCARDED")))).toBe("holds, 1 × discarded");
-    expect(short(verdict(well, outbox("BLOCKED")))).toBe("holds");
+  test("a run in which nothing happened shows nothing", () => {
+    const nothing = { written: [], broker: [], effects: [], outbox: [] };
+    expect(short(verdict([healed], nothing))).toMatch(/^unknown: nothing was applied/);
   });
 
   test("a transaction whose end nobody heard is decided by the workload's own table, or not at all", () => {
@@ -73,6 +102,9 @@ describe("no loss", () => {
     const forgotten = { written: wellRead.written!.slice(0, 1), broker: [copy(one)], effects: [effect(one)], outbox: [] };
     expect(short(verdict([...well, failover], forgotten))).toBe("holds, 1 × lost-with-the-database");
     expect(short(verdict(well, forgotten))).toMatch(/#2 was committed, and the database has forgotten it \[e2\]/);
+    const over = entry(0.5, "nemesis", "ok", { op: "fault", fault: "failover", target: "store", copies: 0, scope: "all" });
+    const before = [fault(0.2, "failover", 0, { target: "store" }), over, ...well];
+    expect(short(verdict(before, forgotten))).toMatch(/#2 was committed, and the database has forgotten it/);
   });
 
   test("what could not be read is unknown", () => {
@@ -92,6 +124,12 @@ describe("no phantom", () => {
     expect(short(verdict(undone, { effects: [...wellRead.effects!, effect(three)] }))).toMatch(/#3 is applied by stock/);
     const delivered = entry(4, "stock-1", "ok", { op: "deliver", consumer: "stock", topic: "order.events", id: "e3", sha: three.sha });
     expect(short(verdict([...undone, delivered]))).toMatch(/#3 is delivered to stock/);
+  });
+
+  test("an event that the database has, and its writer was told it has not, is one", () => {
+    const kept = { written: [...wellRead.written!, { id: "e3", aggregate: "Order 1", n: 3 }] };
+    expect(short(verdict(rolledBack, kept))).toMatch(/Order 1 #3 is in the database, and its writer was told that it is not/);
+    expect(short(verdict(well, kept))).toMatch(/Order 1 #3 is in the database, and nobody added it/);
   });
 
   test("an event that nobody added is one", () => {
@@ -139,6 +177,11 @@ describe("order", () => {
   test("a delayed event, and one that was skipped, may come late", () => {
     const delayed = [...well.filter(({ op }) => op !== "add"), ...added([{ ...one, delayed: true }, two])];
     expect(short(verdict(delayed, swapped))).toBe("holds, 1 × joins-late");
+    // It takes nobody with it.
+    const four = event("e4", 4, { delayed: true });
+    const more = [...well, ...added([three, four], 3)];
+    expect(short(verdict(more, { broker: [copy(four), copy(three), copy(one), copy(two)] }))).toMatch(/#\d came after #3/);
+    expect(short(verdict(more, { broker: [copy(four), copy(one), copy(two), copy(three)] }))).toBe("holds");
     const parked = { ...held("e1"), as: "parked" as const };
     const skip = entry(2, "relay-1", "ok", { op: "settle", began: 1_900, outcomes: [{ ...parked, release: true }], settled: 1 });
     expect(short(verdict([...well, skip], swapped))).toBe("holds, 1 × skipped-then-redriven");
@@ -173,6 +216,8 @@ describe("one effect", () => {
 describe("few duplicates", () => {
   const verdict = verdictOf.bind(null, "few duplicates");
   const doubled = { broker: [copy(one), copy(two), copy(one), copy(two)] };
+  /** The relay dies between publish and settle. */
+  const crashed = (copies: number): readonly Entry[] => [...well.filter(({ op }) => op !== "settle"), fault(1.35, "crash", copies)];
 
   test("there are none without a fault", () => {
     expect(short(verdict(well, doubled))).toMatch(/^broken 3 times: Order 1 #1 has 2 copies, and 0 faults can copy \[e1\]$/);
@@ -180,14 +225,24 @@ describe("few duplicates", () => {
   });
 
   test("a fault explains as many as were in its window, and one for each event", () => {
-    expect(short(verdict([...well, fault(2, "crash", 2)], doubled))).toBe("holds, 2 × explained-copy");
-    expect(short(verdict([...well, fault(2, "crash", 1)], doubled))).toBe(
-      "broken 1 times: there are 2 copies too many, and the faults explain 1 [e1 e2]",
-    );
+    expect(short(verdict(crashed(2), doubled))).toBe("holds, 2 × explained-copy");
+    expect(short(verdict(crashed(1), doubled))).toBe("broken 1 times: there are 2 copies too many, and the faults explain 1 [e1 e2]");
     const thrice = { broker: [copy(one), copy(one), copy(one), copy(two)] };
-    expect(short(verdict([...well, fault(2, "crash", 6)], thrice))).toBe(
-      "broken 1 times: Order 1 #1 has 3 copies, and 1 faults can copy [e1]",
+    expect(short(verdict(crashed(6), thrice))).toBe("broken 1 times: Order 1 #1 has 3 copies, and 1 faults can copy [e1]");
+  });
+
+  test("a fault explains what was not settled when it came, and nothing else", () => {
+    const again = entry(5, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 5_000 });
+    expect(short(verdict([...well, fault(4, "crash", 2), again], doubled))).toMatch(
+      /^broken 2 times: Order 1 #1 has 2 copies, and was settled before anything broke/,
     );
+    expect(short(verdict([...crashed(2), again], doubled))).toBe("holds, 2 × explained-copy");
+    // What was refused is no copy: the two that were sent are.
+    const refused = entry(5.1, "relay-1", "failed", { op: "publish", events: [held("e1"), held("e2")], mono: 5_100 });
+    const late = [again, { ...again, at: 6_000 }];
+    expect(short(verdict([...well, fault(5.5, "crash", 2), late[0]!, refused, late[1]!], doubled))).toMatch(/^broken/);
+    // A fail-over takes back what was settled.
+    expect(short(verdict([...well, fault(4, "failover", 2), again], doubled))).toBe("holds, 2 × explained-copy");
   });
 
   test("is unknown when nobody knows what a fault may cause", () => {

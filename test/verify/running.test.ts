@@ -17,9 +17,13 @@ describe("nothing stuck", () => {
   });
 
   test("behind a dead event of its own aggregate an event may wait", () => {
-    expect(short(verdict(well, { outbox: [row("DEAD", "e1"), row("BLOCKED")] }))).toBe("holds, 1 × dead, 1 × blocked-behind-dead");
-    expect(short(verdict(well, { outbox: [row("DEAD", "e1", "Order 2"), row("BLOCKED")] }))).toMatch(/^broken/);
-    expect(short(verdict(well, { outbox: [row("DEAD", "e1"), row("PENDING")] }))).toMatch(/^broken/);
+    const poisoned = [...well, fault(1, "poison", 0, { target: "e1" })];
+    expect(short(verdict(poisoned, { outbox: [row("DEAD", "e1"), row("BLOCKED")] }))).toBe("holds, 1 × dead, 1 × blocked-behind-dead");
+    expect(short(verdict(poisoned, { outbox: [row("DEAD", "e1", "Order 2"), row("BLOCKED")] }))).toMatch(/^broken/);
+    expect(short(verdict(poisoned, { outbox: [row("DEAD", "e1"), row("PENDING")] }))).toMatch(/^broken/);
+    expect(short(verdict(well, { outbox: [row("DEAD", "e1"), row("BLOCKED")] }))).toMatch(
+      /#1 is DEAD, and nothing that was broken was its own/,
+    );
   });
 
   test("is unknown when nothing was healed", () => {
@@ -99,6 +103,22 @@ describe("fencing", () => {
     );
   });
 
+  test("nothing is sent under an epoch that is over, or without having been claimed", () => {
+    const sent = (lane: number, epoch: number): Entry =>
+      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1", lane, epoch)], mono: 4_000 });
+    const takeover = [...well, took(3, "relay-2", 2)];
+    expect(short(verdict([...takeover, sent(5, 1)]))).toMatch(
+      /^broken 1 times: relay-1 published 1 events .* under an epoch that was over/,
+    );
+    expect(short(verdict([...takeover, sent(5, 2)]))).toBe("holds");
+    expect(short(verdict([...well, sent(-1, -1)]))).toMatch(/^broken 1 times: relay-1 published 1 events that it had not claimed/);
+  });
+
+  test("is unknown when nobody recorded the lease of one that published", () => {
+    const sent = entry(4, "relay-7", "invoked", { op: "publish", events: [held("e1")], mono: 4_000 });
+    expect(short(verdict([...well, sent]))).toMatch(/^unknown: relay-7 published/);
+  });
+
   test("is unknown when nobody recorded who took which lane", () => {
     expect(short(verdict(well.filter(({ op }) => op !== "lease")))).toMatch(/^unknown/);
   });
@@ -114,6 +134,12 @@ describe("bytes", () => {
     );
     const delivered = entry(3, "stock-1", "ok", { op: "deliver", consumer: "stock", topic: "order.events", id: "e1", sha: "other" });
     expect(short(verdict([...well, delivered]))).toMatch(/#1 has other bytes at stock than were added \[e1\]/);
+  });
+
+  test("belong to the same aggregate and number", () => {
+    expect(short(verdict(well, { broker: [first!, { ...second!, aggregate: "Order 2" }] }))).toMatch(
+      /Order 1 #2 is Order 2 #2 on order.events/,
+    );
   });
 
   test("are unknown when they were not recorded", () => {

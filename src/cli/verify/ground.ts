@@ -46,8 +46,8 @@ export interface Tables {
   readonly effects: string;
   /** One row for each consumer and aggregate, which is locked before an effect is written. */
   readonly applied: string;
-  /** Every event with its derived state. */
-  readonly outboxEvents: string;
+  /** The outbox itself: its view is Waybill's, and may be what is wrong. */
+  readonly outbox: string;
 }
 
 export interface Dialect {
@@ -80,7 +80,13 @@ export async function fill(ask: Ask, tables: Tables, aggregates: readonly string
   }
 }
 
-export const topicsOf = (place: Place): readonly string[] => typesOf(place).map((type) => `${type.toLowerCase()}.events`);
+export const topicsOf = (place: Place): readonly string[] => typesOf(place).map((type) => topicOf(type));
+/** Where the events of an aggregate go, or of all of a type. */
+export const topicOf = (aggregate: string): string => `${aggregate.split("/")[0]!.toLowerCase()}.events`;
 /** The run's aggregate types, each with a topic of its own. */
 export const typesOf = ({ run }: Place): readonly string[] => [`${run}-left`, `${run}-right`];
 export const deadTopicOf = (topic: string): string => `${topic}.dead`;
+/** Nobody else's: a consumer of the user's may be called anything. */
+export const consumersOf = ({ run }: Pick<Place, "run">): readonly string[] => [`${run}-shop`];
+/** Who reads a topic at the end; it has a place in it from the beginning, and in no other. */
+export const readerOf = (topic: string): string => `${topic.replaceAll(".", "-")}-reader`;

@@ -1,4 +1,4 @@
-import type { Report, Told } from "./report.ts";
+import { leftWords, type Report, type Told } from "./report.ts";
 import type { Timeline } from "./timeline.ts";
 
 const escape = (text: string): string =>
@@ -26,6 +26,8 @@ export function page(report: Report): string {
       `${report.counts.events} committed, ${report.counts.published} in the broker, ${report.counts.copies} copies, ${report.counts.effects} effects`,
     ],
   ];
+  const { left } = report;
+  if (left !== null) about.push(["left", leftWords(left).join("; ")]);
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>waybill verify: ${title}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>${style}</style></head><body>

@@ -2,13 +2,15 @@ import type { State } from "../../core/event.ts";
 import type { Copy, Reads } from "../../verify/reads.ts";
 import type { Delivery } from "../../contracts/source.ts";
 import { systemClock as clock } from "../../core/clock.ts";
-import { deadTopicOf, type Ground } from "./ground.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { inWords } from "../../core/in-words.ts";
+import { deadTopicOf, readerOf, topicOf, type Ground } from "./ground.ts";
 import { openRunBroker } from "./run-broker.ts";
 import type { Place } from "./task.ts";
 import { aggregateName, countHeader, shaOf } from "./workload.ts";
 
-/** What a topic holds, oldest first within each aggregate. */
-export type ReadTopic = (topic: string) => Promise<readonly Found[]>;
+/** What a topic holds, oldest first within each aggregate. `expected` must be there, as far as anybody knows. */
+export type ReadTopic = (topic: string, expected: ReadonlySet<string>) => Promise<readonly Found[]>;
 
 /** A message, whoever read it. */
 export interface Found {
@@ -21,15 +23,16 @@ export interface Found {
 
 export type StoreReads = Pick<Reads, "written" | "effects" | "outbox" | "status">;
 
-/** With connections that nobody has used before. */
+/** With connections that nobody has used before, and from the tables: the view and the status command are what is judged. */
 export async function readStore({ ask, tables, store }: Ground): Promise<StoreReads> {
   const written = await ask(`SELECT id, aggregate, n FROM ${tables.written}`);
   const effects = await ask(`SELECT consumer, topic, id, aggregate, n FROM ${tables.effects} ORDER BY position`);
-  const outbox = await ask(`SELECT id, aggregate_type, aggregate_id, state FROM ${tables.outboxEvents}`);
+  const outbox = await ask(`SELECT id, aggregate_type, aggregate_id, status FROM ${tables.outbox}`);
   const said = (await store.operator.status()).states;
-  const counted = await ask(`SELECT state, count(*) AS n FROM ${tables.outboxEvents} GROUP BY state`);
+  const counted = await ask(`SELECT status, count(*) AS n FROM ${tables.outbox} GROUP BY status`);
+  // PUBLISHING is no status of a row: nobody works any more, and none may be.
   const truth = Object.fromEntries(Object.keys(said).map((state) => [state, 0]));
-  for (const { state, n } of counted) truth[String(state)] = Number(n);
+  for (const { status, n } of counted) truth[String(status)] = Number(n);
   const place = ({ id, aggregate, n }: Readonly<Record<string, unknown>>) => ({
     id: String(id),
     aggregate: String(aggregate),
@@ -41,57 +44,99 @@ export async function readStore({ ask, tables, store }: Ground): Promise<StoreRe
     outbox: outbox.map((row) => ({
       id: String(row["id"]),
       aggregate: aggregateName({ aggregateType: String(row["aggregate_type"]), aggregateId: String(row["aggregate_id"]) }),
-      state: String(row["state"]) as State,
+      state: String(row["status"]) as State,
     })),
     status: { said, truth },
   };
 }
 
-export async function readBroker(read: ReadTopic, topics: readonly string[]): Promise<Pick<Reads, "broker" | "letters">> {
-  const copies = async (topic: string): Promise<readonly Copy[]> =>
-    (await read(topic)).map(({ id, headers, data, ...of }) => ({
-      ...{ topic, id, aggregate: aggregateName(of), n: Number(headers[countHeader]), sha: shaOf(data) },
-    }));
-  const parked = async (topic: string): Promise<NonNullable<Reads["letters"]>> =>
-    (await read(deadTopicOf(topic))).map(({ id, headers }) => ({ consumer: headers["waybill-dead-consumer"] ?? "", id }));
-  const [broker, letters] = await Promise.all([Promise.all(topics.map(copies)), Promise.all(topics.map(parked))]);
-  return { broker: broker.flat(), letters: letters.flat() };
+export interface Wanted {
+  readonly topics: readonly string[];
+  readonly consumers: readonly string[];
+  /** What the store says must be there. */
+  readonly store: Pick<StoreReads, "outbox" | "effects">;
 }
 
-/** Who reads the topics at the end; it has a place in them from the beginning. */
-export const readerName = "reader";
-const silentMs = 1_500;
-const readingMs = 60_000;
+/** One topic after the other: each has all of the reader's patience. */
+export async function readBroker(read: ReadTopic, { topics, consumers, store }: Wanted): Promise<Pick<Reads, "broker" | "letters">> {
+  const broker: Copy[] = [];
+  const letters: NonNullable<Reads["letters"]>[number][] = [];
+  const done = new Set(store.effects?.map(({ consumer, id }) => `${consumer} ${id}`));
+  for (const topic of topics) {
+    const published = (store.outbox ?? []).filter(({ aggregate, state }) => state === "PUBLISHED" && topicOf(aggregate) === topic);
+    const ids = published.map(({ id }) => id);
+    for (const { id, headers, data, ...of } of await read(topic, new Set(ids)))
+      broker.push({ topic, id, aggregate: aggregateName(of), n: Number(headers[countHeader]), sha: shaOf(data) });
+    // What had no effect has a letter.
+    const parked = new Set(ids.filter((id) => consumers.some((consumer) => !done.has(`${consumer} ${id}`))));
+    for (const { id, headers } of await read(deadTopicOf(topic), parked))
+      letters.push({ consumer: headers["waybill-dead-consumer"] ?? "", id });
+  }
+  return { broker, letters };
+}
 
-/** Reads a topic with a consumer that nobody has used before, until nothing more comes. */
-export function freshReader(place: Place): ReadTopic {
-  return async (topic) => {
+export interface Patience {
+  /** How long nothing has come once all is there that must be. */
+  readonly quietMs: number;
+  /** How long nothing has come while something is missing. */
+  readonly lateMs: number;
+  /** How long the first message may take: a group of Kafka's waits for more members before it begins. */
+  readonly firstMs: number;
+  /** A topic that takes longer has not been read. */
+  readonly capMs: number;
+}
+
+const usual: Patience = { quietMs: 1_500, lateMs: 10_000, firstMs: 30_000, capMs: 600_000 };
+
+/** Reads a topic with a consumer of its own, until all that is expected has come, and nothing more comes. */
+export function freshReader(place: Place, signal: AbortSignal, patience: Partial<Patience> = {}): ReadTopic {
+  const { quietMs, lateMs, firstMs, capMs } = { ...usual, ...patience };
+  const slow = /^kafka/i.test(place.broker);
+  return async (topic, expected) => {
     await using opened = openRunBroker(place);
     const found: Found[] = [];
+    const missing = new Set(expected);
     const ending = new AbortController();
+    const stop = (): void => ending.abort();
+    signal.addEventListener("abort", stop);
     let heard = clock.monotonic();
-    const until = heard + readingMs;
-    const watch = (async () => {
-      while (!ending.signal.aborted && clock.monotonic() - heard < silentMs && clock.monotonic() < until)
-        await clock.sleep(50, ending.signal);
+    const until = heard + capMs;
+    const silenceMs = (): number => {
+      if (missing.size > 0) return found.length === 0 ? firstMs : lateMs;
+      return found.length === 0 && slow ? lateMs : quietMs;
+    };
+    let capped = false;
+    const watch = async (): Promise<void> => {
+      while (!ending.signal.aborted && clock.monotonic() - heard < silenceMs()) {
+        await clock.sleep(Math.min(50, Math.max(0, until - clock.monotonic())), ending.signal);
+        capped = clock.monotonic() >= until && !ending.signal.aborted;
+        if (capped) break;
+      }
       ending.abort();
-    })();
+    };
+    let watching: Promise<void> | null = null;
     const take = async ({ envelope, ...delivery }: Delivery): Promise<void> => {
       heard = clock.monotonic();
       const { id, aggregateType, aggregateId, headers, data } = envelope;
       found.push({ id, aggregateType, aggregateId, headers, data });
+      missing.delete(id);
       await delivery.ack();
     };
-    await opened.broker.connect(ending.signal);
-    heard = clock.monotonic();
     const acks: Promise<void>[] = [];
     try {
-      for await (const delivery of opened.broker.receive({ consumer: readerName, topics: [topic], prefetch: 1_000 }, ending.signal))
+      await opened.broker.connect(ending.signal);
+      heard = clock.monotonic();
+      watching = watch();
+      for await (const delivery of opened.broker.receive({ consumer: readerOf(topic), topics: [topic], prefetch: 1_000 }, ending.signal))
         acks.push(take(delivery));
     } finally {
       ending.abort();
-      await Promise.allSettled([...acks, watch]);
+      signal.removeEventListener("abort", stop);
+      await Promise.allSettled([...acks, watching]);
     }
+    signal.throwIfAborted();
+    // What has not been read is not lost.
+    if (capped) throw new WaybillError("DESTINATION_UNAVAILABLE", `${topic} could not be read to its end within ${inWords(capMs)}`);
     return found;
   };
 }

@@ -1,6 +1,8 @@
 import { storyOf } from "../../verify/check.ts";
 import { legal } from "../../verify/legal.ts";
 import type { Invariant, Verdict } from "../../verify/verdict.ts";
+import { redactText } from "../redact.ts";
+import { notMeasured } from "./measure.ts";
 import type { RunResult } from "./run.ts";
 import { timelineOf, type Timeline } from "./timeline.ts";
 
@@ -20,6 +22,19 @@ export interface Report {
   /** How the run was made, and what it could not do. */
   readonly notes: readonly string[];
   readonly timeline: Timeline;
+  /** What of the run is still there; null for nothing. */
+  readonly left: Left | null;
+}
+
+export interface Left {
+  /** What everything of it in the store and in the broker is called. */
+  readonly run: string;
+  /** On purpose. */
+  readonly kept: boolean;
+  /** The folder of the histories. */
+  readonly histories: string | null;
+  /** What could not be removed, and why. */
+  readonly notRemoved: readonly string[];
 }
 
 export interface Told {
@@ -46,6 +61,9 @@ const promises: Readonly<Record<Invariant, string>> = {
   "no secrets": "no secret is in a log or a message",
 };
 
+/** What every report may say, whatever became of its run. */
+export const fixedWords = (): string => [...Object.entries(promises).flat(), ...Object.values(legal)].join("\n");
+
 export function told(verdict: Verdict, history: RunResult["history"]): Told {
   const { invariant } = verdict;
   const common = { invariant, promise: promises[invariant], verdict: verdict.verdict };
@@ -65,7 +83,9 @@ export function told(verdict: Verdict, history: RunResult["history"]): Told {
   }
 }
 
-export function reportOf(result: RunResult, about: Omit<Report, "held" | "verdicts" | "counts" | "faults" | "timeline">): Report {
+export type About = Omit<Report, "held" | "verdicts" | "counts" | "faults" | "timeline">;
+
+export function reportOf(result: RunResult, about: About): Report {
   const timeline = timelineOf(result.history);
   const faults: Record<string, number> = {};
   for (const { fault, target } of timeline.faults) {
@@ -74,4 +94,21 @@ export function reportOf(result: RunResult, about: Omit<Report, "held" | "verdic
   }
   const verdicts = result.judgement.verdicts.map((verdict) => told(verdict, result.history));
   return { ...about, held: result.judgement.held, verdicts, counts: result.counts, faults, timeline };
+}
+
+/** What a run could not do, and what went wrong in it. */
+export function notesOf({ measured, unread, deaths }: RunResult): readonly string[] {
+  return [
+    ...(measured ? [] : [notMeasured]),
+    ...unread.map(redactText),
+    ...deaths.map(({ worker, words }) => `${worker} died by itself: ${redactText(words)}`),
+  ];
+}
+
+export function leftWords({ run, kept, histories, notRemoved }: Left): readonly string[] {
+  return [
+    ...(kept ? [`left as they are: ${run} in the store and in the broker`] : []),
+    ...notRemoved.map((why) => `${run} could not be removed: ${why}`),
+    ...(histories === null ? [] : [`the histories are in ${histories}`]),
+  ];
 }

@@ -1,5 +1,6 @@
 import { embedded } from "../../brokers/embedded/index.ts";
 import { kafka } from "../../brokers/kafka/index.ts";
+import { removeGroups } from "../../brokers/kafka/groups/driver.ts";
 import { createLink as kafkaLink } from "../../brokers/kafka/link.ts";
 import { removeTopics } from "../../brokers/kafka/topics.ts";
 import { settingsOf as kafkaSettings } from "../../brokers/kafka/url.ts";
@@ -18,6 +19,7 @@ import { placeOf } from "../../brokers/redis/url.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock as clock } from "../../core/clock.ts";
+import { asError } from "../../core/errors.ts";
 import { brokerUrl } from "../adapters.ts";
 import { pathOf } from "../files.ts";
 import { fileBeside, removeFile } from "./sqlite-ground.ts";
@@ -47,13 +49,23 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
     }
     case "kafka":
     case "kafkas": {
-      const broker = kafka({ url: text, timeoutMs, sessionMs: 6_000 });
+      const sessionMs = 6_000;
+      const broker = kafka({ url: text, timeoutMs, sessionMs });
       return opened(
         broker,
         (topics) => broker.provision(topics),
-        async (topics) => {
-          const link = kafkaLink({ settings: kafkaSettings(text), clock, timeoutMs: 5_000 });
-          await removeTopics(link, topics, never).finally(() => link.close());
+        async (topics, consumers) => {
+          const settings = kafkaSettings(text);
+          const link = kafkaLink({ settings, clock, timeoutMs: 5_000 });
+          try {
+            // Groups are there whether or not their topics are.
+            const topicless = await removeTopics(link, topics, never).catch(asError);
+            // A member that was killed while it joined goes when that round is over, and then its session.
+            await removeGroups(link, settings, consumers, 5 * sessionMs);
+            if (topicless instanceof Error) throw topicless;
+          } finally {
+            link.close();
+          }
         },
       );
     }

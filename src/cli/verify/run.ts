@@ -6,11 +6,13 @@ import type { Random } from "../../core/random.ts";
 import { check, type Judgement } from "../../verify/check.ts";
 import { createRecorder, readHistory, type Entry, type Recorder, type Scope } from "../../verify/history.ts";
 import type { Bounds } from "../../verify/isolation.ts";
-import type { Reads, Sample } from "../../verify/reads.ts";
-import { deadTopicOf, topicsOf, type Ground } from "./ground.ts";
+import type { Reads } from "../../verify/reads.ts";
+import { consumersOf, deadTopicOf, readerOf, topicsOf, type Ground } from "./ground.ts";
 import { openGround } from "./grounds.ts";
-import { readBroker, readerName, readStore, type ReadTopic, type StoreReads } from "./reads.ts";
+import { samplesOf, type Limits } from "./measure.ts";
+import { readBroker, readStore, type ReadTopic, type StoreReads } from "./reads.ts";
 import { sharedNow } from "./recorded.ts";
+import { rest, stuck, waitsIn } from "./rest.ts";
 import { openRunBroker } from "./run-broker.ts";
 import type { Load, Place, RelaySettings } from "./task.ts";
 import { aggregateName, aggregatesOf } from "./workload.ts";
@@ -44,9 +46,11 @@ export interface RunOptions {
   /** Effects that the store has forgotten, and that nothing brings back. */
   readonly forgets?: boolean;
   readonly bounds: Bounds;
-  /** Limits of what is measured; a death that nobody asked for counts as one. */
-  readonly limits?: { readonly rssMiB?: number; readonly files?: number; readonly deaths?: number };
+  /** Limits of what is measured. */
+  readonly limits?: Limits;
   readonly canaries: readonly string[];
+  /** What whoever runs this says of it: no canary may be in that either. */
+  said?(result: RunResult): NonNullable<Reads["outputs"]>;
   readonly phase?: (name: Phase) => void;
   readonly signal?: AbortSignal;
 }
@@ -87,26 +91,33 @@ export interface RunResult {
   readonly reads: Reads;
   readonly counts: { readonly events: number; readonly published: number; readonly effects: number; readonly copies: number };
   readonly deaths: Workers["deaths"];
-  /** It came to rest before the deadline. */
+  /** It came to rest before the deadline; otherwise the judgement says that something was stuck. */
   readonly rested: boolean;
   readonly restMs: number;
+  /** False where the system does not tell what a process uses. */
+  readonly measured: boolean;
+  /** What could not be read, and why. */
+  readonly unread: readonly string[];
 }
 
-export const consumers = ["shop"] as const;
-const readers = [...consumers, readerName];
+/** How long new processes have. */
+const againMs = 10_000;
+/** How long subscribers of a run that is called off may take to end. */
+const leaveMs = 3_000;
 const startMs = 400;
 
 export async function run(options: RunOptions): Promise<RunResult> {
   const { place, folder, clock, phase = () => undefined } = options;
   const signal = options.signal ?? new AbortController().signal;
-  const topics = topicsOf(place);
+  const consumers = consumersOf(place);
+  const resting = { ...options, consumers, forgets: options.forgets ?? false };
   const aggregates = aggregatesOf(place, options.load).map(aggregateName);
   const recorder = createRecorder("nemesis", sharedNow, (line) => appendFileSync(join(folder, "nemesis.jsonl"), line));
 
   phase("setup");
   await using ground = await openGround(options.direct());
   await ground.prepare(aggregates, consumers);
-  await provision(options.direct(), topics);
+  await provision(options.direct());
   await using workers = createWorkers({ program: options.program, folder, clock });
   const exit = (): void => workers.killAll();
   process.once("exit", exit);
@@ -127,22 +138,34 @@ export async function run(options: RunOptions): Promise<RunResult> {
 
     phase("drain");
     const began = clock.monotonic();
-    const rested = await rest(options, signal);
+    const rested = await rest(resting, options.restMs, signal);
     const restMs = clock.monotonic() - began;
+    signal.throwIfAborted();
+    const before = rested ? null : await waitsIn(resting, restMs, "all was whole again");
 
     phase("reopen");
     await reopen(options, scene);
-    const again = await rest(options, signal, 10_000);
+    const again = await rest(resting, againMs, signal);
+    const waits = before ?? (again ? null : await waitsIn(resting, againMs, "new processes had taken over"));
     await drainAll(scene);
     signal.throwIfAborted();
 
     phase("read");
-    const reads = await readAll(options, workers, topics);
+    const { reads, unread } = await readAll(options, workers);
+    signal.throwIfAborted();
     phase("judge");
     const history = readHistory(filesOf(folder, ".jsonl"));
-    const judgement = check(history, reads, options.bounds);
-    return { judgement, history, reads, counts: countsOf(reads), deaths: [...workers.deaths], rested: rested && again, restMs };
+    const judge = (of: Reads): Judgement => stuck(check(history, of, options.bounds), waits);
+    const result: RunResult = {
+      ...{ judgement: judge(reads), history, reads, counts: countsOf(reads), deaths: [...workers.deaths] },
+      ...{ rested: waits === null, restMs, measured: workers.peaks !== null, unread },
+    };
+    const said = options.said?.(result) ?? [];
+    return said.length === 0 ? result : { ...result, judgement: judge({ ...reads, outputs: [...(reads.outputs ?? []), ...said] }) };
   } finally {
+    // A member that does not leave its group is in it for a long time yet, and keeps the group from being removed.
+    if (signal.aborted)
+      await Promise.all(workers.all.filter(({ role }) => role === "subscriber").map(({ name }) => workers.drain(name, leaveMs)));
     process.off("exit", exit);
   }
 }
@@ -158,22 +181,26 @@ export async function remove(place: Place): Promise<readonly string[]> {
   });
   await attempt(async () => {
     await using opened = openRunBroker(place);
-    const topics = topicsOf(place);
-    await opened.remove([...topics, ...topics.map(deadTopicOf)], readers);
+    const topics = allTopicsOf(place);
+    await opened.remove(topics, [...consumersOf(place), ...topics.map(readerOf)]);
   });
   return failures;
 }
 
-async function provision(place: Place, topics: readonly string[]): Promise<void> {
+async function provision(place: Place): Promise<void> {
   await using opened = openRunBroker(place);
-  await opened.provision([...topics, ...topics.map(deadTopicOf)], readers);
+  await opened.provision(allTopicsOf(place), consumersOf(place));
+  for (const topic of allTopicsOf(place)) await opened.provision([topic], [readerOf(topic)]);
 }
+
+const allTopicsOf = (place: Place): readonly string[] => topicsOf(place).flatMap((topic) => [topic, deadTopicOf(topic)]);
 
 type Parts = Pick<Scene, "ground" | "workers" | "signal" | "recorder">;
 
 function sceneOf(options: RunOptions, { ground, workers, recorder, signal }: Parts): Scene {
   const { place, clock, random, relay, load, seed } = options;
   const [canary = ""] = options.canaries;
+  const consumers = consumersOf(place);
   const dutyOf = (role: Duty["role"], nth = 1): Duty => {
     switch (role) {
       case "writer":
@@ -204,35 +231,6 @@ async function startCrew({ crew }: RunOptions, { workers, dutyOf }: Scene): Prom
   await Promise.all(start("writer", crew.writers));
 }
 
-/** Until everything that may be published is, and has had its effect. */
-async function rest({ direct, clock, restMs, forgets = false }: RunOptions, signal: AbortSignal, withinMs = restMs): Promise<boolean> {
-  await using ground = await openGround(direct());
-  const { ask, tables } = ground;
-  const count = async (sql: string): Promise<number> => Number(Object.values((await ask(sql))[0] ?? {})[0] ?? 0);
-  const open = `SELECT count(*) AS n FROM ${tables.outboxEvents} WHERE state IN ('PENDING', 'PUBLISHING', 'FAILED')`;
-  // Of what an operator has to look at, nothing comes by itself.
-  const blocked = `SELECT count(*) AS n FROM ${tables.outboxEvents} e WHERE state = 'BLOCKED' AND NOT EXISTS (
-    SELECT 1 FROM ${tables.outboxEvents} d WHERE d.state = 'DEAD' AND d.aggregate_type = e.aggregate_type AND d.aggregate_id = e.aggregate_id)`;
-  const due = `SELECT count(*) AS n FROM ${tables.outboxEvents} WHERE state = 'PUBLISHED'`;
-  const done = `SELECT count(*) AS n FROM ${tables.effects}`;
-  let before = -1;
-  for (
-    const until = clock.monotonic() + withinMs;
-    clock.monotonic() < until && !signal.aborted;
-    await clock.sleep(forgets ? 3_000 : 250, signal)
-  ) {
-    try {
-      if ((await count(open)) > 0 || (await count(blocked)) > 0) continue;
-      const now = await count(done);
-      if (now >= (await count(due)) * consumers.length || (forgets && now === before)) return true;
-      before = now;
-    } catch {
-      // It may be about to come back.
-    }
-  }
-  return false;
-}
-
 /** New processes in place of all: whatever one of them kept to itself must not matter. */
 async function reopen(options: RunOptions, scene: Scene): Promise<void> {
   await drainAll(scene);
@@ -246,28 +244,31 @@ async function drainAll({ workers }: Scene): Promise<void> {
 }
 
 /** What cannot be read is null, and no verdict passes over it. */
-async function readAll(options: RunOptions, workers: Workers, topics: readonly string[]): Promise<Reads> {
+async function readAll(options: RunOptions, workers: Workers): Promise<{ readonly reads: Reads; readonly unread: RunResult["unread"] }> {
+  const [topics, consumers] = [topicsOf(options.place), consumersOf(options.place)];
   const nothing: StoreReads = { written: null, effects: null, outbox: null, status: null };
+  const unread: string[] = [];
+  const orElse =
+    <T>(otherwise: T, what: string) =>
+    (error: unknown): T => {
+      unread.push(`The ${what} could not be read: ${asError(error).message}`);
+      return otherwise;
+    };
   await using ground = await openGround(options.direct());
-  const store = await readStore(ground).catch(() => nothing);
-  const broker = await readBroker(options.read, topics).catch(() => ({ broker: null, letters: null }));
-  const { rssMiB = 400, files = 200, deaths = 0 } = options.limits ?? {};
-  const samples: Sample[] = [
-    { what: "the memory of a worker in MiB", value: Math.round(workers.peaks.rss), bound: rssMiB },
-    { what: "open files of a worker", value: workers.peaks.files, bound: files },
-    { what: "deaths that nobody asked for", value: workers.deaths.length, bound: deaths },
-  ];
-  return {
+  const store = await readStore(ground).catch(orElse(nothing, "store"));
+  const broker = await readBroker(options.read, { topics, consumers, store }).catch(orElse({ broker: null, letters: null }, "broker"));
+  const reads: Reads = {
     ...store,
     ...broker,
     consumers: consumers.map((consumer) => ({ consumer, topics })),
-    samples,
+    samples: samplesOf(workers.peaks, workers.deaths.length, options.limits),
     outputs: [
       ...[...filesOf(options.folder, ".log"), ...filesOf(options.folder, ".err")].map(({ name, text }) => ({ where: name, text })),
       { where: "last words", text: JSON.stringify(workers.deaths) },
     ],
     canaries: options.canaries,
   };
+  return { reads, unread };
 }
 
 function filesOf(folder: string, ending: string): readonly { readonly name: string; readonly text: string }[] {

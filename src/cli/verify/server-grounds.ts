@@ -10,10 +10,10 @@ import { createTables, fill, type Ask, type Ground, type SqlRow, type Tables } f
 const pooled = { connections: 4, connectTimeoutMs: 5_000 };
 /** Short enough that a server that has gone silent does not keep a run waiting. */
 const patience = { ...pooled, statementTimeoutMs: 10_000 };
-const names = ["counters", "written", "elsewhere", "effects", "applied"] as const;
+const names = ["counters", "written", "elsewhere", "effects", "applied", "outbox"] as const;
 
-function tablesBy(name: (of: string) => string, outboxEvents: string): Tables {
-  return { ...(Object.fromEntries(names.map((of) => [of, name(of)])) as Record<(typeof names)[number], string>), outboxEvents };
+function tablesBy(name: (of: string) => string): Tables {
+  return Object.fromEntries(names.map((of) => [of, name(of)])) as Record<(typeof names)[number], string>;
 }
 
 /** A pool that is opened when it is first needed. */
@@ -31,7 +31,7 @@ export function postgresGround(url: string, run: string): Ground {
   const outbox = createOutbox({ store });
   const pool = later<PgPool>(() => openPostgresPool({ url, ...pooled }));
   const schema = `"${run}"`;
-  const tables = tablesBy((of) => `${schema}.${of}`, `${schema}.outbox_events`);
+  const tables = tablesBy((of) => `${schema}.${of}`);
   const within = (tx: unknown): Ask => {
     const client = tx as PgClient;
     return async (sql, values = []) => {
@@ -95,7 +95,7 @@ export function mysqlGround(given: string, run: string): Ground {
   const store = mysql({ url, names: own, ...patience });
   const outbox = createOutbox({ store });
   const pool = later<MysqlPool>(() => openMysqlPool({ url, ...pooled }));
-  const tables = tablesBy((of) => `\`${run}_${of}\``, `\`${own.events}\``);
+  const tables = tablesBy((of) => `\`${run}_${of}\``);
   const within = (tx: unknown): Ask => {
     const connection = tx as MysqlConnection;
     return async (sql, values = []) => {

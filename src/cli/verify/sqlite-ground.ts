@@ -13,7 +13,7 @@ const tables: Tables = {
   elsewhere: "elsewhere",
   effects: "effects",
   applied: "applied",
-  outboxEvents: "outbox_events",
+  outbox: "outbox",
 };
 
 /** A file of the run's own, next to the one that was named. */

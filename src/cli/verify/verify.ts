@@ -1,24 +1,25 @@
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { systemClock as clock } from "../../core/clock.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
+import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { seededRandom } from "../../core/random.ts";
 import { brokerUrl, storeUrl } from "../adapters.ts";
 import { brokerFlag, storeFlag } from "../commands/shared.ts";
-import { count, table, type Output } from "../output.ts";
+import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { asIs, whole, type Read } from "../read.ts";
 import { redact, redactText } from "../redact.ts";
 import type { Terminal } from "../terminal.ts";
+import { checkReport, ownWords, tell } from "./answer.ts";
 import { kindsOf, torment } from "./nemesis.ts";
 import { openNetwork, type Network } from "./network.ts";
-import { page } from "./page.ts";
 import { freshReader } from "./reads.ts";
-import { reportOf, type Report } from "./report.ts";
+import { fixedWords, leftWords, notesOf, reportOf, type About, type Left, type Report } from "./report.ts";
 import { remove, run, type RunResult } from "./run.ts";
+import { canariesOf } from "./secrets.ts";
 import type { Place } from "./task.ts";
 
 const minutes: Read<number> = (text, refuse) => {
@@ -49,6 +50,7 @@ export const verify = command({
     if (store === undefined || broker === undefined)
       throw new WaybillError("USAGE", "waybill verify needs --store URL and --broker URL: it publishes from one to the other");
     for (const refuse of [() => storeUrl(store), () => brokerUrl(broker)]) refuse();
+    if (values.report !== undefined) checkReport(values.report);
     const seed = values.seed ?? randomBytes(4).readUInt32BE() >>> 1;
     await verified(terminal, { store, broker, seed, minutes: values.minutes ?? 1, report: values.report, keep: values.keep });
   },
@@ -63,44 +65,65 @@ interface Wanted {
   readonly keep: boolean;
 }
 
-async function verified(terminal: Terminal, wanted: Wanted): Promise<void> {
-  const { out } = terminal;
+async function verified({ out, onSignal }: Terminal, wanted: Wanted): Promise<void> {
   const startedAt = new Date(clock.now()).toISOString();
   const name = `verify_${randomBytes(4).toString("hex")}`;
   const direct: Place = { store: wanted.store, broker: wanted.broker, run: name };
   const folder = mkdtempSync(join(tmpdir(), "waybill-verify-"));
   const asked = new AbortController();
-  terminal.onSignal(() => asked.abort());
-  let held: boolean | null = null;
+  onSignal(() => asked.abort());
+  const lines: string[] = [];
+  const say = (text: string): void => {
+    lines.push(text);
+    if (!out.json) out.line(`${new Date(clock.now()).toISOString().slice(11, 19)} ${text}`);
+  };
+  const { seed, minutes } = wanted;
+  const about = { run: name, seed, minutes, store: redact(wanted.store), broker: redact(wanted.broker), startedAt };
+  let report: Report | null = null;
+  let failure: Error | null = null;
   try {
-    const { result, notes } = await judged(terminal, wanted, direct, folder, asked.signal);
-    held = result.judgement.held;
-    const { seed, minutes } = wanted;
-    const about = { run: name, seed, minutes, store: redact(wanted.store), broker: redact(wanted.broker), startedAt, notes };
-    tell(out, reportOf(result, about), wanted.report);
-    if (!held) throw broken(result);
+    report = await judged({ wanted, direct, folder, lines, say, signal: asked.signal, about });
   } catch (error) {
-    if (asked.signal.aborted) throw new WaybillError("STOPPED", "verify was stopped before it could judge");
-    throw error;
-  } finally {
-    if (wanted.keep) progress(out, `left as they are: ${name} in the store and the broker, histories in ${folder}`);
-    else for (const failure of await remove(direct)) progress(out, `${name} could not be removed: ${redactText(failure)}`);
-    // What was recorded of a promise that was not kept is worth more than a tidy folder.
-    if (!wanted.keep && held === false) progress(out, `the histories are in ${folder}`);
-    else if (!wanted.keep) rmSync(folder, { recursive: true, force: true });
+    failure = asked.signal.aborted ? new WaybillError("STOPPED", "verify was stopped before it could judge") : asError(error);
   }
+  const left = await tidy(direct, folder, wanted.keep, report?.held ?? null);
+  if (report === null) throw withWords(failure!, left === null ? [] : leftWords(left));
+  const unwritten = tell(out, { ...report, left }, wanted.report);
+  if (!report.held) throw broken(report);
+  if (unwritten !== null) throw unwritten;
+}
+
+/** Takes away what the run made, and says what is still there. */
+async function tidy(direct: Place, folder: string, keep: boolean, held: boolean | null): Promise<Left | null> {
+  const notRemoved = keep ? [] : (await remove(direct)).map(redactText);
+  // What was recorded of a promise that was not kept is worth more than a tidy folder.
+  const histories = keep || held === false ? folder : null;
+  if (histories === null) rmSync(folder, { recursive: true, force: true });
+  return histories === null && notRemoved.length === 0 ? null : { run: direct.run, kept: keep, histories, notRemoved };
+}
+
+/** The failure is all that is told of a run without a report. */
+function withWords(failure: Error, words: readonly string[]): Error {
+  if (words.length === 0) return failure;
+  const message = [failure.message, ...words].join("; ");
+  return isWaybillError(failure) ? new WaybillError(failure.code, message, { cause: failure }) : new Error(message, { cause: failure });
 }
 
 const leaseMs = 2_000;
 const program = fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url));
 
-async function judged(
-  { out }: Terminal,
-  wanted: Wanted,
-  direct: Place,
-  folder: string,
-  signal: AbortSignal,
-): Promise<{ readonly result: RunResult; readonly notes: readonly string[] }> {
+interface Judging {
+  readonly wanted: Wanted;
+  readonly direct: Place;
+  readonly folder: string;
+  /** What has been said so far. */
+  readonly lines: readonly string[];
+  say(text: string): void;
+  readonly signal: AbortSignal;
+  readonly about: Omit<About, "notes" | "left">;
+}
+
+async function judged({ wanted, direct, folder, lines, say, signal, about }: Judging): Promise<Report> {
   const notes = [
     "The faults are those of processes and of the network: SIGKILL, SIGSTOP, and a network of our own in between. The servers were left alone.",
     "The broker was read at the end by a fresh consumer of the adapter itself.",
@@ -114,7 +137,10 @@ async function judged(
   await using store = await open("store");
   await using broker = await open("broker");
   const networks = { store, broker };
-  progress(out, `run ${direct.run}, seed ${wanted.seed}: ${count(kindsOf(networks).length, "kind")} of faults for ${wanted.minutes} min`);
+  const { looked, common } = canariesOf([wanted.store, wanted.broker], fixedWords());
+  if (common > 0) notes.push("A password that is also a word of the report, or of the URLs without it, was not looked for.");
+  const told = (result: RunResult): Report => reportOf(result, { ...about, notes: [...notes, ...notesOf(result)], left: null });
+  say(`run ${direct.run}, seed ${wanted.seed}: ${count(kindsOf(networks).length, "kind")} of faults for ${wanted.minutes} min`);
   const random = seededRandom(wanted.seed);
   const result = await run({
     place: { ...direct, store: store?.url ?? direct.store, broker: broker?.url ?? direct.broker },
@@ -126,67 +152,21 @@ async function judged(
     },
     seatMs: leaseMs,
     load: { aggregates: 12, hot: 0.3, pauseMs: 10, sleepMs: 50, bytes: 120, hard: 0.3, large: 0.002 },
-    read: freshReader(direct),
-    nemesis: (scene) => torment(scene, { networks, leaseMs, forMs: wanted.minutes * 60_000, announce: (text) => progress(out, text) }),
+    read: freshReader(direct, signal),
+    nemesis: (scene) => torment(scene, { networks, leaseMs, forMs: wanted.minutes * 60_000, announce: say }),
     heal() {
       for (const network of [store, broker]) network?.proxy.heal();
     },
     restMs: 120_000,
     bounds: { latencyMs: 10_000, recoveryMs: 20_000 },
-    canaries: [randomBytes(9).toString("hex"), ...[wanted.store, wanted.broker].flatMap(passwordOf)],
-    phase: (phase) => progress(out, `${phase} …`),
+    canaries: [randomBytes(9).toString("hex"), ...looked],
+    said: (of) => ownWords(lines, told(of)),
+    phase: (phase) => say(`${phase} …`),
   });
-  if (!result.rested) notes.push("It did not come to rest in time.");
-  for (const { worker, words } of result.deaths) notes.push(`${worker} died by itself: ${redactText(words)}`);
-  return { result, notes };
+  return told(result);
 }
 
-/** One that is too short is in every text by chance. */
-function passwordOf(url: string): readonly string[] {
-  const text = /^[a-z]+:\/\/[^@/?#]*?:([^@/?#]*)@/i.exec(url)?.[1] ?? "";
-  try {
-    return text.length < 6 ? [] : [decodeURIComponent(text)];
-  } catch {
-    return [text];
-  }
-}
-
-function progress(out: Output, text: string): void {
-  if (!out.json) out.line(`${new Date(clock.now()).toISOString().slice(11, 19)} ${text}`);
-}
-
-function tell(out: Output, report: Report, path: string | undefined): void {
-  if (path !== undefined) {
-    const json = `${path.replace(/\.html?$/i, "")}.json`;
-    try {
-      writeFileSync(path, page(report));
-      writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
-    } catch (cause) {
-      throw new WaybillError("INVALID_OPTION", `--report ${path} cannot be written: ${asError(cause).message}`, { cause });
-    }
-  }
-  out.answer(report, () => {
-    const { counts, faults } = report;
-    const met = Object.entries(faults).map(([name, times]) => `${name} ${times} ×`);
-    return [
-      table(
-        out,
-        ["invariant", "verdict", "why"],
-        report.verdicts.map(({ invariant, verdict, why }) => [invariant, verdict, why]),
-      ),
-      "",
-      `${count(counts.events, "event")} committed, ${counts.published} in the broker, ${counts.copies} copies, ${count(counts.effects, "effect")}`,
-      `faults: ${met.length === 0 ? "none" : met.join(", ")}`,
-      ...report.notes.map((note) => `- ${note}`),
-      ...(path === undefined ? [] : [`report: ${path}`]),
-      report.held ? "Every promise held." : "NOT every promise held.",
-    ].join("\n");
-  });
-}
-
-function broken({ judgement }: RunResult): WaybillError {
-  const named = judgement.verdicts
-    .filter(({ verdict }) => verdict !== "holds")
-    .map(({ invariant, verdict }) => `${invariant} (${verdict})`);
+function broken({ verdicts }: Report): WaybillError {
+  const named = verdicts.filter(({ verdict }) => verdict !== "holds").map(({ invariant, verdict }) => `${invariant} (${verdict})`);
   return new WaybillError("PROMISE_BROKEN", `${count(named.length, "promise was", "promises were")} not kept: ${named.join(", ")}`);
 }

@@ -70,8 +70,8 @@ async function main(): Promise<void> {
   if (!process.connected) process.exit(1);
   // Not among its arguments, which every user of the machine can read: URLs hold passwords.
   const task = await new Promise<Task>((resolve) => process.once("message", (message) => resolve(message as Task)));
-  // Ctrl-C reaches every process of the terminal's group; when a worker ends is decided elsewhere.
-  process.on("SIGINT", () => undefined);
+  // Ctrl-C and the end of a terminal reach every process of its group; when a worker ends is decided elsewhere.
+  for (const name of ["SIGINT", "SIGHUP"] as const) process.on(name, () => undefined);
   const post = postOf(task);
   let running: Running | null = null;
   let ending = false;

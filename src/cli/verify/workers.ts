@@ -1,8 +1,9 @@
 import { fork, type ChildProcess } from "node:child_process";
-import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { canMeasure, measure, type Peaks } from "./measure.ts";
 import { drainOrder, type Fail, type RelayTask, type Report, type SubscriberTask, type Task, type WriterTask } from "./task.ts";
 
 type Without<T> = T extends unknown ? Omit<T, "name" | "history" | "log"> : never;
@@ -35,8 +36,8 @@ export interface Workers {
   frozen(name: string, withinMs: number): Promise<boolean>;
   /** How many deaths nobody had asked for, with the last words of each. */
   readonly deaths: readonly { readonly worker: string; readonly words: string }[];
-  /** The most of each that any worker had: memory in MiB, open files. */
-  readonly peaks: { readonly rss: number; readonly files: number };
+  /** Null where they cannot be measured. */
+  readonly peaks: Readonly<Peaks> | null;
   killAll(): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -69,12 +70,14 @@ export interface WorkersOptions {
   /** Where histories and logs go. */
   readonly folder: string;
   readonly clock: Clock;
+  /** Where the system tells of its processes. @default "/proc" */
+  readonly proc?: string;
 }
 
-export function createWorkers({ program, folder, clock }: WorkersOptions): Workers {
+export function createWorkers({ program, folder, clock, proc = "/proc" }: WorkersOptions): Workers {
   const posts = new Map<string, Post>();
   const deaths: { worker: string; words: string }[] = [];
-  const peaks = { rss: 0, files: 0 };
+  const peaks: Peaks | null = canMeasure(proc) ? { rss: 0, files: 0 } : null;
   const closing = new AbortController();
 
   const launch = (post: Post): void => {
@@ -120,12 +123,8 @@ export function createWorkers({ program, folder, clock }: WorkersOptions): Worke
   };
 
   const sample = async (): Promise<void> => {
-    while (!closing.signal.aborted) {
-      for (const { child } of posts.values()) {
-        if (child?.pid === undefined) continue;
-        peaks.rss = Math.max(peaks.rss, memoryOf(child.pid));
-        peaks.files = Math.max(peaks.files, filesOf(child.pid));
-      }
+    while (!closing.signal.aborted && peaks !== null) {
+      for (const { child } of posts.values()) if (child?.pid !== undefined) measure(peaks, proc, child.pid);
       await clock.sleep(sampleMs, closing.signal);
     }
   };
@@ -220,23 +219,6 @@ export function createWorkers({ program, folder, clock }: WorkersOptions): Worke
     },
   };
   return workers;
-}
-
-/** Where the system does not tell, nothing is measured. */
-function memoryOf(pid: number): number {
-  try {
-    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1_024;
-  } catch {
-    return 0;
-  }
-}
-
-function filesOf(pid: number): number {
-  try {
-    return readdirSync(`/proc/${pid}/fd`).length;
-  } catch {
-    return 0;
-  }
 }
 
 function stateOf(pid: number): string {

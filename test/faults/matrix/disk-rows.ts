@@ -20,8 +20,18 @@ interface Small {
   remove(): void;
 }
 
+/** Whatever ends this process, none of them stays. */
+const mounted = new Set<string>();
+function unmount(path: string): void {
+  if (mounted.delete(path)) execFileSync("umount", ["-l", path]);
+}
+process.on("exit", () => {
+  for (const path of mounted) unmount(path);
+});
+
 function mountSmall(path: string, megabytes: number, owner: { readonly uid?: number; readonly gid?: number }): Small {
   execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m,mode=0700`, "tmpfs", path]);
+  mounted.add(path);
   if (owner.uid !== undefined && owner.gid !== undefined) chownSync(path, owner.uid, owner.gid);
   const filling = join(path, "filling");
   return {
@@ -34,7 +44,7 @@ function mountSmall(path: string, megabytes: number, owner: { readonly uid?: num
       }
     },
     free: () => rmSync(filling, { force: true }),
-    remove: () => void execFileSync("umount", ["-l", path]),
+    remove: () => unmount(path),
   };
 }
 
@@ -51,7 +61,7 @@ const fillAndFree = (stage: Stage, of: "store" | "broker"): Promise<void> =>
       // It switches JetStream off when it cannot write until it is started again, and version 2.9 does not end in order then.
       if (of === "broker" && stage.pair.broker === "nats") await stage.broker.server!.restart("immediate");
     },
-    1_500,
+    { calmMs: 1_500 },
   );
 
 /** The run's tables are on the small disk, and the database's own log is not. */

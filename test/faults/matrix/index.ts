@@ -1,53 +1,44 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { built } from "../../cli/build.ts";
 import { keep } from "../../evidence/files.ts";
+import { misused, readArguments, someOf, wholeNumber } from "../../support/arguments.ts";
 import { brokers, stores } from "./pairs.ts";
+import { evidenceOf, hashOf, placesOf, resultsIn } from "./results.ts";
 import { rows } from "./rows.ts";
 import { createServers, play, type Result } from "./stage.ts";
 
 /** The fault matrix on real servers: `npm run test:faults -- --rows 1,9 --stores postgres`. */
 
+const usage =
+  "npm run test:faults -- [--rows N,…] [--stores NAME,…] [--brokers NAME,…] [--minutes N] [--seed S] [--resume] [--keep] [--evidence] | --help";
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const folder = join(root, ".cache/faults");
 
-const { values } = parseArgs({
-  args: process.argv.slice(2),
-  options: {
-    minutes: { type: "string" },
-    seed: { type: "string" },
-    rows: { type: "string" },
-    stores: { type: "string" },
-    brokers: { type: "string" },
-    resume: { type: "boolean", default: false },
-    keep: { type: "boolean", default: false },
-    evidence: { type: "boolean", default: false },
-  },
+const values = readArguments(usage, {
+  rows: { type: "string" },
+  stores: { type: "string" },
+  brokers: { type: "string" },
+  minutes: { type: "string" },
+  seed: { type: "string" },
+  resume: { type: "boolean", default: false },
+  keep: { type: "boolean", default: false },
+  evidence: { type: "boolean", default: false },
 });
-const list = (text: string | undefined): readonly string[] | null =>
-  text === undefined ? null : text.split(",").map((each) => each.trim());
-const [wantedRows, wantedStores, wantedBrokers] = [list(values.rows), list(values.stores), list(values.brokers)];
-for (const [name, known, given] of [
-  ["rows", rows.map(({ number }) => String(number)), wantedRows],
-  ["stores", stores, wantedStores],
-  ["brokers", [...brokers, "embedded"], wantedBrokers],
-] as const) {
-  for (const each of given ?? [])
-    if (!(known as readonly string[]).includes(each)) throw new Error(`--${name} ${each} is none of ${known.join(", ")}`);
-}
-const minutes = Number(values.minutes ?? 90);
-const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+const numbers = rows.map(({ number }) => String(number));
+const wantedRows = someOf(usage, "rows", values.rows, numbers);
+const wantedStores = someOf(usage, "stores", values.stores, stores);
+const wantedBrokers = someOf(usage, "brokers", values.brokers, [...brokers, "embedded"]);
+const minutes = values.minutes === undefined ? null : wholeNumber(usage, "minutes", values.minutes, 1);
+const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : wholeNumber(usage, "seed", values.seed);
 /** Every row once before any row twice: where time is short, each has been seen. */
 const plays = rows
   .filter(({ number }) => wantedRows === null || wantedRows.includes(String(number)))
   .flatMap((row) => row.pairs.map((pair, nth) => ({ row, pair, nth })))
   .filter(({ pair }) => (wantedStores?.includes(pair.store) ?? true) && (wantedBrokers?.includes(pair.broker) ?? true))
   .sort((a, b) => a.nth - b.nth || a.row.number - b.row.number);
-
-const fileOf = (row: number, store: string, broker: string): string => join(folder, `${row}-${store}-${broker}.json`);
-const read = (file: string): Result => JSON.parse(readFileSync(file, "utf8")) as Result;
+if (plays.length === 0) misused(usage, "no run of the matrix is on these stores and brokers with these rows");
 
 function line(result: Result): string {
   const verdict = result.cannot === null ? (result.held ? "held" : "NOT HELD") : "cannot";
@@ -67,34 +58,72 @@ async function ownBuild(): Promise<string> {
 
 mkdirSync(folder, { recursive: true });
 const program = await ownBuild();
+const results = resultsIn(folder, hashOf(root));
 const servers = createServers();
-process.on("SIGINT", () => void servers[Symbol.asyncDispose]().then(() => process.exit(130)));
-const until = performance.now() + minutes * 60_000;
-console.log(`${plays.length} runs, seed ${seed}, ${minutes} minutes at most; results in ${folder}`);
-let failed = 0;
+
+/** The first signal lets the run at hand put away what it has made; the second ends at once. */
+const ending = new AbortController();
+let code: number | null = null;
+for (const [name, number] of [
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const) {
+  process.on(name, () => {
+    if (code !== null) process.exit(number);
+    code = number;
+    ending.abort();
+  });
+}
+
+const until = performance.now() + (minutes ?? 90) * 60_000;
+const isLate = (): boolean => performance.now() > until || ending.signal.aborted;
+console.log(
+  `${plays.length} runs, seed ${seed}, ${minutes === null ? "once, in 90 minutes at most" : `again and again for ${minutes} minutes`}; results in ${folder}`,
+);
+const failed = new Set<(typeof plays)[number]>();
 let left = 0;
-for (const [at, { row, pair }] of plays.entries()) {
-  const file = fileOf(row.number, pair.store, pair.broker);
-  if (values.resume && existsSync(file) && (read(file).held || read(file).cannot !== null)) continue;
-  if (performance.now() > until) {
-    left += 1;
-    continue;
+let played = 0;
+/** Whoever gives minutes wants them used: one seed more after each. */
+for (let round = 0; round === 0 || (minutes !== null && !isLate()); round++) {
+  const before = played;
+  for (const each of plays) {
+    const { row, pair } = each;
+    const known = results.get({ row: row.number, ...pair });
+    if (values.resume && round === 0 && known !== null && (known.held || known.cannot !== null)) continue;
+    if (isLate()) {
+      if (round === 0) left += 1;
+      continue;
+    }
+    const at = (seed + played) % 2 ** 31;
+    const result = await play({ row, pair, servers, program, seed: at, pace: 1, keep: values.keep, signal: ending.signal });
+    if (ending.signal.aborted) {
+      left += round === 0 ? 1 : 0;
+      continue;
+    }
+    if (result.cannot === null) played += 1;
+    else if (round > 0) continue;
+    // What did not hold once is not forgotten because it held later.
+    if (!failed.has(each)) results.put(result);
+    if (!result.held && result.cannot === null) failed.add(each);
+    console.log(line(result));
   }
-  const result = await play({ row, pair, servers, program, seed: (seed + at) % 2 ** 31, pace: 1, keep: values.keep });
-  writeFileSync(file, `${JSON.stringify(result, null, 2)}\n`);
-  if (!result.held && result.cannot === null) failed += 1;
-  console.log(line(result));
+  if (round > 0 && played === before) break;
 }
 await servers[Symbol.asyncDispose]();
 if (left > 0) console.log(`${left} runs are left: go on with --resume`);
-if (values.evidence) {
-  const results = readdirSync(folder).filter((name) => name.endsWith(".json"));
-  const all = results
-    .map((name) => read(join(folder, name)))
-    .sort((a, b) => a.row - b.row || a.store.localeCompare(b.store) || a.broker.localeCompare(b.broker));
-  keep(
-    "faults",
-    all.map(({ notes, ...rest }) => ({ ...rest, notes: notes.filter((note) => !note.startsWith("histories")) })),
-  );
+const isKept = !values.evidence || code !== null || gather();
+process.exit(code ?? (failed.size + left === 0 && isKept ? 0 : 1));
+
+/** Part of the matrix is no evidence of it. */
+function gather(): boolean {
+  const { all, missing } = evidenceOf(rows, results);
+  if (all === null) {
+    console.error(`no evidence was written: ${missing.length} of ${placesOf(rows).length} results are missing or are of other code:`);
+    console.error(missing.join(", "));
+    return false;
+  }
+  const untold = all.filter(({ hash }) => hash === undefined).length;
+  if (untold > 0) console.log(`${untold} results do not tell which code they are of`);
+  keep("faults", all);
+  return true;
 }
-process.exit(failed + left === 0 ? 0 : 1);

@@ -11,6 +11,9 @@ export interface Stage extends Scene {
   /** How long the load goes on. */
   readonly forMs: number;
   readonly leaseMs: number;
+  /** Where histories and logs go, and what workers run. */
+  readonly folder: string;
+  readonly program: string;
   /** One more was injected. */
   once(): void;
   /** Something to tell with the result. */
@@ -35,7 +38,7 @@ export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limi
   readonly place?: Partial<Place>;
   readonly direct?: Partial<Place>;
   readonly canaries?: readonly string[];
-  dispose?(): Promise<void>;
+  readonly dispose?: (() => Promise<void>) | undefined;
 }
 
 export interface Row {

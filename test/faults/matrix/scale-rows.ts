@@ -1,62 +1,16 @@
-import { uuidv7 } from "../../../src/core/ids.ts";
-import { systemRandom } from "../../../src/core/random.ts";
-import type { Draft } from "../../../src/core/event.ts";
-import type { Written } from "../../../src/verify/history.ts";
-import { typesOf } from "../../../src/cli/verify/ground.ts";
-import {
-  aggregateName,
-  aggregatesOf,
-  bytesOf,
-  canaryHeader,
-  countHeader,
-  shaOf,
-  type Aggregate,
-} from "../../../src/cli/verify/workload.ts";
+import { aggregateName, aggregatesOf } from "../../../src/cli/verify/workload.ts";
+import { insert, made } from "./backlog.ts";
+import { areBlocked, block, followers, indexDead, keysOf, latencyOf, playCalm } from "./blocked.ts";
 import { processPairs, storePairs } from "./pairs.ts";
-import type { Row, Stage } from "./row.ts";
+import type { Row } from "./row.ts";
 
 const perTransaction = 500;
-
-/** So many events of an aggregate, in transactions of five hundred: as a writer would, but quicker. */
-async function add(stage: Stage, aggregate: Aggregate, events: number, from: number): Promise<void> {
-  const { ground, recorder, clock } = stage;
-  const { tables } = ground;
-  const newId = uuidv7(clock, systemRandom);
-  const name = aggregateName(aggregate);
-  const topic = `${aggregate.aggregateType.toLowerCase()}.events`;
-  for (let done = 0; done < events; done += perTransaction) {
-    const made = Array.from({ length: Math.min(perTransaction, events - done) }, (_, i): { written: Written; draft: Draft } => {
-      const n = from + done + i + 1;
-      const payload = { n };
-      const id = newId();
-      const headers = { [countHeader]: String(n), [canaryHeader]: "canary-7f3a9c51" };
-      return {
-        written: { id, aggregate: name, topic, n, sha: shaOf(bytesOf(payload)) },
-        draft: { ...aggregate, id, type: "Changed", payload, headers },
-      };
-    });
-    const tx = `backlog-${name}-${done}`;
-    await ground.transaction(async ({ ask, add: insert }) => {
-      await ask(`UPDATE ${tables.counters} SET n = n + ? WHERE aggregate = ?`, [made.length, name]);
-      for (let at = 0; at < made.length; at += 100) {
-        const some = made.slice(at, at + 100).map(({ written }) => written);
-        const values = some.flatMap(({ id, aggregate: of, n }) => [id, of, n]);
-        await ask(`INSERT INTO ${tables.written} (id, aggregate, n) VALUES ${some.map(() => "(?, ?, ?)").join(", ")}`, values);
-      }
-      recorder.write("invoked", { op: "add", tx, events: made.map(({ written }) => written) });
-      await insert(made.map(({ draft }) => draft));
-    });
-    recorder.write("ok", { op: "add", tx });
-  }
-}
 
 const load = { aggregates: 8, hot: 0.25, pauseMs: 12, sleepMs: 40, bytes: 80, hard: 0.3, large: 0.002 };
 const backlog = 8_000;
 /** As they are unless configured: a window of many events of one aggregate takes its time. */
 const usual = { leaseMs: 10_000, publishTimeoutMs: 5_000 };
-const blockedOf = { postgres: 100_000, mariadb: 30_000, sqlite: 30_000 } as const;
-
-const poisonedOf = ({ place }: Stage): Aggregate => ({ aggregateType: typesOf(place)[1]!, aggregateId: "a-7" });
+const thousands = (of: number): string => of.toLocaleString("en");
 
 export const scaleRows: readonly Row[] = [
   {
@@ -84,7 +38,9 @@ export const scaleRows: readonly Row[] = [
       limits: { rssMiB: 500 },
     }),
     async before(stage) {
-      for (const aggregate of aggregatesOf(stage.place, load)) await add(stage, aggregate, backlog / 16, 0);
+      for (const aggregate of aggregatesOf(stage.place, load))
+        for (let from = 0; from < backlog / 16; from += perTransaction)
+          await insert(stage, `backlog-${aggregateName(aggregate)}-${from}`, made(stage, aggregate, perTransaction, from));
     },
     async inject(stage) {
       await stage.pause(1_500);
@@ -114,28 +70,20 @@ export const scaleRows: readonly Row[] = [
   },
   {
     number: 39,
-    title: "a hundred thousand blocked events",
-    injected: "one aggregate's first event is refused; 100,000 follow it (30,000 on MariaDB and SQLite) while the others go on",
+    title: "a hundred thousand blocked events of many aggregates",
+    injected: `the first event of each of ${thousands(keysOf.postgres)} aggregates is DEAD, and ${followers} more of each are BLOCKED behind it (of ${thousands(keysOf.mariadb)} aggregates on MariaDB and SQLite), all of them before the load begins`,
     pairs: storePairs,
-    prepare: () => ({
-      relay: { batch: 100, ...usual, retry: { delaysMs: [20, 40] } },
-      crew: { writers: 2, relays: 0, subscribers: 2 },
-      limits: { rssMiB: 500 },
-      restMs: 120_000,
-    }),
+    prepare: () => ({ relay: { batch: 100, ...usual }, limits: { rssMiB: 500 }, restMs: 120_000 }),
     async before(stage) {
-      const poisoned = poisonedOf(stage);
-      stage.fault({ fault: "poison", target: aggregateName(poisoned), copies: 0, scope: { aggregates: [aggregateName(poisoned)] } });
-      await add(stage, poisoned, blockedOf[stage.pair.store], 0);
+      await playCalm(stage);
+      await block(stage);
     },
     async inject(stage) {
-      const duty = stage.dutyOf("relay");
-      for (const name of ["poisoned-relay-1", "poisoned-relay-2"])
-        if (duty.role === "relay") await stage.add(name, { ...duty, poison: [aggregateName(poisonedOf(stage))] });
+      const before = await areBlocked(stage);
       await stage.rest();
-      const { states } = await stage.ground.store.operator.status();
-      stage.note(`DEAD ${states.DEAD}, BLOCKED ${states.BLOCKED}`);
-      if (states.BLOCKED > 1_000) stage.once();
+      if (before && (await areBlocked(stage))) stage.once();
+      await indexDead(stage);
+      stage.note(`published with the blocked rows: ${latencyOf(stage, "writer-")}; without them: ${latencyOf(stage, "calm-writer-")}`);
     },
   },
 ];

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock as clock } from "../../../src/core/clock.ts";
+import { systemClock as clock, type Clock } from "../../../src/core/clock.ts";
 import { asError } from "../../../src/core/errors.ts";
 import { seededRandom } from "../../../src/core/random.ts";
 import { deadTopicOf, topicsOf } from "../../../src/cli/verify/ground.ts";
@@ -33,6 +33,8 @@ export interface Result {
   readonly seconds: number;
   readonly notes: readonly string[];
   readonly at: string;
+  /** Of the code that was tried; results from before it was told have none. */
+  readonly hash?: string;
 }
 
 /** Servers that are started when they are first needed, and serve all that follows. */
@@ -87,12 +89,23 @@ export interface Play {
   readonly pace: number;
   /** Keeps the histories, and says where. */
   readonly keep: boolean;
+  /** Calls the run off; what it has made is put away all the same. */
+  readonly signal?: AbortSignal;
 }
 
 let runs = 0;
 
 /** One row on one pair of servers. Never rejects: what goes wrong is the result. */
-export async function play({ row, pair, servers, program, seed, pace, keep }: Play): Promise<Result> {
+export async function play({
+  row,
+  pair,
+  servers,
+  program,
+  seed,
+  pace,
+  keep,
+  signal = new AbortController().signal,
+}: Play): Promise<Result> {
   const began = clock.monotonic();
   const notes: string[] = [];
   let times = 0;
@@ -109,34 +122,35 @@ export async function play({ row, pair, servers, program, seed, pace, keep }: Pl
   const folder = mkdtempSync(join(tmpdir(), "waybill-faults-"));
   const name = `verify_${process.pid}_${(runs += 1)}`;
   let change: Change = {};
-  let direct: Place | null = null;
   try {
     const [sharedStore, sharedBroker] = [await servers.store(pair.store), await servers.broker(pair.broker)];
     change = (await row.prepare?.({ pair, store: sharedStore, broker: sharedBroker, run: name })) ?? {};
+    signal.throwIfAborted();
     const [store, broker] = [change.store ?? sharedStore, change.broker ?? sharedBroker];
     for (const server of [store, broker]) await whole(server);
     const place: Place = { store: store.linked, broker: broker.linked, run: name, ...change.place };
-    direct = { store: store.url, broker: broker.url, run: name, ...change.direct };
+    let direct: Place = { store: store.url, broker: broker.url, run: name, ...change.direct };
     const forMs = (change.forMs ?? 9_000) * pace;
     const relay = { ...relayOf(leaseMsOf(pair.store)), ...change.relay };
     const { leaseMs } = relay;
     let until = Infinity;
+    const sleep: Clock["sleep"] = (ms, or = signal) => clock.sleep(ms, or);
     const stageOf = (scene: Scene): Stage => {
-      const left = (): number => Math.max(0, until - clock.monotonic());
+      const left = (): number => (signal.aborted ? 0 : Math.max(0, until - clock.monotonic()));
       return {
         ...scene,
-        ...{ pair, store, broker, forMs, leaseMs },
+        ...{ pair, store, broker, forMs, leaseMs, folder, program, clock: { ...clock, sleep } },
         once: () => void (times += 1),
         note: (text) => void notes.push(text),
-        move: (to) => void (direct = { ...direct!, ...to }),
+        move: (to) => void (direct = { ...direct, ...to }),
         on: () => left() > 0,
-        pause: (ms) => clock.sleep(Math.min(ms, left())),
-        rest: () => clock.sleep(left()),
+        pause: (ms) => sleep(Math.min(ms, left())),
+        rest: () => sleep(left()),
       };
     };
     const tapped = topicsOf(place).flatMap((topic) => [topic, deadTopicOf(topic)]);
     const result = await run({
-      ...{ place, direct: () => direct!, folder, program, clock, seed, random: seededRandom(seed) },
+      ...{ place, direct: () => direct, folder, program, clock, seed, signal, random: seededRandom(seed) },
       crew: change.crew ?? { writers: 2, relays: 2, subscribers: 2 },
       relay,
       seatMs: leaseMs,
@@ -161,28 +175,35 @@ export async function play({ row, pair, servers, program, seed, pace, keep }: Pl
       ...(change.limits === undefined ? {} : { limits: change.limits }),
       canaries: ["canary-7f3a9c51", ...(change.canaries ?? [])],
     });
-    if (keep || !result.judgement.held) notes.push(`histories: ${folder}`);
-    else rmSync(folder, { recursive: true, force: true });
     for (const { worker, words } of result.deaths.slice(0, 5)) notes.push(`${worker} died: ${words}`);
-    return { ...common, cannot: null, ...judged(result, times), ...ended() };
+    const { failures, ...verdict } = judged(result, times);
+    failures.push(...(await remove(direct)).map((why) => failed(`something could not be removed: ${why}`)));
+    const disposing = change.dispose;
+    change = { ...change, dispose: undefined };
+    await disposing?.();
+    const held = failures.length === 0;
+    if (keep || !held) notes.push(`histories: ${folder}`);
+    else rmSync(folder, { recursive: true, force: true });
+    return { ...common, cannot: null, ...verdict, held, failures, ...ended() };
   } catch (error) {
-    notes.push(`histories: ${folder}`);
-    const why = asError(error);
-    const failures = [{ invariant: "run" as const, verdict: "failed", why: why.stack ?? why.message }];
-    // Servers that a failed run leaves behind are not trusted.
-    for (const server of [pair.store, pair.broker]) await servers.drop(server).catch(() => undefined);
+    const failures = [failed(asError(error).stack ?? asError(error).message)];
+    // What a failed run leaves behind is not trusted, and goes with its servers.
+    for (const away of [change.dispose, () => servers.drop(pair.store), () => servers.drop(pair.broker)])
+      await away?.().catch((why: unknown) => void failures.push(failed(`something could not be removed: ${asError(why).message}`)));
+    if (signal.aborted) rmSync(folder, { recursive: true, force: true });
+    else notes.push(`histories: ${folder}`);
     return { ...common, ...nothing, ...ended(), failures, cannot: null };
-  } finally {
-    if (direct !== null && change.dispose === undefined) await remove(direct).catch(() => undefined);
-    await change.dispose?.();
   }
 }
+
+type Failure = Result["failures"][number];
+const failed = (why: string): Failure => ({ invariant: "run", verdict: "failed", why });
 
 function judged(
   { judgement, counts, restMs, rested }: RunResult,
   times: number,
-): Pick<Result, "held" | "failures" | "pardons" | "counts" | "restMs"> {
-  const failures: { invariant: Invariant | "run"; verdict: string; why: string }[] = [];
+): { readonly failures: Failure[] } & Pick<Result, "pardons" | "counts" | "restMs"> {
+  const failures: Failure[] = [];
   const pardons: Record<string, number> = {};
   for (const verdict of judgement.verdicts) {
     const { invariant } = verdict;
@@ -192,7 +213,7 @@ function judged(
     else for (const [why, often] of verdict.pardons) pardons[why] = (pardons[why] ?? 0) + often;
   }
   // A row that injected nothing has shown nothing.
-  if (times === 0) failures.push({ invariant: "run", verdict: "failed", why: "nothing was injected" });
-  if (!rested) failures.push({ invariant: "run", verdict: "failed", why: `it did not come to rest within ${Math.round(restMs)} ms` });
-  return { held: failures.length === 0, failures, pardons, counts, restMs: Math.round(restMs) };
+  if (times === 0) failures.push(failed("nothing was injected"));
+  if (!rested) failures.push(failed(`it did not come to rest within ${Math.round(restMs)} ms`));
+  return { failures, pardons, counts, restMs: Math.round(restMs) };
 }

@@ -1,0 +1,68 @@
+import { closeSync, existsSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { asError, WaybillError } from "../../core/errors.ts";
+import { count, table, type Output } from "../output.ts";
+import { page } from "./page.ts";
+import { leftWords, type Report } from "./report.ts";
+
+const jsonBeside = (path: string): string => `${path.replace(/\.html?$/i, "")}.json`;
+
+/** Before anything begins: a report that cannot be written is told while nothing is lost by it. */
+export function checkReport(path: string): void {
+  for (const file of [path, jsonBeside(path)]) {
+    try {
+      const there = existsSync(file);
+      closeSync(openSync(file, "a"));
+      if (!there) rmSync(file);
+    } catch (cause) {
+      throw unwritable(path, cause);
+    }
+  }
+}
+
+const unwritable = (path: string, cause: unknown): WaybillError =>
+  new WaybillError("INVALID_OPTION", `--report ${path} cannot be written: ${asError(cause).message}`, { cause });
+
+/** Writes the report, and tells it, also when it could not be written: that is what it answers with. */
+export function tell(out: Output, given: Report, path: string | undefined): WaybillError | null {
+  const failure = path === undefined ? null : write(given, path);
+  const report = failure === null ? given : { ...given, notes: [...given.notes, failure.message] };
+  out.answer(report, () => {
+    const { counts, faults, left } = report;
+    const met = Object.entries(faults).map(([name, times]) => `${name} ${times} ×`);
+    return [
+      table(
+        out,
+        ["invariant", "verdict", "why"],
+        report.verdicts.map(({ invariant, verdict, why }) => [invariant, verdict, why]),
+      ),
+      "",
+      `${count(counts.events, "event")} committed, ${counts.published} in the broker, ${counts.copies} copies, ${count(counts.effects, "effect")}`,
+      `faults: ${met.length === 0 ? "none" : met.join(", ")}`,
+      ...report.notes.map((note) => `- ${note}`),
+      ...(path === undefined || failure !== null ? [] : [`report: ${path}`]),
+      report.held ? "Every promise held." : "NOT every promise held.",
+      ...(left === null ? [] : leftWords(left)),
+    ].join("\n");
+  });
+  return failure;
+}
+
+function write(report: Report, path: string): WaybillError | null {
+  try {
+    writeFileSync(path, page(report));
+    writeFileSync(jsonBeside(path), `${JSON.stringify(report, null, 2)}\n`);
+    return null;
+  } catch (cause) {
+    return unwritable(path, cause);
+  }
+}
+
+/** All that verify says itself, for whoever looks for secrets in it. */
+export function ownWords(lines: readonly string[], report: Report): readonly { readonly where: string; readonly text: string }[] {
+  return [
+    { where: "the lines of verify", text: lines.join("\n") },
+    { where: "the notes of the report", text: report.notes.join("\n") },
+    { where: "the page of the report", text: page(report) },
+    { where: "the JSON of the report", text: JSON.stringify(report) },
+  ];
+}

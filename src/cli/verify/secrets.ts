@@ -1,0 +1,45 @@
+import { redact } from "../redact.ts";
+
+/** Files that URLs name: where they are is no secret. */
+const files = new Set(["ca", "cert", "key", "credentials", "sslkey", "sslcert", "sslrootcert"]);
+const secret = /pass|pwd|secret|token|key|auth|credential|signature/i;
+/** One that is shorter is in every text by chance. */
+const shortest = 4;
+
+/** What of a URL must never come out: passwords, a token of NATS, and parameters that are named like secrets. */
+export function secretsOf(url: string): readonly string[] {
+  const [, scheme, login = ""] = /^([a-z][a-z0-9+.-]*):\/\/(?:([^/?#]*)@)?/i.exec(url) ?? [];
+  if (scheme === undefined) return [];
+  const [user = "", ...rest] = login.split(":");
+  // One word before the @ is a token there.
+  const isToken = /^(nats|tls)$/i.test(scheme) && rest.length === 0;
+  const query = /\?([^#]*)/.exec(url)?.[1] ?? "";
+  const parameters = query.split("&").flatMap((pair) => {
+    const [name = "", ...value] = pair.split("=");
+    return secret.test(name) && !files.has(name.toLowerCase()) ? [value.join("=")] : [];
+  });
+  const written = [isToken ? user : rest.join(":"), ...parameters];
+  return [...new Set(written.flatMap((text) => [text, decoded(text)]))].filter((text) => text.length >= shortest);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export interface Canaries {
+  readonly looked: readonly string[];
+  /** How many are words that are shown anyway, such as the name of the database: nobody could say that they came out. */
+  readonly common: number;
+}
+
+/** The secrets of these URLs, apart from those that are in `shown` or in the URLs as they are told. */
+export function canariesOf(urls: readonly string[], shown: string): Canaries {
+  const all = [...new Set(urls.flatMap(secretsOf))];
+  const open = [...urls.map(redact), shown].join("\n");
+  const looked = all.filter((one) => !open.includes(one));
+  return { looked, common: all.length - looked.length };
+}

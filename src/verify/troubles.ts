@@ -1,0 +1,44 @@
+import type { Entry, Scope, Written } from "./history.ts";
+
+/** A fault, from when to when. */
+export interface Trouble {
+  readonly fault: string;
+  readonly target: string;
+  readonly from: number;
+  /** Infinity while it goes on. */
+  until: number;
+  readonly scope: Scope;
+  /** How many copies it may cause; null when nobody can tell. */
+  readonly copies: number | null;
+}
+
+export function harms(scope: Scope, { topic, aggregate }: Written): boolean {
+  if (scope === "all") return true;
+  return "topics" in scope ? scope.topics.includes(topic) : scope.aggregates.includes(aggregate);
+}
+
+/** A fault goes on until its end is told; one that is over at once tells both. */
+export function troublesOf(history: readonly Entry[]): readonly Trouble[] {
+  const open = new Map<string, Trouble>();
+  const troubles: Trouble[] = [];
+  for (const entry of history) {
+    if (entry.op !== "fault") continue;
+    const { fault, target, scope, copies } = entry;
+    const name = `${fault} ${target}`;
+    if (fault === "heal") for (const trouble of troubles) trouble.until = Math.min(trouble.until, entry.at);
+    else if (entry.phase === "invoked") {
+      const trouble: Trouble = { fault, target, scope, copies, from: entry.at, until: Infinity };
+      troubles.push(trouble);
+      open.set(name, trouble);
+    } else {
+      const trouble = open.get(name);
+      if (trouble !== undefined) trouble.until = entry.at;
+      open.delete(name);
+    }
+  }
+  return troubles;
+}
+
+/** Something was broken that was this event's own, or its aggregate's or topic's: it may be given up for it. */
+export const isToBlame = ({ target, scope }: Trouble, event: Written): boolean =>
+  target === event.id || (scope !== "all" && harms(scope, event));
