@@ -49,6 +49,7 @@ const requestsOf = (client: typeof Client): Requests =>
     leaveGroup: client.leaveGroupV4?.api,
     offsetCommit: client.offsetCommitV8?.api,
     offsetFetch: client.offsetFetchV8?.api,
+    deleteGroups: client.deleteGroupsV2?.api,
     createTopics: client.createTopicsV7?.api,
     deleteTopics: client.deleteTopicsV6?.api,
     describeConfigs: client.describeConfigsV4?.api,

@@ -29,6 +29,7 @@ export interface Wire {
   leaveGroup(group: string, members: readonly { readonly memberId: string }[]): Coded;
   offsetCommit(group: string, generation: number, member: string, instance: null, topics: readonly CommitTopic[]): CommitAnswer;
   offsetFetch(groups: readonly OffsetFetchGroup[], stable: boolean): OffsetFetchAnswer;
+  deleteGroups(groups: readonly string[]): { readonly results: readonly Coded[] };
   createTopics(topics: readonly NewTopic[], timeoutMs: number, dry: boolean): { readonly topics: readonly NamedAnswer[] };
   deleteTopics(topics: readonly { readonly name: string }[], timeoutMs: number): { readonly responses: readonly DeletedTopic[] };
   describeConfigs(resources: readonly ConfigResource[], synonyms: boolean, documentation: boolean): ConfigsAnswer;

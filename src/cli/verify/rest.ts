@@ -21,8 +21,8 @@ export async function rest({ direct, clock, consumers, forgets }: Resting, withi
   const count = async (sql: string): Promise<number> => Number(Object.values((await ask(sql))[0] ?? {})[0] ?? 0);
   const open = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status IN ('PENDING', 'FAILED')`;
   // Of what an operator has to look at, nothing comes by itself.
-  const blocked = `SELECT count(*) AS n FROM ${tables.outbox} e WHERE status = 'BLOCKED' AND NOT EXISTS (
-    SELECT 1 FROM ${tables.outbox} d WHERE d.status = 'DEAD' AND d.aggregate_type = e.aggregate_type AND d.aggregate_id = e.aggregate_id)`;
+  const blocked = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'BLOCKED' AND (aggregate_type, aggregate_id) NOT IN (
+    SELECT aggregate_type, aggregate_id FROM ${tables.outbox} WHERE status = 'DEAD')`;
   const due = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'PUBLISHED'`;
   const done = `SELECT count(*) AS n FROM ${tables.effects}`;
   let before = -1;

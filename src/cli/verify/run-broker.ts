@@ -1,6 +1,6 @@
 import { embedded } from "../../brokers/embedded/index.ts";
 import { kafka } from "../../brokers/kafka/index.ts";
-import { removeGroups } from "../../brokers/kafka/groups/driver.ts";
+import { removeGroups } from "../../brokers/kafka/groups.ts";
 import { createLink as kafkaLink } from "../../brokers/kafka/link.ts";
 import { removeTopics } from "../../brokers/kafka/topics.ts";
 import { settingsOf as kafkaSettings } from "../../brokers/kafka/url.ts";
@@ -55,13 +55,12 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
         broker,
         (topics) => broker.provision(topics),
         async (topics, consumers) => {
-          const settings = kafkaSettings(text);
-          const link = kafkaLink({ settings, clock, timeoutMs: 5_000 });
+          const link = kafkaLink({ settings: kafkaSettings(text), clock, timeoutMs: 5_000 });
           try {
             // Groups are there whether or not their topics are.
             const topicless = await removeTopics(link, topics, never).catch(asError);
             // A member that was killed while it joined goes when that round is over, and then its session.
-            await removeGroups(link, settings, consumers, 5 * sessionMs);
+            await removeGroups(link, consumers, 5 * sessionMs);
             if (topicless instanceof Error) throw topicless;
           } finally {
             link.close();

@@ -11,11 +11,15 @@ export interface Place {
   readonly run: string;
 }
 
-/** `kill`: the process is gone at the nth time it comes by. `pause`: it stands still as a whole, until it is let go on. */
+/**
+ * `kill`: the process is gone at the nth time it comes by, or so long after, in the middle of whatever it is doing then. `pause`: it stands
+ * still as a whole, until it is let go on.
+ */
 export interface Fail {
   readonly at: Failpoint;
   readonly nth: number;
   readonly do: "kill" | "pause";
+  readonly afterMs?: number;
 }
 
 interface Common {

@@ -29,7 +29,10 @@ function failpointsOf({ failpoints = [] }: Task): Failpoints {
       const nth = (times.get(at) ?? 0) + 1;
       times.set(at, nth);
       for (const fail of failpoints) {
-        if (fail.at === at && fail.nth === nth) process.kill(process.pid, fail.do === "kill" ? "SIGKILL" : "SIGSTOP");
+        if (fail.at !== at || fail.nth !== nth) continue;
+        const strike = (): void => void process.kill(process.pid, fail.do === "kill" ? "SIGKILL" : "SIGSTOP");
+        if (fail.afterMs === undefined) strike();
+        else setTimeout(strike, fail.afterMs);
       }
     },
   };

@@ -1,9 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
 import type { Duty } from "../../../src/cli/verify/workers.ts";
 import { aggregateName, type Aggregate } from "../../../src/cli/verify/workload.ts";
-import { defaultDriver } from "../../../src/sqlite/driver.ts";
 import { readHistory } from "../../../src/verify/history.ts";
 import { insert, made } from "./backlog.ts";
 import type { Stage } from "./row.ts";
@@ -79,18 +77,6 @@ export async function playCalm(stage: Stage): Promise<void> {
   while (Number((await stage.ground.ask(left))[0]?.["n"]) > 0 && !stage.signal.aborted) await stage.clock.sleep(100);
   await drain("relay");
   await drain("subscriber");
-}
-
-/** Whoever waits for rest asks which blocked events have a dead one before them: without an index, SQLite takes a minute to say. */
-export async function indexDead(stage: Stage): Promise<void> {
-  if (stage.pair.store !== "sqlite") return;
-  const db = (await defaultDriver())(fileBeside(stage.store.url.slice("sqlite:".length), stage.place.run));
-  try {
-    db.exec("PRAGMA busy_timeout = 5000");
-    db.exec("CREATE INDEX dead_aggregates ON outbox (aggregate_type, aggregate_id) WHERE status = 'DEAD'");
-  } finally {
-    db.close();
-  }
 }
 
 /** From the commit to the broker, by what the writers of that name wrote. */

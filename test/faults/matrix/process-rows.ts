@@ -12,15 +12,16 @@ import { terminate } from "./sigterm.ts";
 const run = promisify(execFile);
 const hour = 3_600_000;
 
-/** Its next lives die there, each a little later than the one before; a fault for every life. */
-async function killAt(stage: Stage, role: "relay" | "subscriber", at: Failpoint): Promise<void> {
+/** Its next lives die there, or so long after, each a little later than the one before; a fault for every life. */
+async function killAt(stage: Stage, role: "relay" | "subscriber", at: Failpoint, afterMs: readonly number[] = []): Promise<void> {
   const { workers } = stage;
   const [victim] = stage.names(role);
   const copies = role === "relay" ? stage.window : 0;
   const livesOf = (): number => workers.all.find(({ name }) => name === victim)!.lives;
   for (let nth = 1; stage.on(); nth = (nth % 4) + 1) {
     const lives = livesOf();
-    workers.arm(victim!, [{ at, nth: role === "relay" ? nth : nth * 5, do: "kill" }]);
+    const later = afterMs[nth - 1];
+    workers.arm(victim!, [{ at, nth: role === "relay" ? nth : nth * 5, do: "kill", ...(later === undefined ? {} : { afterMs: later }) }]);
     const fault = stage.fault({ fault: `killed at ${at}`, target: victim!, copies });
     workers.kill(victim!); // a life that is armed begins
     while (stage.on() && livesOf() < lives + 2) await stage.pause(50);
@@ -45,14 +46,14 @@ async function freeze(stage: Stage, names: readonly string[], forMs: number): Pr
   }
 }
 
-const killed = (number: number, title: string, role: "relay" | "subscriber", at: Failpoint): Row => ({
+const killed = (number: number, title: string, role: "relay" | "subscriber", at: Failpoint, afterMs: readonly number[] = []): Row => ({
   number,
   title,
-  injected: `SIGKILL at the failpoint ${at}, life after life`,
+  injected: `SIGKILL at the failpoint ${at}${afterMs.length === 0 ? "" : `, or ${afterMs.join(", ")} ms after it`}, life after life`,
   pairs: processPairs,
   // With a second subscriber, that one would have all the deliveries after the first death.
   prepare: () => ({ forMs: 14_000, ...(role === "subscriber" ? { crew: { writers: 2, relays: 2, subscribers: 1 } } : {}) }),
-  inject: (stage) => killAt(stage, role, at),
+  inject: (stage) => killAt(stage, role, at, afterMs),
 });
 
 const fresh = async (stage: Stage, duty: (role: Duty["role"], nth: number) => Duty): Promise<void> => {
@@ -82,10 +83,11 @@ export const processRows: readonly Row[] = [
   {
     number: 3,
     title: "relay killed in the middle of a publish: some sent, no acknowledgement read",
-    injected: "the link to the broker passes some thousand bytes more, then resets; the relay is killed at the same time",
+    injected:
+      "the link to the broker passes some thousand bytes more, then resets, and the relay is killed at the same time, four times; then SIGKILL 1 to 4 ms after the failpoint before-publish, life after life",
     pairs: processPairs,
     async inject(stage) {
-      for (let round = 0; stage.on(); round++) {
+      for (let round = 0; round < 4 && stage.on(); round++) {
         await stage.pause(900);
         const [relays, { link }] = [stage.names("relay"), stage.broker];
         const victim = relays[round % relays.length]!;
@@ -97,6 +99,7 @@ export const processRows: readonly Row[] = [
         fault.ended();
         stage.once();
       }
+      await killAt(stage, "relay", "before-publish", [1, 2, 3, 4]);
     },
   },
   {
@@ -185,7 +188,7 @@ export const processRows: readonly Row[] = [
     },
   },
   killed(30, "subscriber killed between its commit and its acknowledgement", "subscriber", "after-effect"),
-  killed(31, "subscriber killed between its inbox row and its commit", "subscriber", "before-commit"),
+  killed(31, "subscriber killed between its inbox row and the end of its commit", "subscriber", "before-commit", [0, 1, 2]),
   {
     number: 41,
     title: "SIGTERM in the middle of batches",

@@ -1,6 +1,6 @@
 import { aggregateName, aggregatesOf } from "../../../src/cli/verify/workload.ts";
 import { insert, made } from "./backlog.ts";
-import { areBlocked, block, followers, indexDead, keysOf, latencyOf, playCalm } from "./blocked.ts";
+import { areBlocked, block, followers, keysOf, latencyOf, playCalm } from "./blocked.ts";
 import { processPairs, storePairs } from "./pairs.ts";
 import type { Row } from "./row.ts";
 
@@ -82,7 +82,6 @@ export const scaleRows: readonly Row[] = [
       const before = await areBlocked(stage);
       await stage.rest();
       if (before && (await areBlocked(stage))) stage.once();
-      await indexDead(stage);
       stage.note(`published with the blocked rows: ${latencyOf(stage, "writer-")}; without them: ${latencyOf(stage, "calm-writer-")}`);
     },
   },
