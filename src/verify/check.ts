@@ -25,7 +25,7 @@ export interface Judgement {
 export function check(history: readonly Entry[], reads: Reads, bounds: Bounds): Judgement {
   const facts = factsOf(history, reads);
   const verdicts = [
-    noLoss(facts),
+    noLoss(facts, bounds),
     noPhantom(facts),
     order(facts),
     oneEffect(facts),

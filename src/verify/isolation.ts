@@ -7,6 +7,8 @@ export interface Bounds {
   readonly latencyMs: number;
   /** How long what harms everything may be felt after it has ended. */
   readonly recoveryMs: number;
+  /** One run of many: its database may have been away for so long that nothing was ever committed. */
+  readonly mayBeIdle?: boolean;
 }
 
 /** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */

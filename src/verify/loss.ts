@@ -1,11 +1,12 @@
 import type { Facts } from "./facts.ts";
+import type { Bounds } from "./isolation.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
 /**
  * L: every event of a committed transaction is in the broker, or stays visible in the outbox; and what is in the broker
  * has had its effect at every consumer of its topic, or a letter.
  */
-export function noLoss({ history, reads, events, discarded, hasCause }: Facts): Verdict {
+export function noLoss({ history, reads, events, discarded, hasCause }: Facts, { mayBeIdle = false }: Bounds): Verdict {
   const { broker, outbox, effects, letters, written } = reads;
   if (broker === null || outbox === null) return unknown("no loss", "the broker or the outbox could not be read");
   if (effects === null || letters === null) return unknown("no loss", "the effects or the letters could not be read");
@@ -46,7 +47,8 @@ export function noLoss({ history, reads, events, discarded, hasCause }: Facts): 
     }
   }
   const found = verdict();
-  const tried = effects.length > 0 && reads.consumers.length > 0;
+  const idle = mayBeIdle && [...events.values()].every(({ fate }) => fate === "undone");
+  const tried = idle || (effects.length > 0 && reads.consumers.length > 0);
   return found.verdict === "holds" && !tried ? unknown("no loss", "nothing was applied, so that nothing was put to the test") : found;
 }
 

@@ -62,7 +62,8 @@ export async function run(plan: Plan): Promise<Result> {
 function boundsOf({ knobs, transactions }: Plan): Bounds {
   const events = transactions.reduce((sum, { parts }) => sum + parts.reduce((total, part) => total + part.events.length, 0), 0);
   const batch = Math.min(...knobs.relays.map((relay) => relay.batch));
-  return { latencyMs: 4_000 + knobs.leaseMs + (10 * knobs.latencyMs * events) / batch, recoveryMs: 5_000 + 3 * knobs.leaseMs };
+  const latencyMs = 4_000 + knobs.leaseMs + (10 * knobs.latencyMs * events) / batch;
+  return { latencyMs, recoveryMs: 5_000 + 3 * knobs.leaseMs, mayBeIdle: true };
 }
 
 /** Nothing to claim, nothing in flight, everything that was delivered acknowledged. */

@@ -87,6 +87,8 @@ describe("no loss", () => {
   test("a run in which nothing happened shows nothing", () => {
     const nothing = { written: [], broker: [], effects: [], outbox: [] };
     expect(short(verdict([healed], nothing))).toMatch(/^unknown: nothing was applied/);
+    const idle = check([healed], { ...wellRead, ...nothing }, { ...bounds, mayBeIdle: true });
+    expect(short(idle.verdicts[0]!)).toBe("holds");
   });
 
   test("a transaction whose end nobody heard is decided by the workload's own table, or not at all", () => {
@@ -241,6 +243,10 @@ describe("few duplicates", () => {
     const refused = entry(5.1, "relay-1", "failed", { op: "publish", events: [held("e1"), held("e2")], mono: 5_100 });
     const late = [again, { ...again, at: 6_000 }];
     expect(short(verdict([...well, fault(5.5, "crash", 2), late[0]!, refused, late[1]!], doubled))).toMatch(/^broken/);
+    // Of three that were sent, the one that nobody answered may not have come there.
+    const lost = { ...again, at: 3_000, process: "relay-1" };
+    const sent = [...well.filter(({ op }) => op !== "settle"), fault(1.35, "crash", 2), lost, { ...again, at: 20_000 }];
+    expect(short(verdict(sent, doubled))).toBe("holds, 2 × explained-copy");
     // A fail-over takes back what was settled.
     expect(short(verdict([...well, fault(4, "failover", 2), again], doubled))).toBe("holds, 2 × explained-copy");
   });
