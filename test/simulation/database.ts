@@ -1,9 +1,8 @@
 import type { Added, Row } from "../../src/core/event.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
-import { aggregateKey } from "../../src/core/event.ts";
-import { laneOf } from "../../src/core/lane.ts";
-import { createTables, enqueue, type StoredEvent, type Tables } from "../../src/stores/memory/tables.ts";
+import { insert } from "../../src/stores/memory/database.ts";
+import { createTables, type Tables } from "../../src/stores/memory/tables.ts";
 
 /** Everything that a database keeps, as data: a replica is a copy of it. */
 export interface Image {
@@ -208,24 +207,4 @@ function append(tables: Tables, tx: ServerTx, rows: readonly Row[], createdAt: n
   for (const row of fresh.values()) tx.rows.push({ seq: ++tables.lastSeq, row, createdAt });
   for (const [key, id] of keys) tx.keys.set(key, id);
   return added;
-}
-
-function insert(tables: Tables, seq: bigint, row: Row, createdAt: number): void {
-  const event: StoredEvent = {
-    seq,
-    row,
-    aggregate: aggregateKey(row),
-    lane: laneOf(row.aggregateType, row.aggregateId),
-    createdAt,
-    status: "PENDING",
-    retryCount: 0,
-    nextAttemptAt: null,
-    lastError: null,
-    publishedAt: null,
-    window: null,
-    queued: false,
-  };
-  tables.events.set(seq, event);
-  tables.byId.set(row.id, event);
-  enqueue(tables, event);
 }

@@ -244,8 +244,8 @@ describe("few duplicates", () => {
     const late = [again, { ...again, at: 6_000 }];
     expect(short(verdict([...well, fault(5.5, "crash", 2), late[0]!, refused, late[1]!], doubled))).toMatch(/^broken/);
     // Of three that were sent, the one that nobody answered may not have come there.
-    const lost = { ...again, at: 3_000, process: "relay-1" };
-    const sent = [...well.filter(({ op }) => op !== "settle"), fault(1.35, "crash", 2), lost, { ...again, at: 20_000 }];
+    const over = entry(1.36, "nemesis", "ok", { op: "fault", fault: "crash", target: "relay-1", copies: 2, scope: "all" });
+    const sent = [...crashed(2), over, again, { ...again, at: 20_000 }];
     expect(short(verdict(sent, doubled))).toBe("holds, 2 × explained-copy");
     // A fail-over takes back what was settled.
     expect(short(verdict([...well, fault(4, "failover", 2), again], doubled))).toBe("holds, 2 × explained-copy");

@@ -1,5 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { oneConnection } from "../../core/one-connection.ts";
 import { follow, orAborted, shared } from "../../core/signal.ts";
 import { absent, codes, isPassing, KafkaRefusal } from "./codes.ts";
 import { connect, type Connection } from "./driver.ts";
@@ -47,7 +48,6 @@ export function createLink({
   const { shown } = settings;
   const closing = shared(new AbortController());
   let known: readonly Address[] = [];
-  let opened: Promise<Connection> | null = null;
 
   const dial: Link["dial"] = async (address, outer) => {
     if (closing.signal.aborted) throw closed(shown);
@@ -80,23 +80,7 @@ export function createLink({
     throw first;
   };
 
-  const open: Link["open"] = (signal) => {
-    opened ??= dialAny().then(
-      (connection) => {
-        const forget = (): void => void (opened = null);
-        if (connection.ended.aborted) forget();
-        connection.ended.addEventListener("abort", forget, { once: true });
-        return connection;
-      },
-      (error: unknown) => {
-        opened = null;
-        throw error;
-      },
-    );
-    return orAborted(opened, signal, () => {
-      throw new WaybillError("STOPPED", `connecting to ${shown} was called off`);
-    });
-  };
+  const open: Link["open"] = oneConnection(shown, dialAny);
 
   const off = (): never => {
     throw new WaybillError("STOPPED", `${shown} was not waited for any longer`);

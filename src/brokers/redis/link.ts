@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { follow, orAborted, shared } from "../../core/signal.ts";
+import { oneConnection } from "../../core/one-connection.ts";
+import { follow, shared } from "../../core/signal.ts";
 import { connect, RedisRefusal, type Command, type Connection, type Flight, type Reply } from "./driver.ts";
 import type { Place } from "./url.ts";
 
@@ -30,7 +31,6 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
   const { shown } = place;
   const closing = shared(new AbortController());
   let serverMaxBytes = Infinity;
-  let opened: Promise<Connection> | null = null;
 
   /** A slow server is not a silent one: as long as answers come, however late, the connection is kept. */
   const watch = async (connection: Connection, silentMs: number, landed: AbortSignal): Promise<void> => {
@@ -113,23 +113,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
     get serverMaxBytes() {
       return serverMaxBytes;
     },
-    open(signal) {
-      opened ??= dial(new AbortController().signal).then(
-        (connection) => {
-          const forget = (): void => void (opened = null);
-          if (connection.ended.aborted) forget();
-          connection.ended.addEventListener("abort", forget, { once: true });
-          return connection;
-        },
-        (error: unknown) => {
-          opened = null;
-          throw error;
-        },
-      );
-      return orAborted(opened, signal, () => {
-        throw new WaybillError("STOPPED", `connecting to ${shown} was called off`);
-      });
-    },
+    open: oneConnection(shown, () => dial(new AbortController().signal)),
     close: () => closing.abort(),
   };
 }

@@ -1,6 +1,7 @@
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError } from "../../core/errors.ts";
-import { drainOrder, type Job, type Report, type Reporter, type Running } from "./jobs.ts";
+import { endWithParent, serve } from "../child.ts";
+import type { Job, Report, Reporter } from "./jobs.ts";
 import { play } from "./roles.ts";
 
 /** The program of every process of the shop but the first; see crew.ts, which starts it. */
@@ -39,27 +40,8 @@ function failed(error: unknown): void {
 }
 
 async function main(job: Job): Promise<void> {
-  // Without its parent nobody would ever end it; that holds when the parent was killed, too.
-  process.on("disconnect", () => process.exit(1));
-  if (!process.connected) process.exit(1);
-  // Ctrl-C reaches every process of the terminal's group; when a child ends is its parent's decision.
-  process.on("SIGINT", () => undefined);
-  let running: Running | null = null;
-  let ending = false;
-  const drain = async (): Promise<void> => {
-    if (ending) return;
-    ending = true;
-    await running?.drain();
-    process.exit(0);
-  };
-  process.on("SIGTERM", () => void drain().catch(failed));
-  process.on("message", (message) => {
-    if (message === drainOrder) void drain().catch(failed);
-  });
-  running = await play(job, reporter());
-  send({ type: "ready", port: running.port });
-  await running.stopped;
-  if (!ending) failed(new Error("it ended by itself"));
+  endWithParent();
+  await serve(() => play(job, reporter()), { ready: ({ port }) => send({ type: "ready", port }), failed });
 }
 
 if (process.send === undefined) {

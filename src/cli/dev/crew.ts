@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { PathEvent } from "../../core/path-events.ts";
-import { drainOrder, type Job, type Report } from "./jobs.ts";
+import { drainOrder } from "../child.ts";
+import type { Job, Report } from "./jobs.ts";
 
 /** One process of the shop, as the view shows it. */
 export interface Member {

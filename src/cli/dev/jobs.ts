@@ -16,9 +16,6 @@ export type Report =
   | { readonly type: "did"; readonly what: string; readonly done: number }
   | { readonly type: "path"; readonly event: PathEvent };
 
-/** From the parent to a child: finish what you hold, then end. */
-export const drainOrder = "drain";
-
 /** What a role gives the process it runs in. */
 export interface Running {
   readonly port: number | null;

@@ -86,6 +86,3 @@ export type Report =
   | { readonly type: "failed"; readonly code: ErrorCode | null; readonly message: string; readonly early: boolean }
   /** How many it has done so far. */
   | { readonly type: "did"; readonly done: number };
-
-/** To a worker: finish what you hold, then end. */
-export const drainOrder = "drain";

@@ -2,10 +2,11 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { asError, isWaybillError } from "../../core/errors.ts";
 import type { Failpoints } from "../../core/failpoints.ts";
 import { createRecorder } from "../../verify/history.ts";
+import { endWithParent, serve } from "../child.ts";
 import { redactText } from "../redact.ts";
 import { sharedNow } from "./recorded.ts";
-import { play, type Post, type Running } from "./roles.ts";
-import { drainOrder, type Report, type Task } from "./task.ts";
+import { play, type Post } from "./roles.ts";
+import type { Report, Task } from "./task.ts";
 
 /** The program of every process of a run but the first; see workers.ts, which starts it. */
 
@@ -68,31 +69,15 @@ function postOf(task: Task): Post {
 }
 
 async function main(): Promise<void> {
-  // Without its parent nobody would ever end it.
-  process.on("disconnect", () => process.exit(1));
-  if (!process.connected) process.exit(1);
+  endWithParent();
   // Not among its arguments, which every user of the machine can read: URLs hold passwords.
   const task = await new Promise<Task>((resolve) => process.once("message", (message) => resolve(message as Task)));
-  // Ctrl-C and the end of a terminal reach every process of its group; when a worker ends is decided elsewhere.
-  for (const name of ["SIGINT", "SIGHUP"] as const) process.on(name, () => undefined);
   const post = postOf(task);
-  let running: Running | null = null;
-  let ending = false;
-  const drain = async (): Promise<void> => {
-    if (ending) return;
-    ending = true;
-    await running?.drain();
-    process.exit(0);
+  const ready = (): void => {
+    begun = true;
+    send({ type: "ready" });
   };
-  process.on("SIGTERM", () => void drain().catch(failed));
-  process.on("message", (message) => {
-    if (message === drainOrder) void drain().catch(failed);
-  });
-  running = await play(task, post);
-  begun = true;
-  send({ type: "ready" });
-  await running.stopped;
-  if (!ending) failed(new Error("it ended by itself"));
+  await serve(() => play(task, post), { ready, failed });
 }
 
 if (process.send === undefined) {

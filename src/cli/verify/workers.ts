@@ -4,7 +4,8 @@ import { join } from "node:path";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { canMeasure, measure, type Peaks } from "./measure.ts";
-import { drainOrder, type Fail, type RelayTask, type Report, type SubscriberTask, type Task, type WriterTask } from "./task.ts";
+import { drainOrder } from "../child.ts";
+import type { Fail, RelayTask, Report, SubscriberTask, Task, WriterTask } from "./task.ts";
 
 type Without<T> = T extends unknown ? Omit<T, "name" | "history" | "log"> : never;
 /** What a worker does in all its lives. */

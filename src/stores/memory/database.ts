@@ -78,7 +78,7 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
     const now = clock.now();
     for (const [name, copy] of changes.tables) own.set(name, new Map(copy));
     for (const [key, id] of changes.keys) tables.keys.set(key, { id, usedAt: now });
-    for (const { row, createdAt } of changes.rows) insert(tables, row, createdAt);
+    for (const { row, createdAt } of changes.rows) insert(tables, ++tables.lastSeq, row, createdAt);
     for (const mark of changes.marks) mark();
     if (changes.rows.length > 0) wake.notify();
   };
@@ -121,9 +121,9 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
   };
 }
 
-function insert(tables: Tables, row: Row, createdAt: number): void {
+export function insert(tables: Tables, seq: bigint, row: Row, createdAt: number): void {
   const event: StoredEvent = {
-    seq: ++tables.lastSeq,
+    seq,
     row,
     aggregate: aggregateKey(row),
     lane: laneOf(row.aggregateType, row.aggregateId),
