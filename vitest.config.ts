@@ -1,18 +1,24 @@
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/support/longest-first.ts";
 
 const slow = ["test/faults/**/*.test.ts", "test/**/*.slow.test.ts"];
+const long = ["test/**/*.long.test.ts"];
+/** A condition that comes is seen at once; one that does not come may take its time to be told. */
+const patient = { poll: { timeout: 15_000 } };
 
 export default defineConfig({
   test: {
     reporters: ["default", "./test/support/tally.ts"],
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
           name: "fast",
           include: ["test/**/*.test.ts"],
-          exclude: slow,
-          testTimeout: 20_000,
-          hookTimeout: 20_000,
+          exclude: [...slow, ...long],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          expect: patient,
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
@@ -22,10 +28,23 @@ export default defineConfig({
         test: {
           name: "slow",
           include: slow,
-          testTimeout: 180_000,
-          hookTimeout: 120_000,
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+          expect: patient,
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        // Faults of single brokers, partitioned suites and a million events, played in part by the fault matrix and the other suites.
+        test: {
+          name: "long",
+          include: long,
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+          expect: patient,
+          maxWorkers: 2,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

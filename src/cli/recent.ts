@@ -1,17 +1,41 @@
-import type { Clock } from "../core/clock.ts";
+import { withDeadline, type Clock } from "../core/clock.ts";
+import { WaybillError } from "../core/errors.ts";
+import { orAborted } from "../core/signal.ts";
 
-/** The latest answer, at most `ms` old, a failure included. However many want it meanwhile, it is asked for once. */
-export function recent<T>(ask: () => Promise<T>, ms: number, clock: Clock): () => Promise<T> {
-  let latest: Promise<T> | null = null;
-  let oldAt = Infinity;
-  const ended = (): void => {
-    oldAt = clock.monotonic() + ms;
+export interface Recency {
+  /** It is asked for again when the last answer, a failure included, is as old. */
+  readonly freshMs: number;
+  /** Nobody waits longer: then the answer before is given, unless the next one has been asked for since `staleMs`. */
+  readonly patienceMs: number;
+  readonly staleMs: number;
+}
+
+/** The latest answer. However many want it meanwhile, it is asked for once. */
+export function recent<T>(ask: () => Promise<T>, { freshMs, patienceMs, staleMs }: Recency, clock: Clock): () => Promise<T> {
+  const never = new AbortController().signal;
+  let asked: Promise<T> | null = null;
+  let askAgainAt = Infinity;
+  let askedAt = 0;
+  let earlier: { readonly answer: T } | null = null;
+  const answered = (given: typeof earlier): void => {
+    askAgainAt = clock.monotonic() + freshMs;
+    earlier = given;
+  };
+  const ifLate = (): T => {
+    if (earlier !== null && clock.monotonic() - askedAt <= staleMs) return earlier.answer;
+    throw new WaybillError("STORE_UNAVAILABLE", `the store has not answered for ${patienceMs} ms`);
   };
   return () => {
-    if (latest !== null && clock.monotonic() < oldAt) return latest;
-    latest = ask();
-    oldAt = Infinity;
-    latest.then(ended, ended);
-    return latest;
+    if (asked === null || clock.monotonic() >= askAgainAt) {
+      askAgainAt = Infinity;
+      askedAt = clock.monotonic();
+      asked = ask();
+      asked.then(
+        (answer) => answered({ answer }),
+        () => answered(null),
+      );
+    }
+    const coming = asked;
+    return withDeadline(clock, patienceMs, never, (late) => orAborted(coming, late, ifLate));
   };
 }

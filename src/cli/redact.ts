@@ -1,6 +1,10 @@
 /** A URL as it may be shown: the place stays readable, who and with which secret does not. */
 export function redact(url: string): string {
   const isPath = /^(sqlite|embedded):(?!\/\/)/i.test(url);
+  const isUrl = /^[a-z][a-z0-9+.-]*:/i.test(url);
+  // Half a URL, or settings of another program: who knows where its secret ends.
+  if (!isUrl && /[@=]/.test(url)) return "***";
+  if (isUrl && !isPath && !url.includes("://") && url.includes("=")) return url.replace(/:.*/s, ":***");
   const shown = isPath ? url : url.replace(/^([a-z][a-z0-9+.-]*:(?:\/\/)?).*@/is, "$1***@");
   const [place = "", ...queries] = shown.split("?");
   return queries.length === 0 ? place : `${place}?${queries.join("?").replace(/=[^&#]*/g, "=***")}`;

@@ -27,16 +27,16 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       const window = await relay.claim();
       assert.deepEqual(idsOf(window), [id]);
       assert.equal(window.claims[0]!.failures, failures - 1);
-      assert.equal((await relay.settle(window, retry(10_000, `no ${failures}`))).settled, 1);
+      assert.equal((await relay.settle(window, retry(60_000, `no ${failures}`))).settled, 1);
       const { state, publishedAt, nextAttemptAt, retryCount, lastError, hold } = await scene.show(id!);
       assert.deepEqual(
         { state, publishedAt, retryCount, lastError, hold },
         { state: "FAILED", publishedAt: null, retryCount: failures, lastError: `no ${failures}`, hold: `no ${failures}` },
       );
-      near(nextAttemptAt, scene.clock.now() + 10_000);
-      await scene.clock.advance(8_000);
+      near(nextAttemptAt, scene.clock.now() + 60_000);
+      await scene.clock.advance(40_000);
       assert.equal((await relay.claim()).id, null);
-      await scene.clock.advance(3_000);
+      await scene.clock.advance(22_000);
     }
     assert.deepEqual(await relay.drain(), [id]);
     const { state, nextAttemptAt, retryCount, publishedAt } = await scene.show(id!);

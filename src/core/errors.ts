@@ -96,8 +96,8 @@ export const errorTable = {
     retryable: false,
   },
   STORE_READ_ONLY: {
-    meaning: "The database file, or its folder, cannot be written.",
-    remedy: "Give this user write access to the file and to its folder.",
+    meaning: "This user may not write there: to the database file or its folder, or to the schema.",
+    remedy: "Give this user the right to write: to the file and to its folder, or on the server.",
     retryable: false,
   },
   STORE_CORRUPT: {
@@ -107,7 +107,7 @@ export const errorTable = {
   },
   STORE_UNAVAILABLE: {
     meaning: "The database cannot be reached, or did not answer in time.",
-    remedy: "Check that the path or server exists and is not locked by another program.",
+    remedy: "Check that the file or server is there, lets this user in, and is not locked by another program.",
     retryable: true,
   },
   UNSUPPORTED: {
@@ -142,7 +142,7 @@ export const errorTable = {
   },
   DESTINATION_UNAVAILABLE: {
     meaning: "The broker, or this topic of it, cannot be reached, does not exist, or refuses this client.",
-    remedy: "Mend the destination; events wait for it and no attempt is spent.",
+    remedy: "Check that it is there and lets this user in. Events of an outbox wait for it meanwhile, and no attempt is spent.",
     retryable: true,
   },
   PUBLISH_UNKNOWN: {
@@ -173,7 +173,7 @@ export const errorTable = {
   PROMISE_BROKEN: {
     meaning: "A run that checks the promises found one that was not kept: events were lost, invented, doubled or out of order.",
     remedy:
-      "With --naive that is what the run is there to show; otherwise keep the data (dev --data FOLDER, verify --report PATH) and report it as a bug.",
+      "With --naive that is what the run is there to show; otherwise keep the data (dev --data FOLDER, verify --keep --report PATH) and report it as a bug.",
     retryable: false,
   },
   UNSAFE_SETTING: {
@@ -182,8 +182,8 @@ export const errorTable = {
     retryable: false,
   },
   STOPPED: {
-    meaning: "The service was stopped while this was under way.",
-    remedy: "Start it again; what was not settled is taken up anew.",
+    meaning: "The service or the command was stopped while this was under way.",
+    remedy: "Start it again. A relay or subscriber takes up what was not settled.",
     retryable: true,
   },
 } as const satisfies Record<string, { meaning: string; remedy: string; retryable: boolean }>;

@@ -4,6 +4,7 @@ import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError } from "../core/errors.ts";
 import type { Observe, WatchWarning } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
+import { follow } from "../core/signal.ts";
 import { type Kept, pauses, purgeStore, type Purged } from "./purge.ts";
 import { type Thresholds, warningsOf } from "./warnings.ts";
 
@@ -49,6 +50,24 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
     for (const [key, at] of told) if (now - at >= everyMs) told.delete(key);
   };
 
+  /** Nothing is purged while an archive hangs, and nobody would know. */
+  const watched = async (ending: AbortSignal, work: Promise<void>): Promise<void> => {
+    const began = clock.monotonic();
+    const done = follow(ending);
+    const tell = async (): Promise<void> => {
+      for (;;) {
+        await clock.sleep(everyMs, done.signal);
+        if (done.signal.aborted) return;
+        const seconds = Math.round((clock.monotonic() - began) / 1_000);
+        trouble(new Error(`housekeeping has not ended for ${seconds} s: if the archive or the store does not answer, nothing is purged`));
+      }
+    };
+    void tell();
+    await work.catch(trouble);
+    done.abort();
+    done.release();
+  };
+
   /** Again and again, while this relay is in charge. */
   const repeat = async (ending: AbortSignal, firstMs: number, nextMs: () => number, job: () => Promise<void>): Promise<void> => {
     for (let at = clock.monotonic() + firstMs; !ending.aborted;) {
@@ -57,7 +76,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
       else if (!inCharge()) await clock.sleep(lookMs, ending);
       else {
         at = clock.monotonic() + nextMs();
-        await job().catch(trouble);
+        await watched(ending, job());
       }
     }
   };

@@ -36,6 +36,8 @@ export interface Publisher {
 
 /** How often an event may end a relay that had it alone in its window. */
 const deathsToPark = 3;
+/** Where less than this part of its time is left before the lease is doubtful, a publish is not begun: called off, it may leave a copy. */
+const leastShare = 4;
 /** A sink that ignores its signal is left behind after this. */
 const graceMs = 1_000;
 
@@ -130,7 +132,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       if (sent.length > 0) {
         const ids = sent.map(({ claim }) => claim.envelope.id);
         await options.failpoints.hit("before-publish", ids);
-        const trusted = coordinator.trustedForMs() > 0;
+        const trusted = coordinator.trustedForMs() >= options.publishTimeoutMs / leastShare;
         const results = trusted
           ? await send(
               sent.map(({ message }) => message),

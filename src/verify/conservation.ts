@@ -2,7 +2,7 @@ import type { Facts } from "./facts.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
 /** C: status counts what SQL counts; and of what was committed, only published and discarded rows are ever deleted. */
-export function conservation({ history, reads, events }: Facts): Verdict {
+export function conservation({ history, reads, events, discarded }: Facts): Verdict {
   const { status, outbox } = reads;
   if (status === null || outbox === null) return unknown("conservation", "the status or the outbox could not be read");
   const { broken, verdict } = trial("conservation");
@@ -11,14 +11,15 @@ export function conservation({ history, reads, events }: Facts): Verdict {
     if (said !== truth) broken(Math.abs(said - truth), `status says ${said} ${name}, and SQL counts ${truth}`, []);
   }
   const rows = new Set(outbox.map(({ id }) => id));
-  const ended = new Set<string>();
+  const ended = new Set(discarded);
+  // What was only begun may have been done: its relay may have died before it heard so.
   for (const entry of history) {
     if (entry.op !== "settle") continue;
-    for (const { id, as } of entry.outcomes) if (as === "published" || as === "parked") ended.add(id);
+    for (const { id, as } of entry.outcomes) if (as === "published") ended.add(id);
   }
   for (const { id, aggregate, n, fate } of events.values()) {
     if (fate !== "committed" || rows.has(id) || ended.has(id)) continue;
-    broken(n, `the row of ${aggregate} #${n} is gone, and nobody settled it`, [id]);
+    broken(n, `the row of ${aggregate} #${n} is gone, and nobody published or discarded it`, [id]);
   }
   return verdict();
 }

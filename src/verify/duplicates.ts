@@ -5,9 +5,10 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
 
 /**
  * D: copies - 1 <= faults x window, in all; no event has more copies than there were faults that can copy; and each copy
- * has a fault that came between a publish and its settle. None without a fault.
+ * has a fault that came between a publish and its settle. None without a fault. A broker that leaves a publish without an
+ * answer has a fault of its own, for just the events of that publish, where the bounds know of such; what a fault of the run explains is that fault's.
  */
-export function fewDuplicates({ history, reads, events, troubles }: Facts, { recoveryMs }: Bounds): Verdict {
+export function fewDuplicates({ history, reads, events, troubles }: Facts, { lingerMs, answerMs = Infinity }: Bounds): Verdict {
   if (reads.broker === null) return unknown("few duplicates", "the broker could not be read");
   const copying = troubles.filter(({ copies }) => copies !== 0);
   const untold = copying.find(({ copies }) => copies === null);
@@ -18,15 +19,21 @@ export function fewDuplicates({ history, reads, events, troubles }: Facts, { rec
   const copies = new Map<string, number>();
   for (const { topic, id } of reads.broker) copies.set(`${topic} ${id}`, (copies.get(`${topic} ${id}`) ?? 0) + 1);
   const doubled = new Map([...copies].flatMap(([place, count]) => (count > 1 ? [[place.slice(place.lastIndexOf(" ") + 1), count]] : [])));
-  const sent = sendsOf(history, doubled);
+  const sent = sendsOf(history, doubled, answerMs);
   let total = 0;
   for (const [id, count] of doubled) {
-    total += count - 1;
+    const sends = sent.get(id) ?? [];
+    const { byFault, bySilence } = reasonsOf(sends, count, copying, lingerMs);
+    const silent = Math.min(bySilence, count - 1);
+    const others = count - 1 - silent;
+    total += others;
     const { aggregate, n } = events.get(id) ?? { aggregate: id, n: 0 };
-    if (count - 1 > copying.length) broken(n, `${aggregate} #${n} has ${count} copies, and ${copying.length} faults can copy`, [id]);
-    else if (!isExplained(sent.get(id) ?? [], count, copying, recoveryMs))
-      broken(n, `${aggregate} #${n} has ${count} copies, and was settled before anything broke`, [id]);
-    else for (let i = 1; i < count; i++) pardon("explained-copy");
+    if (others > copying.length) broken(n, `${aggregate} #${n} has ${count} copies, and ${copying.length} faults can copy`, [id]);
+    else if (others > byFault) broken(n, `${aggregate} #${n} has ${count} copies, and was settled before anything broke`, [id]);
+    else {
+      for (let i = 0; i < others; i++) pardon("explained-copy");
+      for (let i = 0; i < silent; i++) pardon("unanswered-publish");
+    }
   }
   if (total > allowed)
     broken(Infinity, `there are ${total} copies too many, and the faults explain ${allowed}`, [...doubled.keys()].slice(0, 5));
@@ -38,13 +45,21 @@ interface Send {
   readonly process: string;
   readonly from: number;
   until: number;
+  /** The broker let the time for its answer pass. */
+  unanswered: boolean;
 }
 
-function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>): ReadonlyMap<string, readonly Send[]> {
+function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>, answerMs: number): ReadonlyMap<string, readonly Send[]> {
   const sends = new Map<string, Send[]>([...wanted.keys()].map((id) => [id, []]));
   for (const entry of history) {
     if (entry.op === "publish" && entry.phase === "invoked") {
-      for (const { id } of entry.events) sends.get(id)?.push({ process: entry.process, from: entry.at, until: Infinity });
+      for (const { id } of entry.events)
+        sends.get(id)?.push({ process: entry.process, from: entry.at, until: Infinity, unanswered: false });
+    } else if (entry.op === "publish" && entry.phase === "unknown") {
+      for (const { id } of entry.events) {
+        const send = sends.get(id)?.findLast(({ process }) => process === entry.process);
+        if (send !== undefined) send.unanswered = entry.at - send.from >= answerMs;
+      }
     } else if (entry.op === "publish" && entry.phase === "failed") {
       // It was refused, and is no copy.
       for (const { id } of entry.events) {
@@ -62,17 +77,27 @@ function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>)
   return sends;
 }
 
-/** For each copy, something was broken between a publish and its settle; a fail-over takes back what was settled before. */
-function isExplained(sends: readonly Send[], count: number, copying: readonly Trouble[], recoveryMs: number): boolean {
-  const broke = (from: number, until: number): boolean => copying.some((fault) => fault.from <= until && fault.until + recoveryMs >= from);
+/**
+ * How many further sends have a reason: something was broken between the publish before and its settle, a fail-over took back what was settled,
+ * or else the broker never answered. A send that nobody answered may never have come there, so there may be more reasons than copies.
+ */
+function reasonsOf(
+  sends: readonly Send[],
+  count: number,
+  copying: readonly Trouble[],
+  lingerMs: number,
+): { readonly byFault: number; readonly bySilence: number } {
+  const broke = (from: number, until: number): boolean => copying.some((fault) => fault.from <= until && fault.until + lingerMs >= from);
   const forgot = (from: number, until: number): boolean =>
     copying.some((fault) => fault.fault === "failover" && fault.from <= until && fault.until >= from);
   // More copies than publishes are the broker's, or the adapter's.
-  if (sends.length < count) return broke(sends[0]?.from ?? -Infinity, sends.at(-1)?.until ?? Infinity);
-  const explained = sends.slice(1).filter(({ from: again }, i) => {
-    const { from, until } = sends[i]!;
-    return broke(from, Math.min(until, again)) || forgot(from, again);
-  });
-  // One that nobody answered may never have come there.
-  return explained.length >= count - 1;
+  if (sends.length < count)
+    return { byFault: broke(sends[0]?.from ?? -Infinity, sends.at(-1)?.until ?? Infinity) ? count - 1 : 0, bySilence: 0 };
+  let [byFault, bySilence] = [0, 0];
+  for (const [i, { from: again }] of sends.slice(1).entries()) {
+    const { from, until, unanswered } = sends[i]!;
+    if (broke(from, Math.min(until, again)) || forgot(from, again)) byFault += 1;
+    else if (unanswered) bySilence += 1;
+  }
+  return { byFault, bySilence };
 }

@@ -39,12 +39,12 @@ export interface Facts {
 type Add = Extract<Entry, { op: "add" }>;
 
 export function factsOf(history: readonly Entry[], reads: Reads): Facts {
-  const transactions = new Map<string, { events: readonly Written[]; end: Add | null }>();
+  const transactions = new Map<string, { begun: Add; end: Add | null }>();
   const skipped = new Set<string>();
   const discarded = new Set<string>();
   let healedAt: number | null = null;
   for (const entry of history) {
-    if (entry.op === "add" && entry.phase === "invoked") transactions.set(entry.tx, { events: entry.events ?? [], end: null });
+    if (entry.op === "add" && entry.phase === "invoked") transactions.set(entry.tx, { begun: entry, end: null });
     else if (entry.op === "add") {
       const transaction = transactions.get(entry.tx);
       if (transaction !== undefined) transaction.end = entry;
@@ -60,11 +60,13 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   const failedOverAt = Math.max(-Infinity, ...troubles.filter(({ fault }) => fault === "failover").map(({ until }) => until));
   const known = reads.written === null ? null : new Set(reads.written.map(({ id }) => id));
   const events = new Map<string, Event>();
-  for (const { events: written, end } of transactions.values()) {
-    for (const event of written) {
+  for (const { begun, end } of transactions.values()) {
+    // Who has not heard the end may have been kept, and forgotten, at any time since it began.
+    const decided = end?.phase === "ok" ? end.at : begun.at;
+    for (const event of begun.events ?? []) {
       const phase = event.undone === true ? "failed" : (end?.phase ?? "unknown");
       const kept = known?.has(event.id) ?? null;
-      const fate = fateOf(phase, kept, (end?.at ?? -Infinity) <= failedOverAt);
+      const fate = fateOf(phase, kept, decided <= failedOverAt);
       events.set(event.id, { ...event, fate, committedAt: phase === "ok" ? end!.at : null, denied: phase === "failed" && kept === true });
     }
   }

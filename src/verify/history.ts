@@ -1,7 +1,10 @@
 import type { Outcome } from "../contracts/outbox-store.ts";
 import { WaybillError } from "../core/errors.ts";
 
-/** `invoked` before it is tried; then exactly one of the others, or none when the process died. `unknown`: neither yes nor no. */
+/**
+ * `invoked` before it is tried; then exactly one of the others, or none when the process died. `unknown`: neither yes nor no. A delivery is
+ * nobody's try: it is `ok` when it comes.
+ */
 export type Phase = "invoked" | "ok" | "failed" | "unknown";
 
 /** An event as its writer made it. `n` is what its aggregate's counter became in the same transaction: 1, 2, 3 … */
@@ -10,7 +13,7 @@ export interface Written {
   readonly aggregate: string;
   readonly topic: string;
   readonly n: number;
-  /** Of the payload's bytes. */
+  /** Of the payload's bytes, the headers and whatever else must arrive as it is. */
   readonly sha: string;
   /** Its savepoint was rolled back. */
   readonly undone?: boolean;
@@ -37,12 +40,14 @@ export type Scope = "all" | { readonly topics: readonly string[] } | { readonly 
 /** What a process did, apart from when and who. */
 export type Act =
   | { readonly op: "add"; readonly tx: string; readonly events?: readonly Written[] }
+  /** Nothing is known of what it will be when it is invoked. */
   | { readonly op: "claim"; readonly claims: readonly Held[] }
   /** `mono` is the relay's own monotonic clock. */
   | { readonly op: "publish"; readonly events: readonly Held[]; readonly mono: number }
   /** `began` is when it was invoked, and `settled` how many rows the store says it changed. */
   | { readonly op: "settle"; readonly outcomes: readonly Settled[]; readonly began: number; readonly settled?: number }
   | { readonly op: "deliver"; readonly consumer: string; readonly topic: string; readonly id: string; readonly sha: string }
+  /** `failed`: its handler's work was undone, or another copy had been applied before. */
   | { readonly op: "effect"; readonly consumer: string; readonly id: string }
   | { readonly op: "ack"; readonly consumer: string; readonly id: string }
   /** `mono` is the relay's own monotonic clock when it asked. */

@@ -7,8 +7,14 @@ export interface Bounds {
   readonly latencyMs: number;
   /** How long what harms everything may be felt after it has ended. */
   readonly recoveryMs: number;
+  /** How long after its end a fault may still cost copies: until the leases and publishes that it harmed have run out. */
+  readonly lingerMs: number;
+  /** Given where nobody answers for the broker: how long it has for a publish before the next attempt may be a copy. */
+  readonly answerMs?: number;
   /** One run of many: its database may have been away for so long that nothing was ever committed. */
   readonly mayBeIdle?: boolean;
+  /** The consumers have a database of their own, which does not fail over. */
+  readonly effectsApart?: boolean;
 }
 
 /** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */

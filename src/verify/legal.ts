@@ -18,6 +18,8 @@ export const legal = {
   "parked-then-copied":
     "the consumer gave the event up, and its letter is durable; a further copy of it came after its followers, and its handler succeeded then",
   "explained-copy": "the copy is one that a fault of the run explains: copies - 1 <= faults x window",
+  "unanswered-publish":
+    "the broker did not answer the publish within its time, so nobody could know that it has the event: the next attempt was its copy",
   "harmed-by-a-fault": "the event was under way while something that harms everything was broken",
 } as const;
 

@@ -6,7 +6,10 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
  * L: every event of a committed transaction is in the broker, or stays visible in the outbox; and what is in the broker
  * has had its effect at every consumer of its topic, or a letter.
  */
-export function noLoss({ history, reads, events, discarded, hasCause }: Facts, { mayBeIdle = false }: Bounds): Verdict {
+export function noLoss(
+  { history, reads, events, discarded, hasCause }: Facts,
+  { mayBeIdle = false, effectsApart = false }: Bounds,
+): Verdict {
   const { broker, outbox, effects, letters, written } = reads;
   if (broker === null || outbox === null) return unknown("no loss", "the broker or the outbox could not be read");
   if (effects === null || letters === null) return unknown("no loss", "the effects or the letters could not be read");
@@ -15,7 +18,7 @@ export function noLoss({ history, reads, events, discarded, hasCause }: Facts, {
   const done = new Set([...effects, ...letters].map(({ consumer, id }) => `${consumer} ${id}`));
   const parked = new Set(letters.map(({ consumer, id }) => `${consumer} ${id}`));
   const { broken, pardon, verdict } = trial("no loss");
-  const forgotten = forgottenEffects(history);
+  const forgotten = effectsApart ? new Set<string>() : forgottenEffects(history);
   const kept = written === null ? null : new Set(written.map(({ id }) => id));
   for (const { aggregate, n } of gaps(written ?? []))
     broken(n, `${aggregate} #${n} is missing among those that the database has committed`, []);
@@ -66,5 +69,9 @@ function gaps(written: readonly { readonly aggregate: string; readonly n: number
 /** What consumers had applied, and acknowledged perhaps, before the last fail-over was over: their database may not know it any more. */
 function forgottenEffects(history: Facts["history"]): ReadonlySet<string> {
   const over = history.findLast((entry) => entry.op === "fault" && entry.fault === "failover")?.at ?? -Infinity;
-  return new Set(history.flatMap((entry) => (entry.op === "effect" && entry.at <= over ? [`${entry.consumer} ${entry.id}`] : [])));
+  return new Set(
+    history.flatMap((entry) =>
+      entry.op === "effect" && entry.phase === "ok" && entry.at <= over ? [`${entry.consumer} ${entry.id}`] : [],
+    ),
+  );
 }

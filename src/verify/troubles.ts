@@ -19,7 +19,8 @@ export function harms(scope: Scope, { topic, aggregate }: Written): boolean {
 
 /** A fault goes on until its end is told; one that is over at once tells both. */
 export function troublesOf(history: readonly Entry[]): readonly Trouble[] {
-  const open = new Map<string, Trouble>();
+  /** Two of one name may go on at a time: whichever ends, the time until the last end is covered. */
+  const open = new Map<string, Trouble[]>();
   const troubles: Trouble[] = [];
   for (const entry of history) {
     if (entry.op !== "fault") continue;
@@ -29,11 +30,10 @@ export function troublesOf(history: readonly Entry[]): readonly Trouble[] {
     else if (entry.phase === "invoked") {
       const trouble: Trouble = { fault, target, scope, copies, from: entry.at, until: Infinity };
       troubles.push(trouble);
-      open.set(name, trouble);
+      open.set(name, [...(open.get(name) ?? []), trouble]);
     } else {
-      const trouble = open.get(name);
-      if (trouble !== undefined) trouble.until = entry.at;
-      open.delete(name);
+      const trouble = open.get(name)?.shift();
+      if (trouble !== undefined) trouble.until = Math.min(trouble.until, entry.at);
     }
   }
   return troubles;

@@ -149,11 +149,14 @@ describe("embedded", () => {
       ]);
       await expect(broker.probe(topic, never)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
 
-      const controller = new AbortController();
-      const publishing = broker.publish(outgoing([sampleEvent()]), controller.signal);
-      controller.abort();
-      expect(await within(150, "publish", publishing)).toMatchObject([{ status: "refused", blame: "destination" }]);
-      other.exec("ROLLBACK");
+      await using({ path, lockTimeoutMs: 10_000 }, async (patient) => {
+        await patient.connect(never);
+        const controller = new AbortController();
+        const publishing = patient.publish(outgoing([sampleEvent()]), controller.signal);
+        controller.abort();
+        expect(await within(3_000, "publish", publishing)).toMatchObject([{ status: "refused", blame: "destination" }]);
+        other.exec("ROLLBACK");
+      });
       other.close();
       const last = sampleEvent();
       await publish(broker, [last]);

@@ -143,6 +143,30 @@ export async function changeTopic(url: string, topic: string, name: string, valu
   r.i32();
   const [code] = r.list(() => r.i16());
   if (code !== 0) throw new Error(`${name} of ${topic} was not set: error ${code}`);
+  // The controller has it; the broker that is asked next learns of it a moment later.
+  for (const end = Date.now() + 15_000; (await settingOf(url, topic, name)) !== value;)
+    if (Date.now() > end) throw new Error(`${name} of ${topic} was set to ${value}, and the broker does not know it`);
+}
+
+async function settingOf(url: string, topic: string, name: string): Promise<string | null> {
+  const resource = Buffer.concat([i8(2), text(topic), list([text(name)])]);
+  const r = await ask(at(url), 32, 1, Buffer.concat([list([resource]), i8(0)]));
+  r.i32();
+  const [found] = r.list(() => {
+    r.i16();
+    r.text();
+    r.i8();
+    r.text();
+    return r.list(() => {
+      const value = (r.text(), r.text());
+      r.i8();
+      r.i8();
+      r.i8();
+      r.list(() => (r.text(), r.text(), r.i8()));
+      return value;
+    })[0];
+  });
+  return found ?? null;
 }
 
 export interface RawMessage extends StoredMessage {

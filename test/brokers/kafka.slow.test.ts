@@ -20,6 +20,7 @@ if (away !== null) describe("kafka at WAYBILL_TEST_KAFKA_URL", () => everySuite(
 function everySuite(url: () => string): void {
   sinkSuite({
     test,
+    patienceMs: 20_000,
     can: { missing: true },
     async create() {
       const topics = await freshTopics(url());
@@ -35,6 +36,7 @@ function everySuite(url: () => string): void {
 
   sourceSuite({
     test,
+    patienceMs: 20_000,
     can: { redeliverWithinMs: 0 },
     async create() {
       const topics = await freshTopics(url());

@@ -161,8 +161,7 @@ await describeWith("nats", "nats: reading", () => {
           expect(delivery!.envelope.id).toBe(id);
           await delivery!.ack();
         }
-        await nc.flush();
-        expect(advisories).toHaveLength(3);
+        await expect.poll(() => advisories.length).toBe(3);
       }),
     );
   });

@@ -19,6 +19,7 @@ if (away !== null) describe("nats at WAYBILL_TEST_NATS_URL", () => everySuite(()
 function everySuite(url: () => string): void {
   sinkSuite({
     test,
+    patienceMs: 20_000,
     can: { missing: true },
     async create() {
       const topics = [freshTopic(), freshTopic("invoice")] as const;
@@ -35,6 +36,7 @@ function everySuite(url: () => string): void {
 
   sourceSuite({
     test,
+    patienceMs: 20_000,
     can: { redeliverWithinMs: 0 },
     async create() {
       const topics = [freshTopic(), freshTopic("invoice")] as const;

@@ -23,6 +23,7 @@ if (away !== null) describe("rabbitmq at WAYBILL_TEST_RABBITMQ_URL", () => every
 function everySuite(place: () => { readonly url: string; readonly management?: string }, missing: boolean): void {
   sinkSuite({
     test,
+    patienceMs: 20_000,
     // AMQP does not tell whether a queue is bound, and the management plugin does; a publish finds out without it.
     can: { missing },
     async create() {
@@ -41,6 +42,7 @@ function everySuite(place: () => { readonly url: string; readonly management?: s
 
   sourceSuite({
     test,
+    patienceMs: 20_000,
     can: { redeliverWithinMs: 0 },
     async create() {
       const topics = [freshTopic(), freshTopic("invoice")] as const;

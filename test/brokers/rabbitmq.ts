@@ -43,7 +43,7 @@ export function receiving(url: string, subscription: Partial<Subscription> & { r
   const broker = rabbitmq({ url, timeoutMs: 2_000 });
   onTestFinished(() => broker[Symbol.asyncDispose]());
   const iterator = broker.receive({ consumer: "shop", prefetch: 20, ...subscription }, never)[Symbol.asyncIterator]();
-  const next = async (): Promise<Delivery> => (await within(5_000, "delivery", iterator.next())).value as Delivery;
+  const next = async (): Promise<Delivery> => (await within(20_000, "delivery", iterator.next())).value as Delivery;
   const take = async (count: number): Promise<Delivery[]> => {
     const taken: Delivery[] = [];
     while (taken.length < count) taken.push(await next());

@@ -132,11 +132,11 @@ describe("redis answers", () => {
   test("a server that is slow, but answers, keeps its connection", async () => {
     await using server = await scriptedRedis(async (command) => {
       if (command[0] === "CONFIG") return limit(536_870_912);
-      await new Promise((resolve) => setTimeout(resolve, 60));
+      await new Promise((resolve) => setTimeout(resolve, 200));
       return "$3\r\n1-1";
     });
-    await using(server, { timeoutMs: 150 }, async (broker) => {
-      const results = await publish(broker, ["a", "b", "c", "d", "e", "f", "g", "h"].map(event));
+    await using(server, { timeoutMs: 2_000 }, async (broker) => {
+      const results = await publish(broker, ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(event));
       expect(new Set(results.map(({ status }) => status))).toEqual(new Set(["stored"]));
       expect(server.connections.taken).toBe(1);
     });

@@ -37,6 +37,7 @@ interface Fresh {
 function everySuite(fresh: () => Promise<Fresh>): void {
   sinkSuite({
     test,
+    patienceMs: 20_000,
     can: { missing: true },
     async create() {
       const { url, ...rest } = await fresh();
@@ -46,6 +47,7 @@ function everySuite(fresh: () => Promise<Fresh>): void {
 
   sourceSuite({
     test,
+    patienceMs: 20_000,
     can: { redeliverWithinMs: 0 },
     async create() {
       const { url, topics, close } = await fresh();

@@ -92,7 +92,7 @@ function powerlessScript(): string {
 }
 
 /** Waits for a condition, never for a time. */
-export async function until(condition: () => boolean | Promise<boolean>, withinMs = 10_000): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>, withinMs = 30_000): Promise<void> {
   for (const deadline = Date.now() + withinMs; !(await condition());) {
     if (Date.now() > deadline) throw new Error(`this did not come true within ${withinMs} ms: ${condition.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));

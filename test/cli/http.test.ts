@@ -145,21 +145,28 @@ test("by default nothing but loopback answers", async () => {
 });
 
 describe("what the store is asked for", () => {
-  test("is asked for once a second at most, however many want it and however long it takes", async () => {
-    const clock = manualClock();
-    let asked = 0;
+  const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 15_000 };
+  /** Answers with 1, 2, 3, each as late as it is told then. */
+  const slow = (clock: ReturnType<typeof manualClock>) => {
+    const asking = { times: 0, takesMs: 0 };
     const latest = recent(
       async () => {
-        asked += 1;
-        const nth = asked;
-        await clock.sleep(5_000);
+        const nth = (asking.times += 1);
+        if (asking.takesMs > 0) await clock.sleep(asking.takesMs);
         return nth;
       },
-      1_000,
+      recency,
       clock,
     );
+    return { asking, latest };
+  };
+
+  test("is asked for once a second at most, however many want it and however long it takes", async () => {
+    const clock = manualClock();
+    const { asking, latest } = slow(clock);
+    asking.takesMs = 500;
     const first = [latest(), latest()];
-    await clock.advance(4_999);
+    await clock.advance(499);
     first.push(latest());
     await clock.advance(1);
     expect(await Promise.all(first)).toEqual([1, 1, 1]);
@@ -167,15 +174,73 @@ describe("what the store is asked for", () => {
     expect(await latest()).toBe(1);
     await clock.advance(1);
     const second = latest();
-    await clock.advance(5_000);
+    await clock.advance(500);
     expect(await second).toBe(2);
-    expect(asked).toBe(2);
+    expect(asking.times).toBe(2);
+  });
+
+  test("of a store that takes its time is the answer before, so that a large table does not look like a store that is away", async () => {
+    const clock = manualClock();
+    const { asking, latest } = slow(clock);
+    expect(await latest()).toBe(1);
+    asking.takesMs = 5_000;
+    for (const expected of [1, 2]) {
+      await clock.advance(1_000);
+      const late = latest();
+      await clock.advance(699);
+      expect(await Promise.race([late, Promise.resolve("waits")])).toBe("waits");
+      await clock.advance(1);
+      expect(await late).toBe(expected);
+      await clock.advance(4_300);
+    }
+    expect(asking.times).toBe(3);
+  });
+
+  test("of a store that takes its time is the answer before, however seldom it is asked for", async () => {
+    const clock = manualClock();
+    const { asking, latest } = slow(clock);
+    expect(await latest()).toBe(1);
+    asking.takesMs = 1_200;
+    for (const expected of [1, 2, 3]) {
+      await clock.advance(60_000);
+      const late = latest();
+      await clock.advance(700);
+      expect(await late).toBe(expected);
+    }
+  });
+
+  test("of a store that is silent is none when it has been asked for too long, and nobody waits for it", async () => {
+    const clock = manualClock();
+    const { asking, latest } = slow(clock);
+    expect(await latest()).toBe(1);
+    asking.takesMs = 3_600_000;
+    await clock.advance(1_000);
+    const outcome = async (): Promise<unknown> => {
+      const asked = latest().catch((error: unknown) => error);
+      await clock.advance(700);
+      return asked;
+    };
+    expect(await outcome()).toBe(1);
+    await clock.advance(recency.staleMs - 1_400);
+    expect(await outcome()).toBe(1);
+    expect(await outcome()).toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(asking.times).toBe(2);
+  });
+
+  test("of a store that never answered is none, and nobody waits for it", async () => {
+    const clock = manualClock();
+    const { asking, latest } = slow(clock);
+    asking.takesMs = 3_600_000;
+    const refused = expect(latest()).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    await clock.advance(700);
+    await refused;
+    expect(asking.times).toBe(1);
   });
 
   test("is not asked for again and again while the store fails, and is asked for again a second later", async () => {
     const clock = manualClock();
     let asked = 0;
-    const latest = recent(() => (++asked === 1 ? Promise.reject(new Error("locked")) : Promise.resolve("well")), 1_000, clock);
+    const latest = recent(() => (++asked === 1 ? Promise.reject(new Error("locked")) : Promise.resolve("well")), recency, clock);
     for (let i = 0; i < 5; i++) await expect(latest()).rejects.toThrow("locked");
     expect(asked).toBe(1);
     await clock.advance(1_000);

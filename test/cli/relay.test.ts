@@ -12,7 +12,7 @@ type Started = Awaited<ReturnType<typeof start>>;
 const home = process.cwd();
 let folder = "";
 let running: Started[] = [];
-beforeAll(() => built(), 60_000);
+beforeAll(() => built());
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "waybill-relay-"));
   process.chdir(folder);

@@ -56,6 +56,11 @@ describe("secrets", () => {
     ["redis://:s3cret@cache", "redis://***@cache"],
     ["ann:s3cret@db/app", "ann:***@db/app"],
     ["mysql://db/app?user=ann&password=s3cret", "mysql://db/app?user=***&password=***"],
+    ["postgres//ann:s3cret@db/app", "***"],
+    ["//ann:s3cret@db/app", "***"],
+    ["host=db password=s3cret", "***"],
+    ["pgsql:host=db password=s3cret", "pgsql:***"],
+    ["./app.db", "./app.db"],
     ["sqlite:./me@home.db", "sqlite:./me@home.db"],
     ["sqlite:///var/app.db", "sqlite:///var/app.db"],
   ])("the URL %s is shown as %s", (url, shown) => {

@@ -15,6 +15,14 @@ let folder: string;
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-verify-test-"))));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
+const readOr = (path: string): string => {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+};
+
 /** A run takes as long as its servers and processes do. */
 const patience = { timeout: 120_000 };
 
@@ -50,16 +58,31 @@ describe("waybill verify", () => {
       expect(json.counts.events).toBeGreaterThan(20);
       expect(json.counts).toMatchObject({ published: json.counts.events, effects: json.counts.events });
       expect(json.timeline.faults.length).toBeGreaterThan(0);
+      const unmet = json.notes.find((note) => note.includes("These did not occur: "));
+      for (const name of Object.keys(json.faults)) expect(unmet).not.toContain(name);
+      expect(unmet, "there are six kinds, and not the time for all").toMatch(/(kill|freeze) of (relay|subscriber|writer)/);
       expect(readFileSync(report, "utf8")).toContain("<svg");
       expect(readFileSync(join(folder, "shop.db"), "utf8"), "the user's own file is as it was").toBe("");
       expect(readdirSync(folder).filter((name) => name.includes("verify_"))).toEqual([]);
     },
   );
 
+  test("killed while one of its processes stands still, it leaves none behind", patience, async () => {
+    const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "5"];
+    const { child, result, stdout } = await start(args, { cwd: folder, env: { TMPDIR: folder } });
+    await until(() => /stands still/.test(stdout()), 60_000);
+    const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ").map(Number);
+    expect(children.length).toBeGreaterThan(5);
+    child.kill("SIGKILL");
+    await result;
+    const lives = (pid: number): boolean => /^State:\s+[^Z]/m.test(readOr(`/proc/${pid}/status`));
+    await until(() => !children.some(lives), 30_000);
+  });
+
   test.for(["SIGINT", "SIGHUP"] as const)("is stopped by %s, and leaves nothing of its own then either", patience, async (signal) => {
     const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "5"];
     const { child, result, stdout } = await start(args, { cwd: folder });
-    await until(() => stdout().includes("load …"), 20_000);
+    await until(() => stdout().includes("load …"), 60_000);
     expect(readdirSync(folder).filter((name) => name.includes("verify_")).length).toBeGreaterThan(0);
     child.kill(signal);
     const told = await result;
@@ -92,7 +115,7 @@ describe("waybill verify", () => {
     mkdirSync(join(folder, "reports"));
     const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "0.05", "--keep", "--json"];
     const { result } = await start([...args, "--report", "reports/report.html"], { cwd: folder });
-    await until(() => readdirSync(folder).some((name) => name.includes("verify_")), 20_000);
+    await until(() => readdirSync(folder).some((name) => name.includes("verify_")), 60_000);
     rmSync(join(folder, "reports"), { recursive: true });
     const told = await result;
     expect(told, told.stderr).toMatchObject({ code: 2 });
@@ -105,6 +128,33 @@ describe("waybill verify", () => {
     expect(left).toMatchObject({ kept: true, notRemoved: [] });
     expect(readdirSync(left!.histories!)).toContain("nemesis.jsonl");
     rmSync(left!.histories!, { recursive: true });
+  });
+
+  test("a run whose processes cannot begin is over, with their logs where it says, and leaves nothing else", patience, async () => {
+    const first = join(folder, "first.cjs");
+    writeFileSync(first, `if (process.send !== undefined) { console.error("not here"); process.exit(7); }`);
+    const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "0.05"];
+    const told = await cli(args, { cwd: folder, env: { NODE_OPTIONS: `--require ${first}` } });
+    expect(told, told.stderr).toMatchObject({ code: 1, signal: null });
+    const [, log, histories] =
+      /ended 3 times before it was ready \(exit 7\): see ([^\s;]+); the histories are in (\S+)/.exec(told.stderr) ?? [];
+    expect(readOr(log!)).toContain("not here");
+    expect(readdirSync(folder)).toEqual(["first.cjs"]);
+    rmSync(histories!, { recursive: true });
+  });
+
+  test("is stopped while its processes have still to begin, too, and leaves nothing", patience, async () => {
+    const first = join(folder, "first.cjs");
+    const stand = `require("node:fs").writeFileSync("begun", ""); Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`;
+    writeFileSync(first, `if (process.send !== undefined) { ${stand} }`);
+    const args = ["verify", "--store", "sqlite:./a.db", "--broker", "embedded:./b.db", "--minutes", "5"];
+    const { child, result } = await start(args, { cwd: folder, env: { NODE_OPTIONS: `--require ${first}` } });
+    await until(() => readdirSync(folder).includes("begun"), 60_000);
+    child.kill("SIGINT");
+    const told = await result;
+    expect(told, told.stderr).toMatchObject({ code: 1, signal: null });
+    expect(told.stderr).toContain("[STOPPED]");
+    expect(readdirSync(folder).sort()).toEqual(["begun", "first.cjs"]);
   });
 
   test("a server that cannot be reached is told without its password", patience, async () => {
@@ -138,15 +188,16 @@ describe("the report", () => {
   const history = [
     ...added([event("e1", 1), event("e2", 2, { undone: true })], 1),
     entry(2.5, "relay-1", "ok", { op: "publish", events: [held("e1")], mono: 0 }),
+    ...(["invoked", "ok"] as const).map((phase) => entry(2.6, "subscriber-1", phase, { op: "effect", consumer: "c", id: "e1" })),
     fault(3, "freeze", 6),
     entry(4.5, "nemesis", "ok", { op: "fault", fault: "freeze", target: "relay-1", copies: 6, scope: "all" }),
   ];
 
-  test("counts what was committed and published in each second, and shows each fault for as long as it lasted", () => {
+  test("counts what was committed, published and applied in each second, and shows each fault for as long as it lasted", () => {
     expect(timelineOf(history)).toEqual({
       seconds: 4,
       faults: [{ fault: "freeze", target: "relay-1", from: 2, until: 3.5 }],
-      throughput: { added: [1, 0, 0, 0, 0], published: [0, 1, 0, 0, 0], applied: [0, 0, 0, 0, 0] },
+      throughput: { added: [1, 0, 0, 0, 0], published: [0, 1, 0, 0, 0], applied: [0, 1, 0, 0, 0] },
     });
   });
 

@@ -78,3 +78,27 @@ test("what is held back comes late, and goes to where the network leads by then"
   await proxy[Symbol.asyncDispose]();
   await new Promise((resolve) => other.close(resolve));
 });
+
+test("an answer is held back by whoever waited for its question", async () => {
+  const socket = await client();
+  let heard = "";
+  socket.on("data", (data) => (heard += String(data)));
+  const other = await client();
+  let asked = false;
+  const asking = proxy.seen("UPDATE", "COMMIT").then(() => (asked = true));
+  socket.write("UPDATE");
+  await expect.poll(() => heard).toBe("UPDATE");
+  other.write("a COMMIT of somebody else's");
+  await once(other, "data");
+  expect(asked).toBe(false);
+  socket.write("now COMMIT");
+  await asking;
+  proxy.fault("down", { hold: true });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(heard).toBe("UPDATE");
+  proxy.heal();
+  await expect.poll(() => heard).toBe("UPDATEnow COMMIT");
+  socket.destroy();
+  other.destroy();
+  await proxy[Symbol.asyncDispose]();
+});

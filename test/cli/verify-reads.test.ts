@@ -2,18 +2,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { placeOf } from "../../src/brokers/redis/url.ts";
 import { ownWords, tell } from "../../src/cli/verify/answer.ts";
 import { consumersOf, deadTopicOf, readerOf, topicsOf } from "../../src/cli/verify/ground.ts";
 import { openGround } from "../../src/cli/verify/grounds.ts";
-import { canMeasure, measure, samplesOf } from "../../src/cli/verify/measure.ts";
+import { most, samplesOf, usesOf } from "../../src/cli/verify/measure.ts";
 import { freshReader, readBroker, readStore, type Found } from "../../src/cli/verify/reads.ts";
 import { leftWords, notesOf, type Report } from "../../src/cli/verify/report.ts";
+import { targetOf } from "../../src/cli/verify/network.ts";
 import { openRunBroker } from "../../src/cli/verify/run-broker.ts";
 import { canariesOf, secretsOf } from "../../src/cli/verify/secrets.ts";
-import { createWorkers } from "../../src/cli/verify/workers.ts";
+import type { Subscription } from "../../src/contracts/source.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock as clock } from "../../src/core/clock.ts";
 import { createOutput } from "../../src/cli/output.ts";
+import { settingsOf } from "../../src/stores/mysql/driver.ts";
 import { defaultDriver } from "../../src/sqlite/driver.ts";
 import { resources } from "../../src/verify/resources.ts";
 import type { Facts } from "../../src/verify/facts.ts";
@@ -59,6 +62,30 @@ describe("reading a topic at the end", () => {
     await publish(0);
     await expect(freshReader(place, never, { capMs: 300 })(topic, ids)).rejects.toThrow(/could not be read to its end/);
     await opened[Symbol.asyncDispose]();
+  });
+
+  test("a lost ack is only one delivery more, and ends nothing", async () => {
+    const event = sampleEvent({ aggregateId: "a-0" });
+    const lost = async (): Promise<void> => Promise.reject(new Error("the link is lost"));
+    const broker = {
+      ...openRunBroker(placeIn(folder)).broker,
+      connect: async () => undefined,
+      async *receive({ topics: [topic] }: Subscription, signal: AbortSignal) {
+        yield { topic: topic!, envelope: event, ack: lost, aside: () => undefined };
+        await clock.sleep(60_000, signal);
+      },
+    };
+    const unhandled: unknown[] = [];
+    const note = (error: unknown): void => void unhandled.push(error);
+    process.on("unhandledRejection", note);
+    try {
+      const open = () => ({ broker, [Symbol.asyncDispose]: async () => undefined });
+      const read = await freshReader(placeIn(folder), never, { quietMs: 50 }, open)("t", new Set([event.id]));
+      expect(read.map(({ id }) => id)).toEqual([event.id]);
+      expect(unhandled).toEqual([]);
+    } finally {
+      process.off("unhandledRejection", note);
+    }
   });
 
   test("one topic comes after the other, each with what the store says of it", async () => {
@@ -115,20 +142,36 @@ test("what SQL counts is counted in the tables, whatever the view says", async (
 });
 
 describe("what is measured", () => {
-  test("is nothing where the system does not tell, and the report says so", async () => {
-    await using workers = createWorkers({ program: "none", folder, clock, proc: join(folder, "none") });
-    expect(workers.peaks).toBeNull();
-    expect(samplesOf(workers.peaks, 0)).toBeNull();
-    expect(samplesOf(workers.peaks, 2), "a death is known everywhere").toMatchObject([{ value: 2, bound: 0 }]);
+  test("is nothing before a worker has told of itself, and that is no good sign", () => {
+    expect(samplesOf(null, 0)).toBeNull();
+    expect(samplesOf(null, 2), "a death is known everywhere").toMatchObject([{ value: 2, bound: 0 }]);
     expect(resources({ reads: { samples: null } } as unknown as Facts)).toMatchObject({ verdict: "unknown" });
+  });
+
+  test("is memory alone where the system does not tell of files, and the report says so", () => {
+    const uses = usesOf(join(folder, "none"));
+    expect(uses).toEqual({ rss: expect.any(Number) as number, files: null });
+    expect(samplesOf(most(null, uses), 0)?.map(({ what }) => what)).toEqual([
+      "the memory of a worker in MiB",
+      "deaths that nobody asked for",
+    ]);
+    expect(resources({ reads: { samples: samplesOf(uses, 0) } } as unknown as Facts)).toMatchObject({ verdict: "holds" });
     expect(notesOf({ measured: false, unread: [], deaths: [] } as never)).toEqual([expect.stringContaining("not measured")]);
   });
 
-  test.runIf(canMeasure("/proc"))("is memory and open files where it does", () => {
-    const peaks = { rss: 0, files: 0 };
-    measure(peaks, "/proc", process.pid);
-    expect(peaks.rss).toBeGreaterThan(1);
-    expect(peaks.files).toBeGreaterThan(2);
+  test("is left out while a worker may open no more files, and does not end it", () => {
+    const exhausted = usesOf(folder, () => {
+      throw Object.assign(new Error("EMFILE: too many open files, uv_resident_set_memory"), { code: "EMFILE" });
+    });
+    expect(most({ rss: 3, files: 9 }, exhausted)).toEqual({ rss: 3, files: 9 });
+    expect(most(null, exhausted)).toBeNull();
+  });
+
+  test("is the most that any worker had of each", () => {
+    expect(usesOf(folder)!.rss).toBeGreaterThan(1);
+    expect(most({ rss: 3, files: 9 }, { rss: 5, files: 7 })).toEqual({ rss: 5, files: 9 });
+    expect(most({ rss: 3, files: 9 }, { rss: 5, files: null })).toEqual({ rss: 5, files: 9 });
+    expect(samplesOf({ rss: 500, files: 9 }, 0)).toMatchObject([{ value: 500, bound: 400 }, { value: 9 }, { value: 0 }]);
   });
 });
 
@@ -145,6 +188,16 @@ describe("the secrets of a URL", () => {
     ["redis://:abc@h:6379/0", []],
     ["sqlite:./app.db", []],
   ] as const)("%s", ([url, secrets]) => expect(secretsOf(url)).toEqual(secrets));
+
+  test.for([
+    ["redis://me:pass@word@h:6380/0", placeOf],
+    ["mysql://me:pass@word@h:6380/app?sslmode=disable", settingsOf],
+  ] as const)("end at the last @ before the path, and there the server begins, as for its adapter: %s", ([url, adapter]) => {
+    const place = { host: "h", port: 6380 };
+    expect(secretsOf(url)).toEqual(["pass@word"]);
+    expect(targetOf(url)).toEqual(place);
+    expect(adapter(url)).toMatchObject({ ...place, password: "pass@word" });
+  });
 
   test("that are shown anyway, as the name of something, are not looked for", () => {
     expect(canariesOf(["postgres://postgres:postgres@db/app", "redis://:swordfish@h"], "no secrets")).toEqual({

@@ -23,8 +23,16 @@ describe("the evidence of docs/promises.md", () => {
     expect(missing, `${missing.length} results are missing in docs/evidence/faults.json: npm run test:faults -- --evidence`).toEqual([]);
   });
 
-  test("is of two thousand seeds of the simulation at least", () => {
+  test("is of two thousand seeds of the simulation at least, and none of them failed", () => {
     expect(recallAll().simulation.seeds).toBeGreaterThanOrEqual(2_000);
+    expect(recallAll().simulation.failed).toBe(0);
+  });
+
+  test("shows that every fault was survived and every mutant killed", () => {
+    const { faults, mutants: tried } = recallAll();
+    expect(faults.filter(({ held, cannot }) => !held && cannot === null).map(({ row, store, broker }) => [row, store, broker])).toEqual([]);
+    expect(tried.filter(({ verdict }) => verdict !== "killed").map(({ name }) => name)).toEqual([]);
+    expect(tried.map(({ name }) => name).sort()).toEqual(mutants.map(({ name }) => name).sort());
   });
 
   test("names every promise of the page, and everything that is judged", () => {

@@ -19,7 +19,7 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
   const ran = faults.filter(({ cannot }) => cannot === null);
   const sum = (of: (result: Result) => number): string => ran.reduce((total, result) => total + of(result), 0).toLocaleString("en");
   const failed = ran.filter(({ held }) => !held).length;
-  const states = new Set(faults.map(({ hash }) => hash)).size;
+  const sources = [...new Set(faults.map(({ hash }) => hash ?? "unknown"))];
   return [
     "| promise | judged in every run as | tests that hold it first of all | mutants that these and other tests killed |",
     "|---|---|---|---|",
@@ -29,7 +29,7 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
       `${sum(({ counts }) => counts?.events ?? 0)} events, ${sum(({ counts }) => counts?.effects ?? 0)} effects, ` +
       `${sum(({ counts }) => counts?.copies ?? 0)} copies beyond the first, which faults explain; ` +
       `a promise was broken or could not be judged in ${failed} of them (\`npm run test:faults\`). ` +
-      (states > 1 ? "They were run on several states of the source. " : "") +
+      `They are of the source with the hash ${sources.join(" and ")}. ` +
       `The [simulation](simulation.md): ${simulation.seeds.toLocaleString("en")} seeds, ${simulation.steps.toLocaleString("en")} steps, ` +
       `${simulation.failed} failed (\`npm run test:simulation\`).`,
     "",
@@ -52,6 +52,13 @@ function promiseLine({ letter, name, invariants, tests }: Promised, mutants: rea
   return `| **${letter}** ${name} | ${invariants.join(", ")} | ${cell(held.join("; "))} | ${cell(killed.join(", "))} |`;
 }
 
+/** How often each kind was, over all runs of a row that has several. */
+function kindsOf(ran: readonly Result[]): string {
+  const sums = new Map<string, number>();
+  for (const [kind, times] of ran.flatMap(({ kinds = {} }) => Object.entries(kinds))) sums.set(kind, (sums.get(kind) ?? 0) + times);
+  return sums.size < 2 ? "" : ` (${[...sums].map(([kind, times]) => `${times} × ${kind}`).join(", ")})`;
+}
+
 function faultLines(faults: readonly Result[]): readonly string[] {
   return [...new Set(faults.map(({ row }) => row))].map((row) => {
     const results = faults.filter((result) => result.row === row);
@@ -63,6 +70,6 @@ function faultLines(faults: readonly Result[]): readonly string[] {
       .filter((result) => result.cannot !== null)
       .map(({ store, broker, cannot: why }) => `${store} + ${broker}: ${why}`);
     const verdict = [ran.length > bad.length ? `held in ${ran.length - bad.length}` : "", ...bad, ...cannot].filter((text) => text !== "");
-    return `| ${row === 0 ? "mixed" : row}: ${cell(title)} | ${cell(injected)} | ${where.join(", ")} | ${cell(verdict.join("; "))} |`;
+    return `| ${row === 0 ? "mixed" : row}: ${cell(title)} | ${cell(injected)} | ${where.join(", ")}${kindsOf(ran)} | ${cell(verdict.join("; "))} |`;
   });
 }

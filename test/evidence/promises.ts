@@ -25,7 +25,7 @@ export const promises: readonly Promised[] = [
     name: "no loss",
     invariants: ["no loss", "nothing stuck"],
     tests: [
-      held("test/relay/random.test", "no event is lost, each aggregate's first deliveries are in order"),
+      held("test/relay/random.slow.test", "no event is lost, each aggregate's first deliveries are in order"),
       held("test/brokers/kit/faults", "killed and started again under load, time after time"),
       held("test/stores/postgres-order.slow.test", "restarted at once twenty times under load"),
       held("test/stores/postgres-hazards.slow.test", "and a row that commits late"),
@@ -49,7 +49,7 @@ export const promises: readonly Promised[] = [
     tests: [
       held("test/stores/postgres-order.slow.test", "every aggregate arrives as 1, 2, 3"),
       held("test/stores/mysql-order.slow.test", "every aggregate arrives as 1, 2, 3"),
-      held("test/relay/failing.test", "redriven, is published first and then its followers in order"),
+      held("test/relay/failing.slow.test", "redriven, is published first and then its followers in order"),
       held("test/brokers/kit/path", "two relays and two subscribers, killed at random"),
       held("test/subscriber/effects.test", "gives each aggregate its events in order"),
     ],
@@ -72,7 +72,7 @@ export const promises: readonly Promised[] = [
     tests: [
       held("test/faults/sigterm.test", "SIGTERM at any moment: exit code 0, no duplicate"),
       held("test/relay/handover.test", "a lane is not given away while it is not known"),
-      held("test/relay/crash.test", "publishes nothing twice and hands the lanes over at once"),
+      held("test/relay/crash.slow.test", "publishes nothing twice and hands the lanes over at once"),
     ],
   },
   {
@@ -80,7 +80,7 @@ export const promises: readonly Promised[] = [
     name: "isolation",
     invariants: ["isolation"],
     tests: [
-      held("test/relay/outage.test", "for one topic only, events of the others are published without delay"),
+      held("test/relay/outage.slow.test", "for one topic only, events of the others are published without delay"),
       held("test/brokers/kit/faults", "stops its own aggregate and no other"),
       held("test/subscriber/effects.test", "lets other aggregates go on while one waits"),
     ],

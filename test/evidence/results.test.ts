@@ -1,6 +1,6 @@
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Row } from "../faults/matrix/row.ts";
 import { evidenceOf, hashOf, resultsIn } from "../faults/matrix/results.ts";
@@ -46,12 +46,55 @@ describe("the results of the fault matrix", () => {
     const results = resultsIn(folder, "now");
     results.put(result(3, "postgres"));
     results.put(result(7, "sqlite"));
-    expect(evidenceOf(rows, results)).toEqual({ all: null, missing: ["3 on sqlite + redis", "7 on postgres + redis"] });
+    expect(evidenceOf(rows, results)).toEqual({
+      all: null,
+      missing: ["3 on sqlite + redis", "7 on postgres + redis"],
+      unsteady: [],
+    });
     putAll("now");
     const { all, missing } = evidenceOf(rows, results);
     expect(missing).toEqual([]);
     expect(all?.map(({ row: of, store }) => `${of} ${store}`)).toEqual(["3 postgres", "3 sqlite", "7 postgres", "7 sqlite"]);
     expect(all?.[0]).toMatchObject({ hash: "now", notes: ["told"] });
+  });
+
+  test("are no evidence when an earlier run of the same code did not hold, however many held since", () => {
+    const place = { row: 3, store: "postgres", broker: "redis" } as const;
+    const bad = (seed: number): Result => ({
+      ...result(3, "postgres"),
+      ...{ seed, held: false, failures: [{ invariant: "run", verdict: "failed", why: `nothing at ${seed}` }] },
+    });
+    putAll("now");
+    const results = resultsIn(folder, "now");
+    results.put(bad(5));
+    expect(evidenceOf(rows, results)).toMatchObject({ missing: [], unsteady: [] });
+    results.put(bad(6));
+    for (let again = 0; again < 2; again++) results.put(result(3, "postgres"));
+    expect(results.get(place)).toMatchObject({
+      held: true,
+      before: [
+        { seed: 5, why: "run failed: nothing at 5" },
+        { seed: 6, why: "run failed: nothing at 6" },
+      ],
+    });
+    expect(evidenceOf(rows, results)).toEqual({
+      all: null,
+      missing: [],
+      unsteady: [
+        "3 on postgres + redis with seed 5: run failed: nothing at 5",
+        "3 on postgres + redis with seed 6: run failed: nothing at 6",
+      ],
+    });
+    // Other code begins anew.
+    resultsIn(folder, "later").put(result(3, "postgres"));
+    expect(resultsIn(folder, "later").get(place)?.before).toBeUndefined();
+  });
+
+  test("that could not be are no earlier failures", () => {
+    const results = resultsIn(folder, "now");
+    results.put({ ...result(3, "postgres"), held: false, cannot: "there is no disk" });
+    putAll("now");
+    expect(evidenceOf(rows, results)).toMatchObject({ unsteady: [], missing: [] });
   });
 
   test("of other code are none", () => {
@@ -60,21 +103,27 @@ describe("the results of the fault matrix", () => {
     expect(evidenceOf(rows, resultsIn(folder, "now")).missing).toHaveLength(3);
   });
 
-  test("that do not tell of which code they are count", () => {
+  test("that do not tell of which code they are count for none", () => {
     writeFileSync(join(folder, "3-postgres-redis.json"), JSON.stringify(result(3, "postgres")));
-    expect(resultsIn(folder, "now").get({ row: 3, store: "postgres", broker: "redis" })).toMatchObject({ row: 3 });
+    expect(resultsIn(folder, "now").get({ row: 3, store: "postgres", broker: "redis" })).toBeNull();
   });
 
-  test("are of another hash once the code or a row has changed, and of the same when only the script has", () => {
-    for (const place of ["src/core", "test/faults/matrix"]) mkdirSync(join(folder, place), { recursive: true });
-    const files = { code: "src/core/event.ts", row: "test/faults/matrix/disk-rows.ts", script: "test/faults/matrix/index.ts" } as const;
-    for (const file of Object.values(files)) writeFileSync(join(folder, file), "1;");
-    const hashes = [hashOf(folder)];
-    for (const file of [files.script, files.code, files.row]) {
-      appendFileSync(join(folder, file), "2;");
-      hashes.push(hashOf(folder));
+  test("are of another hash once code, row, server, reader or helper has changed, and of the same when only the script or a test has", () => {
+    const others = ["test/faults/matrix/index.ts", "test/brokers/redis.test.ts", "test/support/arguments.slow.test.ts"];
+    const files = [
+      ...["src/core/event.ts", "test/faults/matrix/disk-rows.ts", "test/servers/redis.ts", "test/brokers/redis.ts"],
+      ...["test/support/resp.ts", "scripts/servers.mjs"],
+    ];
+    for (const file of [...others, ...files]) {
+      mkdirSync(dirname(join(folder, file)), { recursive: true });
+      writeFileSync(join(folder, file), "1;");
     }
-    expect(hashes[1]).toBe(hashes[0]);
-    expect(new Set(hashes).size).toBe(3);
+    const changed = (file: string): string => {
+      appendFileSync(join(folder, file), "2;");
+      return hashOf(folder);
+    };
+    const first = hashOf(folder);
+    expect(others.map(changed)).toEqual([first, first, first]);
+    expect(new Set([first, ...files.map(changed)]).size).toBe(7);
   });
 });

@@ -36,6 +36,10 @@ describe.concurrent("absences", () => {
     writeFileSync(flag, "");
     const ends = performance.now() + outageMs;
     await Promise.all(relays.map((relay) => relay.told("that the broker is away", ({ type }) => type === "destination.opened")));
+    // What was on its way when the flag came is still stored.
+    const before = JSON.stringify(scene.sql("SELECT window FROM waybill_windows").map(({ window }) => window));
+    const left = (): number => scene.one("SELECT count(*) FROM waybill_windows WHERE window IN (SELECT value FROM json_each(?))", before);
+    await until("what was on its way has come there", () => left() === 0, 20_000);
     const stored = scene.one("SELECT count(*) FROM log");
     const waiting = scene.one("SELECT count(*) FROM outbox WHERE status <> 'PUBLISHED'");
     while (performance.now() < ends) {
@@ -65,7 +69,8 @@ describe.concurrent("absences", () => {
       const aggregates = scene.aggregates(40, "a");
       const refused = aggregates.slice(0, 20).map(({ aggregateId }) => aggregateId);
       const flag = join(scene.folder, "refusing");
-      const options = { leaseMs: 1_500, batch: 50, batchesInFlight: 3, pollIntervalMs: 50 };
+      // Short for the one that is frozen; a busy machine must not cost the other one its lanes.
+      const options = { leaseMs: 4_000, batch: 50, batchesInFlight: 3, pollIntervalMs: 50 };
       await scene.done(scene.writer("early", { hot: aggregates, cold: aggregates, transactions: 120, most: 3 }));
 
       const owns = (relay: string, lanes: number): Promise<void> =>
@@ -92,7 +97,7 @@ describe.concurrent("absences", () => {
       // Under the other's hand half of the aggregates fail: a settle that is not fenced off would change FAILED rows.
       writeFileSync(flag, "");
       const refuse = { flag, as: "event", aggregates: refused };
-      const other = scene.relay("other", { ...options, retry: { delaysMs: [600_000, 600_000] } }, { refuse });
+      const other = scene.relay("other", { ...options, leaseMs: 30_000, retry: { delaysMs: [600_000, 600_000] } }, { refuse });
       await owns("other", LANES);
       await until(
         "the other has settled everything",

@@ -8,7 +8,7 @@ import { until, type Process } from "./processes.ts";
 import { createScene, type Scene } from "./scene.ts";
 
 const kills = 10;
-const relayOptions = { leaseMs: 1_500, batch: 50, batchesInFlight: 3, pollIntervalMs: 50 };
+const relayOptions = { leaseMs: 3_000, batch: 50, batchesInFlight: 3, pollIntervalMs: 50 };
 const window = relayOptions.batch * relayOptions.batchesInFlight;
 
 test.for([

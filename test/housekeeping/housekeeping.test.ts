@@ -168,7 +168,7 @@ describe.each(Object.entries(benches))("housekeeping on %s", (_, open) => {
       expect(archived[0]).toMatchObject({ state: "PUBLISHED", type: "Changed", aggregateType: "Order" });
     }));
 
-  test("a clean stop does not wait for an archive that hangs", () =>
+  test("an archive that hangs is told of in every interval, and a clean stop does not wait for it", () =>
     scene(open, async ({ clock, relay, publish, count, of }) => {
       let asked = 0;
       const options: HousekeepingOptions = {
@@ -183,6 +183,9 @@ describe.each(Object.entries(benches))("housekeeping on %s", (_, open) => {
       await publish(5);
       await pass(clock, 2 * hour);
       expect(asked).toBe(1);
+      expect(of("relay.trouble")).toMatchObject([
+        { step: "housekeeping", error: expect.stringMatching(/has not ended for 3600 s/) as string },
+      ]);
       const drained = made.drain();
       await clock.advance(1);
       await drained;

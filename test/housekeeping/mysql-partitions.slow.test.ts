@@ -8,6 +8,7 @@ import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import type { Server } from "../servers/server.ts";
 import { firstDeliveries, scriptedSink } from "../support/scripted-sink.ts";
+import { awayFromMidnight } from "./midnight.ts";
 import { breaking, mysqlPlaceOn, type MysqlPlace } from "./mysql-tools.ts";
 import { byAggregate, day, draft, handOn } from "./postgres-tools.ts";
 
@@ -21,6 +22,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
   afterAll(() => server[Symbol.asyncDispose]());
 
   const partitioned = async (unit: "day" | "week" | "month" = "day"): Promise<MysqlPlace> => {
+    await awayFromMidnight();
     const place = await mysqlPlaceOn((database) => server.url(database), { partitions: unit });
     await place.store.schema.migrate();
     return place;
@@ -164,7 +166,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     await goesOn(place, hand);
   });
 
-  test("wherever it is cut off, nothing is lost, and the next run goes on", { timeout: 120_000 }, async () => {
+  test("wherever it is cut off, nothing is lost, and the next run goes on", async () => {
     for (let step = 1; ; step++) {
       await using place = await partitioned();
       const hand = await everyState(place);
@@ -192,7 +194,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     }
   });
 
-  test("when everything has gone, the numbers go on, and so they do after a restart", { timeout: 60_000 }, async () => {
+  test("when everything has gone, the numbers go on, and so they do after a restart", async () => {
     await using place = await partitioned();
     const hand = await handOn(place.store);
     await place.add(...Array.from({ length: 50 }, (_, n) => draft("a", n)));
@@ -209,7 +211,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     expect(await place.sql("SELECT MIN(seq) > 51 AS higher FROM outbox")).toEqual([{ higher: 1 }]);
   });
 
-  test("a server that is killed meanwhile has lost nothing", { timeout: 120_000 }, async () => {
+  test("a server that is killed meanwhile has lost nothing", async () => {
     await using place = await partitioned();
     const hand = await everyState(place);
     const before = (await kept(place)).length;
@@ -293,7 +295,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     expect((await (await handOn(place.store)).drain()).length).toBe(10_001);
   });
 
-  test("while transactions use the outbox, dropping gives way, and producers wait for a moment only", { timeout: 60_000 }, async () => {
+  test("while transactions use the outbox, dropping gives way, and producers wait for a moment only", async () => {
     await using place = await partitioned();
     const hand = await handOn(place.store);
     await place.add(draft("a", 1));
@@ -320,7 +322,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     expect((await dropOld(place)).dropped).toEqual([old]);
     ended = true;
     await producing;
-    expect(longest).toBeLessThan(2_500);
+    expect(longest, "not for as long as it is tried").toBeLessThan(5_000);
     const { b } = byAggregate(await hand.drain());
     expect(b).toEqual(b!.map((_, at) => at + 1));
   });
@@ -337,7 +339,7 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
     expect(reports.flatMap(({ undone }) => undone)).toEqual([]);
   });
 
-  test("partitions come and go under relays at work: nothing is lost, doubled or out of order", { timeout: 120_000 }, async () => {
+  test("partitions come and go under relays at work: nothing is lost, doubled or out of order", async () => {
     await using place = await partitioned();
     const sink = scriptedSink();
     const relays = ["r1", "r2"].map((relayId) =>
@@ -371,11 +373,12 @@ await describeWith("mariadb", "time partitions on MariaDB", () => {
       const tail = (await names(place)).slice(-3).join(", ");
       await place.sql(`ALTER TABLE outbox REORGANIZE PARTITION ${tail} INTO (PARTITION later VALUES LESS THAN (MAXVALUE))`);
       created.push(...(await place.store.housekeeping!.partitions!.create()).created);
-      for (let n = 0; n < 5; n++) {
+      // One that is busy says so, and is tried again.
+      for (let undone = 1; undone > 0;) {
         const report = await dropOld(place);
         dropped.push(...report.dropped);
         moved += report.moved;
-        if (report.undone.length === 0) break;
+        undone = report.undone.length;
       }
     }
     ended = true;

@@ -1,10 +1,13 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { EventRecord } from "../../src/contracts/operator.ts";
+import { systemClock } from "../../src/core/clock.ts";
 import { createRelay } from "../../src/create-relay.ts";
 import { purgeStore } from "../../src/housekeeping/purge.ts";
+import { betweenTriesMs } from "../../src/stores/postgres/partitions.ts";
 import { describeWith, type ServerName } from "../servers/available.ts";
 import { startPostgres, type Postgres, type PostgresVersion } from "../servers/postgres.ts";
 import { firstDeliveries, scriptedSink } from "../support/scripted-sink.ts";
+import { awayFromMidnight } from "./midnight.ts";
 import { byAggregate, day, draft, handOn, type Place, placeOn } from "./postgres-tools.ts";
 
 const by = { who: "ada", dryRun: false };
@@ -24,6 +27,7 @@ for (const [name, version] of versions)
     afterAll(() => server[Symbol.asyncDispose]());
 
     const partitioned = async (unit: "day" | "week" | "month" = "day"): Promise<Place> => {
+      await awayFromMidnight();
       const place = await placeOn(server.url(), { partitions: unit });
       await place.store.schema.migrate();
       return place;
@@ -233,7 +237,7 @@ for (const [name, version] of versions)
       expect((await (await handOn(place.store)).drain()).length).toBe(10_001);
     });
 
-    test("while transactions use the outbox, dropping gives way, and producers wait for a moment only", { timeout: 60_000 }, async () => {
+    test("while transactions use the outbox, dropping gives way, and producers wait for a moment only", async () => {
       await using place = await partitioned();
       const hand = await handOn(place.store);
       await place.add(draft("a", 1));
@@ -262,7 +266,7 @@ for (const [name, version] of versions)
       expect((await place.store.housekeeping!.partitions!.drop(weekAgo(), "ada", { emptied: false })).dropped).toEqual([old]);
       ended = true;
       await producing;
-      expect(longest).toBeLessThan(2_000);
+      expect(longest, "not for as long as it is tried").toBeLessThan(5_000);
       const { b } = byAggregate(await hand.drain());
       expect(b).toEqual(b!.map((_, at) => at + 1));
     });
@@ -272,22 +276,30 @@ for (const [name, version] of versions)
       await place.add(draft("a", 1));
       await (await handOn(place.store)).drain();
       const old = await growOld(place);
-      const from = performance.now();
+      const slept = vi.spyOn(systemClock, "sleep");
       const reports = await Promise.all(
         Array.from({ length: 4 }, () => place.open().housekeeping!.partitions!.drop(weekAgo(), "ada", { emptied: false })),
       );
       expect(reports.flatMap(({ dropped }) => dropped)).toEqual([old]);
       expect(reports.flatMap(({ undone }) => undone)).toEqual([]);
-      expect(performance.now() - from).toBeLessThan(2_000);
+      const pauses = slept.mock.calls.filter(([ms]) => ms === betweenTriesMs);
+      slept.mockRestore();
+      expect(pauses, "nobody found it busy").toEqual([]);
     });
 
-    test("partitions come and go under relays at work: nothing is lost, doubled or out of order", { timeout: 120_000 }, async () => {
+    test("partitions come and go under relays at work: nothing is lost, doubled or out of order", async () => {
       await using place = await partitioned();
       const sink = scriptedSink();
       const relays = ["r1", "r2"].map((relayId) =>
-        createRelay({ store: place.open(), sink, relayId, leaseMs: 2_000, batch: 50, housekeeping: false }),
+        createRelay({ store: place.open(), sink, relayId, leaseMs: 5_000, batch: 50, housekeeping: false }),
       );
       await Promise.all(relays.map((relay) => relay.start()));
+      // Lanes that change hands may bring an event twice by themselves.
+      await expect
+        .poll(() => place.sql("SELECT count(*)::int AS n FROM {s}.waybill_lanes WHERE owner IS NOT NULL GROUP BY owner"), {
+          timeout: 20_000,
+        })
+        .toEqual([{ n: 32 }, { n: 32 }]);
       let ended = false;
       const counts = new Map<string, number>();
       const producers = [0, 1, 2].map(async (producer) => {
@@ -298,6 +310,7 @@ for (const [name, version] of versions)
             return draft(id, counts.get(id)!);
           });
           await place.add(...drafts);
+          await new Promise((resolve) => setTimeout(resolve, 20));
         }
       });
       const dropped: string[] = [];
@@ -306,11 +319,12 @@ for (const [name, version] of versions)
         await new Promise((resolve) => setTimeout(resolve, 300));
         // An old partition with whatever is there now, in whatever state; some of it is in windows.
         await growOld(place, days);
-        for (let n = 0; n < 5; n++) {
+        // One that is busy says so, and is tried again.
+        for (let undone = 1; undone > 0;) {
           const report = await place.store.housekeeping!.partitions!.drop(weekAgo(), "ada", { emptied: false });
           dropped.push(...report.dropped);
           moved += report.moved;
-          if (report.undone.length === 0) break;
+          undone = report.undone.length;
         }
       }
       ended = true;

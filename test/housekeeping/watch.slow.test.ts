@@ -120,7 +120,7 @@ await describeWith("postgres", "the watch on PostgreSQL", () => {
     }
   });
 
-  test("a relay warns of the holder by name, and so does waybill status", { timeout: 60_000 }, async () => {
+  test("a relay warns of the holder by name, and so does waybill status", async () => {
     await using place = await migrated();
     await using writer = await session("BEGIN; SELECT pg_current_xact_id(), 'the secret'");
     const events: PathEvent[] = [];

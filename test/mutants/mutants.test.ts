@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { markdown, mutants } from "./table.ts";
 import { apply, patchNames, patchOf, root } from "./tree.ts";
+import { verdictIn } from "./trial.ts";
 
 const read = (...path: readonly string[]): string => readFileSync(join(root, ...path), "utf8");
 
@@ -25,5 +26,22 @@ describe("the mutants", () => {
 
   test("the page has them all", () => {
     expect(read("docs/mutants.md")).toContain(markdown());
+  });
+});
+
+describe("what the simulation says of a mutant", () => {
+  test("is a kill when an invariant is broken, of a seed or of what failed once", () => {
+    expect(verdictIn("seed 9: no loss is unknown: late\nseed 19: fencing is broken: settled\n")).toBe("fencing is broken, seed 19");
+    expect(verdictIn("it is back: a leak\n  no loss is unknown: late\n  order is broken: 2 before 1\n")).toBe(
+      'order is broken, regression "a leak"',
+    );
+    expect(verdictIn("it is back: a\n  order is unknown: late\nit is back: b\n  order is broken: 2 before 1\n")).toBe(
+      'order is broken, regression "b"',
+    );
+  });
+
+  test("is no kill when nobody knows", () => {
+    expect(verdictIn("seed 9: no loss is unknown: what is broken: nobody knows\n")).toBeNull();
+    expect(verdictIn("it is back: a leak\n  no loss is unknown: late\n")).toBeNull();
   });
 });

@@ -36,6 +36,12 @@ export const mutants: readonly Mutant[] = [
     "a settle looks at the event's id only: neither at the lane's owner and epoch, nor at the window",
     "simulation",
   ),
+  mutant(
+    "postgres-unfenced-settle",
+    "O",
+    "PostgreSQL: a settle looks at the event's number only: neither at the lane's owner and epoch, nor at the window",
+    tests("stores/postgres.slow", "the old owner settles the lanes it still has and no other"),
+  ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
   mutant(
     "inbox-own-transaction",
@@ -69,6 +75,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/memory", "purge deletes what is published or discarded and old"),
   ),
   mutant(
+    "postgres-purge-by-age",
+    "L",
+    "PostgreSQL: a purge deletes what is old, published or not",
+    tests("stores/postgres.slow", "purge deletes what is published or discarded and old"),
+  ),
+  mutant(
     "order-by-xid",
     "O",
     "PostgreSQL: a scan goes by the transaction's id and then the number",
@@ -88,12 +100,12 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant("trust-without-end", "O", "the relay sends although its lease may have run out", "simulation"),
   mutant("unknown-is-stored", "L", "a publish that nobody has answered counts as published", "simulation"),
-  mutant("unknown-spends-attempts", "I", "events pay with their attempts for a link that breaks", tests("relay/outage", "for a day")),
+  mutant("unknown-spends-attempts", "I", "events pay with their attempts for a link that breaks", tests("relay/outage.slow", "for a day")),
   mutant(
     "outage-spends-attempts",
     "I",
     "events pay with their attempts for a destination that is away",
-    tests("relay/outage", "for one topic only"),
+    tests("relay/outage.slow", "for one topic only"),
   ),
   mutant(
     "windows-overtake",
@@ -105,7 +117,7 @@ export const mutants: readonly Mutant[] = [
     "neighbours-to-blame",
     "I",
     "whatever was in a dead relay's window counts as having ended it",
-    tests("relay/crash", "is parked after three deaths alone"),
+    tests("relay/crash.slow", "is parked after three deaths alone"),
   ),
   mutant(
     "lanes-of-the-living",
@@ -166,7 +178,7 @@ export const mutants: readonly Mutant[] = [
     "kafka-producer-reused",
     "L",
     "Kafka: a producer goes on after an answer was lost, with a number that the broker has",
-    tests("brokers/kafka-faults.slow", "whose answer was lost is stored"),
+    tests("brokers/kafka-lost.slow", "whose answer was lost is stored"),
   ),
   mutant("redis-refusal-is-stored", "L", "Redis: no entry id counts as stored", tests("brokers/redis-answers", "no entry id means")),
   mutant(
@@ -185,13 +197,43 @@ export const mutants: readonly Mutant[] = [
     "deaths-untold",
     "V",
     "nobody is told of an event that is given up and holds its followers",
-    tests("relay/failing", "and is DEAD at its fifth failure"),
+    tests("relay/failing.slow", "and is DEAD at its fifth failure"),
   ),
   mutant(
     "blocked-not-counted",
     "V",
     "status does not count what waits behind a failed event",
     tests("stores/memory", "status tells what is stuck and why"),
+  ),
+  mutant(
+    "publish-without-time",
+    "D",
+    "a publish is begun as long as the lease is trusted, however soon it would have to be called off",
+    tests("relay/hurry", "begins no publish that it would have to call off"),
+  ),
+  mutant(
+    "drain-publishes-all",
+    "D",
+    "a drain publishes every window that was claimed, however long that takes, and gives none back",
+    tests("relay/drain", "gives back the windows that wait behind it"),
+  ),
+  mutant(
+    "seat-left-early",
+    "O",
+    "a subscriber that is drained leaves its seat while a handler is at work, when another event has failed",
+    tests("subscriber/seats", "is kept by a drain until what is being handled is acknowledged"),
+  ),
+  mutant(
+    "trial-ended-early",
+    "I",
+    "a topic is well again while the event that it is tried with is on its way",
+    tests("relay/trials", "is on trial with an event from elsewhere stays so"),
+  ),
+  mutant(
+    "corruption-is-spent",
+    "L",
+    "an event is given up because the subscriber's database is corrupt",
+    tests("subscriber/failures", " inside the handler"),
   ),
 ];
 

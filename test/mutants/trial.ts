@@ -58,14 +58,20 @@ async function simulate(tree: string): Promise<Finding> {
   const end = await run(tree, command, (text) => verdictIn(text) !== null);
   const verdict = verdictIn(end.text);
   if (verdict !== null) return { is: "broken", how: verdict };
+  const unknown = /^(?:seed \d+:| ) [a-z ]+ is unknown: .*/m.exec(end.text)?.[0].trim();
+  if (unknown !== undefined) return { is: "nothing", why: unknown };
   return end.late || end.code === 0 ? { is: "held" } : { is: "nothing", why: lastLine(end.text) };
 }
 
-function verdictIn(text: string): string | null {
-  const [, seed, invariant] = /^seed (\d+): (.+?) is (?:broken|unknown): /m.exec(text) ?? [];
-  if (seed !== undefined) return `${invariant}, seed ${seed}`;
-  const [, why, broken] = /^it is back: (.*)\n {2}(.+?): /m.exec(text) ?? [];
-  return why === undefined ? null : `${broken}, regression "${why}"`;
+/** The first invariant that the simulation calls broken. One of which it knows nothing is not. */
+export function verdictIn(text: string): string | null {
+  let regression = "";
+  for (const line of text.split("\n")) {
+    regression = /^it is back: (.*)/.exec(line)?.[1] ?? regression;
+    const [, seed, invariant] = /^(?:seed (\d+):| ) ([a-z ]+) is broken: /.exec(line) ?? [];
+    if (invariant !== undefined) return `${invariant} is broken, ${seed === undefined ? `regression "${regression}"` : `seed ${seed}`}`;
+  }
+  return null;
 }
 
 const firstLine = (text: string): string => text.trim().split("\n")[0]!;

@@ -46,7 +46,7 @@ function summaryOf({ stdout }: Result): Json {
 const kept = { lost: 0, undelivered: 0, invented: 0, outOfOrder: 0, doubled: 0, held: true };
 
 test("with faults, every promise holds: exit 0, and the summary is the last line", async () => {
-  const result = await cli(["dev", "--exit-after", "5s", "--faults"], options());
+  const result = await cli(["dev", "--exit-after", "12s", "--faults"], options());
   expect(result).toMatchObject({ code: 0, stderr: "" });
   const summary = summaryOf(result);
   expect(summary).toMatchObject({ mode: "outbox", ...kept, dead: 1, blocked: 2 });
@@ -72,7 +72,7 @@ test("with faults, every promise holds: exit 0, and the summary is the last line
 });
 
 test("the naive shop loses events, says so, and exits with 1", async () => {
-  const result = await cli(["dev", "--exit-after", "5s", "--naive", "--faults"], options());
+  const result = await cli(["dev", "--exit-after", "12s", "--naive", "--faults"], options());
   const summary = summaryOf(result);
   expect(summary).toMatchObject({ mode: "naive", held: false });
   expect(summary["lost"]).toBeGreaterThan(0);

@@ -40,7 +40,7 @@ describe("an adapter whose client is not installed", () => {
     writeFileSync(join(folder, "package.json"), `{ "type": "module" }`);
     writeFileSync(join(folder, "use.js"), script);
     said = JSON.parse((await promisify(execFile)(process.execPath, ["use.js"], { cwd: folder })).stdout) as typeof said;
-  }, 120_000);
+  });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   test.each(Object.entries(uses))("%s names the package and the command that installs it", (name, [, , client]) => {

@@ -88,7 +88,7 @@ beforeAll(async () => {
   const [pack] = Object.values(listed as object) as { readonly filename: string; readonly files: readonly { readonly path: string }[] }[];
   tarball = join(folder, pack!.filename);
   packed = pack!.files.map(({ path }) => path);
-}, 120_000);
+});
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -232,7 +232,7 @@ describe("with libsql beside it,", () => {
   let path: string;
   beforeAll(async () => {
     path = await project("with-libsql", `libsql@${manifest.devDependencies["libsql"]}`);
-  }, 120_000);
+  });
 
   test("waybill dev works", async () => {
     const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--exit-after", "3s"], path);
@@ -275,7 +275,7 @@ describe("with libsql beside it,", () => {
           return []; // not there yet, or locked
         }
       };
-      await until(() => parcels().length === 1 || child.exitCode !== null);
+      await until(() => parcels().length === 1 || child.exitCode !== null, 60_000);
       expect({ errors, exitCode: child.exitCode }).toEqual({ errors: "", exitCode: null });
     } finally {
       child.kill("SIGKILL");

@@ -15,6 +15,20 @@ import { scriptedSink } from "../support/scripted-sink.ts";
 const none = new AbortController().signal;
 const clock = manualClock(Date.UTC(2030, 0, 1));
 
+test("a topic that is on trial with an event from elsewhere stays so, though nothing waits for it in the store", () => {
+  const told: string[] = [];
+  const breaker = createBreaker({
+    ...{ clock, random: seededRandom(1), firstProbeMs: 1, lastProbeMs: 1, changed: createWake() },
+    observe: ({ type }) => void told.push(type),
+  });
+  breaker.failed("late", "e1", new Error("away"), false);
+  expect(breaker.probed("late")).toBe(true);
+  expect(breaker.admit("late", "e2"), "its trial").toBe(true);
+  breaker.released("late");
+  expect(breaker.admit("late", "e3")).toBe(false);
+  expect(told).toEqual(["destination.opened"]);
+});
+
 /** A publisher whose topic `late` was away, and is on trial. An event's type is its topic; what goes to `bad` is refused. */
 function onTrial() {
   const sink = scriptedSink({ verdict: ({ topic }) => (topic === "bad" ? "refused" : "stored") });

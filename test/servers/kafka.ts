@@ -53,8 +53,18 @@ const defaults: Settings = {
 const quick = ["-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"];
 const logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"];
 
-/** One node that is broker and controller, on files. */
-export async function startKafka({ settings = {}, secure, sasl, proxied = false }: KafkaRecipe = {}): Promise<KafkaServer> {
+/** One node that is broker and controller, on files. Another program may take one of its ports between our look and its start. */
+export async function startKafka(recipe: KafkaRecipe = {}): Promise<KafkaServer> {
+  for (let tries = 3; ; tries--) {
+    try {
+      return await startOnce(recipe);
+    } catch (error) {
+      if (tries === 1) throw error;
+    }
+  }
+}
+
+async function startOnce({ settings = {}, secure, sasl, proxied = false }: KafkaRecipe): Promise<KafkaServer> {
   const { java, version, classes } = await kafkaBinaries();
   const [controller, tlsPort, saslPort, saslTlsPort, behind] = [
     await freePort(),
@@ -108,7 +118,8 @@ export async function startKafka({ settings = {}, secure, sasl, proxied = false 
     async prepare(folder, runs) {
       const scram = sasl === undefined ? [] : ["SCRAM-SHA-256", "SCRAM-SHA-512"];
       const users = scram.flatMap((kind) => ["--add-scram", `${kind}=[name=${sasl!.user},password=${sasl!.password}]`]);
-      const id = randomBytes(16).toString("base64url");
+      // One that begins with a dash would be taken for an option.
+      const id = randomBytes(16).toString("base64url").replace(/^-/, "A");
       await runs(java, run("kafka.tools.StorageTool", "format", "-t", id, "-c", write(folder, 1), ...users));
     },
     args: (folder, port) => run("kafka.Kafka", write(folder, port)),

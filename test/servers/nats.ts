@@ -19,8 +19,8 @@ export interface NatsServer extends Server {
  * killed process has written, but not what a lost machine has.
  */
 export async function startNats({ settings = "" }: { settings?: string } = {}): Promise<NatsServer> {
-  const command = await natsBinary();
-  const { stdout } = await run(command, ["--version"], { env: bareEnv });
+  const { command, env } = await natsBinary();
+  const { stdout } = await run(command, ["--version"], { env: { ...bareEnv, ...env } });
   const version = /v(\d+(\.\d+)*)/.exec(stdout)?.[1] ?? "unknown";
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const flush = major > 2 || minor >= 10 ? "sync_interval: always" : "";
@@ -28,6 +28,7 @@ export async function startNats({ settings = "" }: { settings?: string } = {}): 
     name: `NATS ${version}`,
     version,
     command,
+    env,
     account: accountFor("nats"),
     prepare: () => undefined,
     args: (folder, port) => {

@@ -2,13 +2,13 @@ import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { storyOf } from "../../src/verify/check.ts";
-import { invariants, type Invariant } from "../../src/verify/verdict.ts";
+import { invariants } from "../../src/verify/verdict.ts";
 import { keep } from "../evidence/files.ts";
 import { misused, readArguments, wholeNumber } from "../support/arguments.ts";
 import { planOf, type Plan } from "./plan.ts";
 import { readRegressions } from "./regressions.ts";
 import { run, type Result } from "./run.ts";
-import { breaksIt, shrink } from "./shrink.ts";
+import { failsAs, shrink } from "./shrink.ts";
 import { summaryOf, type Told } from "./worker.ts";
 
 const usage = "npm run test:simulation -- [--seeds N] [--from S] [--workers N] [--bail] [--evidence] | --seed S [--hash] | --help";
@@ -70,7 +70,7 @@ const outcomesOf = (
 
 async function many(from: number, seeds: number, workers: number): Promise<void> {
   const started = performance.now();
-  let failed = await regressions();
+  const back = await regressions();
   const told: Told[] = [];
   const left = Array.from({ length: Math.ceil(seeds / chunk) }, (_, n) =>
     Array.from({ length: Math.min(chunk, seeds - n * chunk) }, (_, i) => from + n * chunk + i),
@@ -93,14 +93,14 @@ async function many(from: number, seeds: number, workers: number): Promise<void>
   console.log(`${told.length} seeds in ${seconds} s, ${rate()} seeds/s, ${steps} steps`);
   table(told);
   const bad = told.filter(isBad).sort((a, b) => a.seed - b.seed);
-  failed ||= bad.length > 0 || told.length < seeds;
-  if (values.evidence && told.length >= evidenceSeeds) keep("simulation", { seeds: told.length, failed: bad.length, steps, seconds });
+  const failed = back + bad.length;
+  if (values.evidence && told.length >= evidenceSeeds) keep("simulation", { seeds: told.length, failed, steps, seconds });
   for (const { seed, verdicts } of bad.slice(0, 20)) {
     for (const { invariant, verdict, text } of verdicts)
       if (verdict !== "holds") console.log(`seed ${seed}: ${invariant} is ${verdict}: ${text}`);
   }
   if (bad[0] !== undefined) await explain(bad[0]);
-  process.exitCode = failed ? 1 : 0;
+  process.exitCode = failed > 0 || told.length < seeds ? 1 : 0;
 }
 
 const isBad = ({ verdicts }: Told): boolean => verdicts.some(({ verdict }) => verdict !== "holds");
@@ -120,17 +120,18 @@ function work(left: Iterator<readonly number[]>, enough: () => boolean, tell: (t
   });
 }
 
-/** What failed once comes first. */
-async function regressions(): Promise<boolean> {
-  let failed = false;
+/** What failed once comes first. How many are back. */
+async function regressions(): Promise<number> {
+  let back = 0;
   for (const { why, plan } of readRegressions()) {
     const { held, verdicts } = await run(plan);
     if (held) continue;
-    failed = true;
+    back += 1;
     console.log(`it is back: ${why}`);
-    for (const verdict of verdicts) if (verdict.verdict !== "holds") console.log(`  ${verdict.invariant}: ${summaryOf(verdict).text}`);
+    for (const each of verdicts)
+      if (each.verdict !== "holds") console.log(`  ${each.invariant} is ${each.verdict}: ${summaryOf(each).text}`);
   }
-  return failed;
+  return back;
 }
 
 function table(told: readonly Told[]): void {
@@ -146,8 +147,8 @@ function table(told: readonly Told[]): void {
 }
 
 async function explain({ seed, verdicts }: Told): Promise<void> {
-  const { invariant } = verdicts.find(({ verdict }) => verdict !== "holds")!;
-  const smallest = await shrink(planOf(seed), breaksIt(invariant as Invariant));
+  const worst = verdicts.find(({ verdict }) => verdict === "broken") ?? verdicts.find(({ verdict }) => verdict !== "holds")!;
+  const smallest = await shrink(planOf(seed), failsAs(worst));
   const result = await run(smallest);
   console.log(`\nseed ${seed}, shrunk to ${smallest.transactions.length} transactions and these faults:`);
   for (const fault of smallest.faults) console.log(`  ${JSON.stringify(fault)}`);

@@ -63,7 +63,7 @@ function boundsOf({ knobs, transactions }: Plan): Bounds {
   const events = transactions.reduce((sum, { parts }) => sum + parts.reduce((total, part) => total + part.events.length, 0), 0);
   const batch = Math.min(...knobs.relays.map((relay) => relay.batch));
   const latencyMs = 4_000 + knobs.leaseMs + (10 * knobs.latencyMs * events) / batch;
-  return { latencyMs, recoveryMs: 5_000 + 3 * knobs.leaseMs, mayBeIdle: true };
+  return { latencyMs, recoveryMs: 5_000 + 3 * knobs.leaseMs, lingerMs: 2 * knobs.leaseMs, mayBeIdle: true, effectsApart: true };
 }
 
 /** Nothing to claim, nothing in flight, everything that was delivered acknowledged. */

@@ -1,12 +1,12 @@
-import type { Invariant } from "../../src/verify/verdict.ts";
+import type { Verdict } from "../../src/verify/verdict.ts";
 import type { Plan } from "./plan.ts";
 import { run } from "./run.ts";
 
-/** Does this plan break the invariant, or leave it unknown? */
-export const breaksIt =
-  (invariant: Invariant) =>
+/** Does this plan fail in the same way? One that has too little left to be judged by is no smaller form of one that breaks a promise. */
+export const failsAs =
+  ({ invariant, verdict }: Pick<Verdict, "invariant" | "verdict">) =>
   async (plan: Plan): Promise<boolean> =>
-    (await run(plan)).verdicts.some((verdict) => verdict.invariant === invariant && verdict.verdict !== "holds");
+    (await run(plan)).verdicts.some((found) => found.invariant === invariant && found.verdict === verdict);
 
 /** The smallest plan found within a minute that still fails: fewer faults first, then less work. */
 export async function shrink(plan: Plan, fails: (plan: Plan) => Promise<boolean>): Promise<Plan> {

@@ -11,7 +11,7 @@ export interface Told {
 }
 
 export interface Summary {
-  readonly invariant: string;
+  readonly invariant: Verdict["invariant"];
   readonly verdict: Verdict["verdict"];
   readonly text: string;
   readonly pardons: readonly (readonly [string, number])[];

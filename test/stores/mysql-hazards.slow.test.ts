@@ -1,37 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql2 from "mysql2/promise";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect } from "vitest";
 import { mysql, type MysqlPool } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
-import { startMariadb } from "../servers/mariadb.ts";
-import type { Server } from "../servers/server.ts";
 import { cutBefore } from "./mysql-cut.ts";
-import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
+import { ownMariadb } from "./mariadb-own.ts";
+import type { MysqlHarness } from "./mysql-harness.ts";
 import { add, addIn, all, relayOn } from "./mysql-relay.ts";
 
 const by = { who: "test", dryRun: false };
 
 await describeWith("mariadb", "hazards on MariaDB", () => {
-  let server: Server;
-  const cases = casesOn((database) => server.url(database));
-  beforeAll(async () => {
-    server = await startMariadb();
-  });
-  afterAll(async () => {
-    await cases.end();
-    await server[Symbol.asyncDispose]();
-  });
-
-  const own = (name: string, body: (harness: MysqlHarness) => Promise<void>): void => {
-    test(name, async () => {
-      const harness = await cases.create();
-      try {
-        await body(harness);
-      } finally {
-        await harness.close();
-      }
-    });
-  };
+  const mariadb = ownMariadb();
+  const { own } = mariadb;
 
   own("somebody's backlog keeps no other lane waiting, however deep it is", async (harness) => {
     const relay = await relayOn(harness.store);
@@ -156,16 +137,18 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
   ];
   for (const [pool, options] of frozen)
     own(`a process that is frozen within a claim gives its lanes up soon (a pool ${pool})`, async (harness) => {
-      await using silence = await cutBefore("INNODB_TRX", server.port, "silence");
+      await using silence = await cutBefore("INNODB_TRX", mariadb.server.port, "silence");
       const store = mysql(options(harness.database, silence.port));
-      await store.leases.renew("frozen", 1_000);
+      await store.leases.renew("frozen", 60_000);
       const lanes = await store.leases.take("frozen", all);
       await add(harness, "order-1", 5);
-      const claim = store.outbox.claim({ relay: "frozen", lanes }, { limit: 10, open: [], narrow: false }).catch((error: unknown) => error);
-      await harness.store.leases.renew("r1", 60_000);
       const began = Date.now();
+      const claim = store.outbox.claim({ relay: "frozen", lanes }, { limit: 10, open: [], narrow: false }).catch((error: unknown) => error);
+      await expect.poll(() => silence.times(), { timeout: 15_000 }).toBe(1);
+      await harness.pool.query("UPDATE waybill_relays SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE relay = 'frozen'");
+      await harness.store.leases.renew("r1", 60_000);
       let taken = 0;
-      while (taken < 64 && Date.now() - began < 25_000) {
+      for (const end = Date.now() + 25_000; taken < 64 && Date.now() < end;) {
         await sleep(250);
         taken += (await harness.store.leases.take("r1", all)).size;
       }
@@ -176,7 +159,7 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
 
   for (const like of [(pool: MysqlPool) => pool, likeMysql])
     own(`a pool that was given has its own patience again after each transaction (${like.name || "MariaDB"})`, async (harness) => {
-      const pool = mysql2.createPool({ uri: server.url(harness.database), connectionLimit: 1 });
+      const pool = mysql2.createPool({ uri: mariadb.server.url(harness.database), connectionLimit: 1 });
       const patience = async (): Promise<unknown> =>
         (
           await pool.query({

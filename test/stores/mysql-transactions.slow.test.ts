@@ -1,42 +1,23 @@
 import mysql2 from "mysql2/promise";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { inboxSuite, type StoreHarness } from "../../src/conformance/index.ts";
 import { fromMysql2 } from "../../src/handles/index.ts";
 import { createOutbox, type Outbox } from "../../src/outbox/outbox.ts";
 import { mysql, type MysqlConnection, type MysqlStore } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
-import { startMariadb } from "../servers/mariadb.ts";
-import type { Server } from "../servers/server.ts";
 import { cutBefore } from "./mysql-cut.ts";
-import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
+import { ownMariadb } from "./mariadb-own.ts";
+import type { MysqlHarness } from "./mysql-harness.ts";
 
 const all = [...Array(64).keys()];
 const key = { consumer: "billing", id: "e1" };
 const draft = { aggregateType: "Order", aggregateId: "order-1", type: "E", payload: 1 };
 
 await describeWith("mariadb", "transactions of MariaDB", () => {
-  let server: Server;
-  const cases = casesOn((database) => server.url(database));
-  beforeAll(async () => {
-    server = await startMariadb();
-  });
-  afterAll(async () => {
-    await cases.end();
-    await server[Symbol.asyncDispose]();
-  });
+  const mariadb = ownMariadb();
+  const { cases, own } = mariadb;
 
-  const own = (name: string, body: (harness: MysqlHarness) => Promise<void>): void => {
-    test(name, async () => {
-      const harness = await cases.create();
-      try {
-        await body(harness);
-      } finally {
-        await harness.close();
-      }
-    });
-  };
-
-  const settings = (database: string): mysql2.PoolOptions => ({ host: "127.0.0.1", port: server.port, user: "root", database });
+  const settings = (database: string): mysql2.PoolOptions => ({ host: "127.0.0.1", port: mariadb.server.port, user: "root", database });
 
   own("without a transaction nothing is written, on servers that cannot tell within the insert either", async (harness) => {
     const { pool, store, rows } = harness;
@@ -231,7 +212,7 @@ await describeWith("mariadb", "transactions of MariaDB", () => {
     own(
       `a connection that is cut during COMMIT is neither yes nor no, when the server ${reaches ? "got" : "did not get"} it`,
       async (harness) => {
-        await using cut = await cutBefore("COMMIT", server.port, reaches);
+        await using cut = await cutBefore("COMMIT", mariadb.server.port, reaches);
         const pool = mysql2.createPool({ ...settings(harness.database), port: cut.port });
         const outbox = createOutbox({ store: harness.store });
         await expect(outbox.transaction(pool, (_tx, events) => events.add(draft))).rejects.toMatchObject({
@@ -251,7 +232,7 @@ await describeWith("mariadb", "transactions of MariaDB", () => {
   own("a claim whose COMMIT got lost is made again, and nothing of it stays claimed", async (harness) => {
     await createOutbox({ store: harness.store }).transaction(harness.db, (_tx, events) => events.add([draft, draft]));
     const holding = await holdingOf(harness.store);
-    await using cut = await cutBefore("COMMIT", server.port, true);
+    await using cut = await cutBefore("COMMIT", mariadb.server.port, true);
     const pool = mysql2.createPool({ ...settings(harness.database), port: cut.port });
     const store = mysql({ pool });
     await expect(store.outbox.claim(holding, { limit: 10, open: [], narrow: false })).rejects.toMatchObject({
@@ -289,7 +270,7 @@ async function holdingOf(store: MysqlStore): Promise<{ relay: string; lanes: Rea
 
 /** Until it holds, since servers notice a cut a moment later. */
 async function settled(check: () => Promise<void>): Promise<void> {
-  for (const end = Date.now() + 5_000; ;) {
+  for (const end = Date.now() + 15_000; ;) {
     try {
       return await check();
     } catch (error) {

@@ -1,10 +1,9 @@
-import { afterAll, beforeAll, test } from "vitest";
+import { afterAll, test } from "vitest";
 import { inboxSuite, leaseStoreSuite, operatorSuite, outboxStoreSuite, schemaSuite, type StoreSuite } from "../../src/conformance/index.ts";
 import type { MysqlConnection, MysqlDatabase } from "../../src/stores/mysql/index.ts";
 import { describeWith, outside } from "../servers/available.ts";
-import { startMariadb } from "../servers/mariadb.ts";
-import type { Server } from "../servers/server.ts";
 import { keepsItsPromises } from "./history.ts";
+import { ownMariadb } from "./mariadb-own.ts";
 import { casesOn, type MysqlCases } from "./mysql-harness.ts";
 
 function everySuite(cases: MysqlCases): void {
@@ -19,20 +18,11 @@ function everySuite(cases: MysqlCases): void {
   operatorSuite(suite);
   schemaSuite(suite);
 
-  test("any history keeps the promises", () => keepsItsPromises(() => cases.create(), { numRuns: 10 }), 180_000);
+  test("any history keeps the promises", () => keepsItsPromises(() => cases.create(), { numRuns: 10 }));
 }
 
 await describeWith("mariadb", "MariaDB", () => {
-  let server: Server;
-  const cases = casesOn((database) => server.url(database));
-  beforeAll(async () => {
-    server = await startMariadb();
-  });
-  afterAll(async () => {
-    await cases.end();
-    await server[Symbol.asyncDispose]();
-  });
-  everySuite(cases);
+  everySuite(ownMariadb().cases);
 });
 
 await describeWith("mysql", "MySQL", () => {

@@ -42,7 +42,7 @@ function everySuite(url: () => string, runs: number): void {
   inboxSuite(suite);
   operatorSuite(suite);
   schemaSuite(suite);
-  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: runs }), 120_000);
+  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: runs }));
 }
 
 await suites(["postgres"], "postgres 15", 15, 10);

@@ -81,7 +81,7 @@ describe("sqlite", () => {
   operatorSuite(suite);
   schemaSuite(suite);
 
-  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: 4 }), 60_000);
+  test("any history keeps the promises", () => keepsItsPromises(create, { numRuns: 4 }));
 
   const own = (name: string, body: (harness: FileHarness) => Promise<void>): void => {
     test(name, async () => {

@@ -120,6 +120,36 @@ describe("attempts", () => {
     expect(of("subscriber.trouble")[0]).toMatchObject({ step: "once", id: placed.id, error: "STORE_UNAVAILABLE: no answer" });
   });
 
+  const ofTheDatabase = [
+    "STORE_UNAVAILABLE",
+    "STORE_READ_ONLY",
+    "STORE_CORRUPT",
+    "NOT_MIGRATED",
+    "SCHEMA_NEWER",
+    "TRANSACTION_LOST",
+    "COMMIT_UNKNOWN",
+  ] as const;
+  it.each(ofTheDatabase)("are not spent by %s inside the handler", async (code) => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    const placed = envelope("a");
+    broker.add(topic, placed);
+    let runs = 0;
+    await subscriber({
+      retry: { delaysMs: [] },
+      handlers: {
+        OrderPlaced: (event, tx) => {
+          if (++runs === 1) throw new WaybillError(code, "not now");
+          tx.write(event.id);
+        },
+      },
+    }).start();
+    await clock.advance(60_000);
+    await eventually(() => broker.acked.length === 1);
+    expect(inbox.effects).toEqual([placed.id]);
+    expect(of("subscriber.died")).toEqual([]);
+    expect([inbox.failures.size, broker.letters.length]).toEqual([0, 0]);
+  });
+
   it("are spent by a handler that ends its own transaction every time", async () => {
     const { broker, inbox, subscriber, clock, of } = setup();
     broker.add(topic, envelope("a"), envelope("b"));

@@ -58,6 +58,27 @@ describe("a seat", () => {
     expect(of("subscriber.seat").map(({ held }) => held)).toEqual([true, false, true]);
   });
 
+  it("is kept by a drain until what is being handled is acknowledged, also when it leaves a failed event behind", async () => {
+    const { broker, inbox, subscriber, clock } = setup({ assign: false });
+    const [slow, failed] = [envelope("a"), envelope("b")];
+    broker.add(topic, slow, failed);
+    const OrderPlaced = async ({ id }: { id: string }): Promise<void> => {
+      if (id === failed.id) throw new Error("no");
+      await clock.sleep(900);
+    };
+    const service = subscriber({ handlers: { OrderPlaced } });
+    await service.start();
+    await clock.advance(100);
+    const drained = service.drain();
+    await clock.advance(100);
+    expect(inbox.seats.size).toBe(1);
+    expect(broker.acked).toEqual([]);
+    await clock.advance(1_000);
+    await drained;
+    expect(inbox.seats.size).toBe(0);
+    expect(broker.acked).toEqual([slow.id]);
+  });
+
   it("of a process that died is free when it has run out, and not before", async () => {
     const { broker, inbox, subscriber, clock } = setup({ assign: false });
     inbox.seats.set(`stock ${topic}`, { owner: "dead", expiresAt: clock.now() + 15_000 });

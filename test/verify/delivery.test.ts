@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { check } from "../../src/verify/check.ts";
 import { invariants } from "../../src/verify/verdict.ts";
 import type { Entry } from "../../src/verify/history.ts";
+import type { Reads } from "../../src/verify/reads.ts";
 import { added, bounds, copy, effect, entry, event, fault, healed, held, one, short, two, verdictOf, well, wellRead } from "./run.ts";
 
 const three = event("e3", 3);
@@ -142,6 +143,13 @@ describe("no phantom", () => {
     const published = { broker: [...wellRead.broker!, copy(three)] };
     expect(short(verdict(lostAnswer, published))).toMatch(/^broken/);
     expect(short(verdict(lostAnswer, { ...published, written: null }))).toMatch(/^unknown: nobody knows whether event e3/);
+    // A writer that died before it could write down the end, whether or not the database had failed over before.
+    const died = lostAnswer.slice(0, -1);
+    const rolled = /#3 is on order.events, and its transaction was rolled back/;
+    expect(short(verdict(died, published))).toMatch(rolled);
+    const over = entry(0.5, "nemesis", "ok", { op: "fault", fault: "failover", target: "store", copies: 0, scope: "all" });
+    expect(short(verdict([fault(0.2, "failover", 0, { target: "store" }), over, ...died], published))).toMatch(rolled);
+    expect(short(verdict([...died, failover], published))).toBe("holds, 1 × published-before-the-database-forgot");
   });
 
   test("what was published before the database forgot it is legal after a fail-over", () => {
@@ -226,6 +234,40 @@ describe("few duplicates", () => {
     expect(short(verdict([...well, fault(2, "pause", 0)], doubled))).toMatch(/0 faults can copy/);
   });
 
+  test("a broker that lets the time for its answer pass explains a copy of what it was asked, where that is nobody's fault", () => {
+    const answer = (at: number): readonly Entry[] => [
+      ...well.filter(({ op }) => op !== "settle" && op !== "publish"),
+      entry(1.2, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 1_200 }),
+      entry(at, "relay-1", "unknown", { op: "publish", events: [held("e1")], mono: at * 1_000 }),
+      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 4_000 }),
+    ];
+    const once = { broker: [copy(one), copy(two), copy(one)] };
+    const judged = (history: readonly Entry[], broker: Partial<Reads> = once): string =>
+      short(verdict(history, broker, { answerMs: 1_500 }));
+    expect(judged(answer(2.7))).toBe("holds, 1 × unanswered-publish");
+    expect(judged(answer(2.6))).toMatch(/^broken 2 times: Order 1 #1 has 2 copies/);
+    expect(short(verdict(answer(2.7), once))).toMatch(/^broken/);
+    // It explains no second copy, and no other event's.
+    const thrice = { broker: [copy(one), copy(one), copy(one), copy(two)] };
+    expect(judged(answer(2.7), thrice)).toMatch(/^broken 2 times: Order 1 #1 has 3 copies/);
+    expect(judged(answer(2.7), doubled)).toMatch(/^broken 2 times: Order 1 #2 has 2 copies/);
+    // What a fault explains is that fault's, and is not counted twice: a third copy has no reason.
+    const harmed = [
+      ...answer(2.7).filter(({ at }) => at < 4_000),
+      fault(1.2, "black hole", 2),
+      entry(2.7, "nemesis", "ok", { op: "fault", fault: "black hole", target: "relay-1", copies: 2, scope: "all" }),
+      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 4_000 }),
+      entry(4.1, "relay-1", "ok", { op: "publish", events: [held("e1")], mono: 4_100 }),
+      entry(4.2, "relay-1", "ok", { op: "settle", began: 4_150, outcomes: [{ ...held("e1"), as: "published" }], settled: 1 }),
+      entry(20, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 20_000 }),
+    ];
+    expect(judged(harmed)).toBe("holds, 1 × explained-copy");
+    expect(judged([...harmed, fault(30, "crash", 6)], thrice)).toMatch(/^broken 1 times: Order 1 #1 has 3 copies, and was settled/);
+    // The last one's silence is no reason for what was there before.
+    const last = entry(6, "relay-1", "unknown", { op: "publish", events: [held("e1")], mono: 6_000 });
+    expect(judged([...answer(2.6), last])).toMatch(/^broken/);
+  });
+
   test("a fault explains as many as were in its window, and one for each event", () => {
     expect(short(verdict(crashed(2), doubled))).toBe("holds, 2 × explained-copy");
     expect(short(verdict(crashed(1), doubled))).toBe("broken 1 times: there are 2 copies too many, and the faults explain 1 [e1 e2]");
@@ -239,6 +281,13 @@ describe("few duplicates", () => {
       /^broken 2 times: Order 1 #1 has 2 copies, and was settled before anything broke/,
     );
     expect(short(verdict([...crashed(2), again], doubled))).toBe("holds, 2 × explained-copy");
+    // Its consequences last for as long as leases and publishes do, and no longer.
+    const early = (at: number): readonly Entry[] => [
+      fault(at, "crash", 2),
+      entry(at + 0.1, "nemesis", "ok", { op: "fault", fault: "crash", target: "relay-1", copies: 2, scope: "all" }),
+    ];
+    expect(short(verdict([...early(0.5), ...well, again], doubled))).toBe("holds, 2 × explained-copy");
+    expect(short(verdict([...early(0), ...well, again], doubled))).toMatch(/settled before anything broke/);
     // What was refused is no copy: the two that were sent are.
     const refused = entry(5.1, "relay-1", "failed", { op: "publish", events: [held("e1"), held("e2")], mono: 5_100 });
     const late = [again, { ...again, at: 6_000 }];

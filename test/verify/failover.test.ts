@@ -14,3 +14,9 @@ test("an effect that is missing without a fail-over, or that came after it, is a
   for (const history of [late, [...well, applied(2, "e2")]])
     expect(short(verdictOf("no loss", history, { effects: [effect(one)] }))).toMatch(/^broken 1 times: .*#2 .* had no effect at stock/);
 });
+
+test("an effect is a loss when the consumer's database is another than the one that failed over", () => {
+  const history = [...well, applied(2, "e2"), fault(4, "failover", 0), over];
+  const found = verdictOf("no loss", history, { effects: [effect(one)] }, { effectsApart: true });
+  expect(short(found)).toMatch(/^broken 1 times: .*#2 .* had no effect at stock/);
+});

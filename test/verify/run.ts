@@ -1,5 +1,6 @@
 import type { Act, Entry, Phase, Written } from "../../src/verify/history.ts";
 import { check } from "../../src/verify/check.ts";
+import type { Bounds } from "../../src/verify/isolation.ts";
 import type { Reads } from "../../src/verify/reads.ts";
 import type { Invariant, Verdict } from "../../src/verify/verdict.ts";
 
@@ -68,10 +69,15 @@ export const wellRead: Reads = {
   canaries: ["hunter2/%é"],
 };
 
-export const bounds = { latencyMs: 1_000, recoveryMs: 2_000 };
+export const bounds = { latencyMs: 1_000, recoveryMs: 2_000, lingerMs: 1_000 };
 
-export function verdictOf(invariant: Invariant, history: readonly Entry[], reads: Partial<Reads> = {}): Verdict {
-  return check(history, { ...wellRead, ...reads }, bounds).verdicts.find((verdict) => verdict.invariant === invariant)!;
+export function verdictOf(
+  invariant: Invariant,
+  history: readonly Entry[],
+  reads: Partial<Reads> = {},
+  more: Partial<Bounds> = {},
+): Verdict {
+  return check(history, { ...wellRead, ...reads }, { ...bounds, ...more }).verdicts.find((verdict) => verdict.invariant === invariant)!;
 }
 
 /** Without the order of keys in an object, and without what a broken one has beside its example. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { storyOf } from "../../src/verify/check.ts";
 import { createRecorder, readHistory, type Entry } from "../../src/verify/history.ts";
+import { troublesOf } from "../../src/verify/troubles.ts";
 import { added, copy, entry, event, fault, healed, held, short, verdictOf, well, wellRead } from "./run.ts";
 
 const unhealed = well.filter((each) => each !== healed);
@@ -142,6 +143,16 @@ describe("bytes", () => {
     );
   });
 
+  test("are on the topic of their aggregate, and on no other beside it", () => {
+    expect(short(verdict(well, { broker: [first!, second!, { ...second!, topic: "other" }] }))).toBe(
+      "broken 1 times: Order 1 #2 is of order.events, and is on other [e2]",
+    );
+    const [, effect] = wellRead.effects!;
+    expect(short(verdict(well, { effects: [{ ...effect!, topic: "other" }] }))).toMatch(
+      /#2 is of order.events, and is at stock from other/,
+    );
+  });
+
   test("are unknown when they were not recorded", () => {
     expect(short(verdict(well, { broker: [{ ...first!, sha: "" }] }))).toBe("unknown: event e1 was recorded without its bytes");
   });
@@ -161,8 +172,17 @@ describe("conservation", () => {
     const third = [...well, ...added([event("e3", 3)], 3)];
     expect(short(verdict(well, { outbox: [] }))).toBe("holds");
     expect(short(verdict(third, { written: [...wellRead.written!, { id: "e3", aggregate: "Order 1", n: 3 }] }))).toBe(
-      "broken 1 times: the row of Order 1 #3 is gone, and nobody settled it [e3]",
+      "broken 1 times: the row of Order 1 #3 is gone, and nobody published or discarded it [e3]",
     );
+  });
+
+  test("a row that died stays, until an operator has given it up", () => {
+    const outcomes = [{ ...held("e2"), as: "parked" as const, release: false }];
+    const died = [...well.filter(({ op }) => op !== "settle"), entry(1.4, "relay-1", "ok", { op: "settle", began: 1_350, outcomes })];
+    const gone = { outbox: wellRead.outbox!.slice(0, 1) };
+    expect(short(verdict(died, gone))).toMatch(/the row of Order 1 #2 is gone/);
+    const discarded = entry(5, "operator", "ok", { op: "operate", action: "discard", ids: ["e2"] });
+    expect(short(verdict([...died, discarded], gone))).toBe("holds");
   });
 
   test("is unknown without a status", () => {
@@ -249,4 +269,13 @@ describe("the history", () => {
 test("copies of one event count once for every topic", () => {
   const [first] = wellRead.broker!;
   expect(short(verdictOf("few duplicates", well, { broker: [copy(event("e1", 1)), { ...first!, topic: "other" }] }))).toBe("holds");
+});
+
+test("of two faults of one name that overlap, neither lasts longer than the last end that was told", () => {
+  const end = (at: number): Entry => ({ ...fault(at, "slow", 0), phase: "ok" });
+  const troubles = troublesOf([fault(1, "slow", 0), fault(2, "slow", 0), end(3), end(4), healed]);
+  expect(troubles.map(({ from, until }) => [from, until])).toEqual([
+    [1_000, 3_000],
+    [2_000, 4_000],
+  ]);
 });

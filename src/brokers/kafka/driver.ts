@@ -3,6 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { shared } from "../../core/signal.ts";
 import { written, type Address, type Settings } from "./url.ts";
+import { checkVersions, type Versions, type Wanted } from "./versions.ts";
 import type { Wire } from "./wire.ts";
 
 /** One connection to one broker, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
@@ -26,7 +27,7 @@ export interface Dial {
 }
 
 type Request = (connection: Client.Connection, ...rest: readonly unknown[]) => void;
-type Requests = Readonly<Record<keyof Wire | "apiVersions", { readonly key: number; readonly version: number } & Request>>;
+type Requests = { readonly [Name in keyof Wanted]: Wanted[Name] & Request };
 
 /**
  * The client's connections and the requests of its lowest layer; what it builds on them is left aside, see docs/decisions/0013. Of each
@@ -129,22 +130,6 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
     signal.removeEventListener("abort", calledOff);
   }
   return { ask: ask as Connection["ask"], end, ended: ended.signal };
-}
-
-interface Versions {
-  readonly apiKeys: readonly { readonly apiKey: number; readonly minVersion: number; readonly maxVersion: number }[];
-}
-
-function checkVersions(shown: string, requests: Requests, { apiKeys }: Versions): void {
-  const taken = new Map(apiKeys.map((api) => [api.apiKey, api]));
-  for (const [name, { key, version }] of Object.entries(requests)) {
-    const api = taken.get(key);
-    if (api !== undefined && api.minVersion <= version && version <= api.maxVersion) continue;
-    throw new WaybillError(
-      "DRIVER_UNFIT",
-      `${shown} does not take version ${version} of the request ${name}: Kafka 3.1 or later is needed`,
-    );
-  }
 }
 
 /** In the words of whatever lies deepest: the client's own say little. */

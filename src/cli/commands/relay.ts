@@ -132,8 +132,8 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  // A scan of the tables: many scrapers and probes must not become load on the store.
-  const status = recent(() => opened.store.operator.status(), 1_000, systemClock);
+  // A scan of the tables: many scrapers and probes must not become load on the store, and a large scan does not mean that it is away.
+  const status = recent(() => opened.store.operator.status(), { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 }, systemClock);
   await using server = await serve(terminal, values, {
     ready: async () => phase === "running" && (await status()) !== null,
     metrics: async () => metrics.text(await status().catch(() => null)),

@@ -1,21 +1,44 @@
-import { closeSync, existsSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { asError, WaybillError } from "../../core/errors.ts";
 import { count, table, type Output } from "../output.ts";
-import { page } from "./page.ts";
+import { page, pageTitle } from "./page.ts";
 import { leftWords, type Report } from "./report.ts";
 
 const jsonBeside = (path: string): string => `${path.replace(/\.html?$/i, "")}.json`;
 
-/** Before anything begins: a report that cannot be written is told while nothing is lost by it. */
+/** Before anything begins: a report that cannot be written, or would cost a file of somebody's, is told while nothing is lost by it. */
 export function checkReport(path: string): void {
+  if (/\.json$/i.test(path))
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `--report ${path} is a page: call it ${path.replace(/json$/i, "html")}, and the JSON goes beside it`,
+    );
   for (const file of [path, jsonBeside(path)]) {
+    let foreign = false;
     try {
       const there = existsSync(file);
       closeSync(openSync(file, "a"));
       if (!there) rmSync(file);
+      else foreign = statSync(file).isFile() && !mayGo(readFileSync(file, "utf8"));
     } catch (cause) {
       throw unwritable(path, cause);
     }
+    if (foreign)
+      throw new WaybillError(
+        "INVALID_OPTION",
+        `--report ${path} would overwrite ${file}, which is no report of waybill verify: choose another name, or move that file away`,
+      );
+  }
+}
+
+/** Nothing, or an older report: its page or its JSON. */
+function mayGo(text: string): boolean {
+  if (text === "" || text.includes(pageTitle)) return true;
+  try {
+    const { run, verdicts } = JSON.parse(text) as Partial<Report>;
+    return typeof run === "string" && run.startsWith("verify_") && Array.isArray(verdicts);
+  } catch {
+    return false;
   }
 }
 

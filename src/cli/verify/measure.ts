@@ -1,11 +1,10 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync } from "node:fs";
 import type { Sample } from "../../verify/reads.ts";
 
-/** The most of each that any worker had: memory in MiB, open files. */
-export interface Peaks {
-  rss: number;
-  files: number;
+/** What a worker has of each: memory in MiB, and open files where the system tells of them. */
+export interface Uses {
+  readonly rss: number;
+  readonly files: number | null;
 }
 
 export interface Limits {
@@ -15,28 +14,34 @@ export interface Limits {
   readonly deaths?: number;
 }
 
-/** Where the system tells of its processes; elsewhere nothing is measured, and nothing must look as if it were. */
-export const canMeasure = (proc: string): boolean => existsSync(join(proc, String(process.pid), "status"));
-
-export function measure(peaks: Peaks, proc: string, pid: number): void {
+/** Of the process that asks; null while it may open no more files, since its memory is read from one. Windows has no such folder. */
+export function usesOf(folder = "/dev/fd", memory: () => number = process.memoryUsage.rss): Uses | null {
+  let rss;
   try {
-    const rss = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(join(proc, String(pid), "status"), "utf8"))?.[1] ?? 0;
-    peaks.rss = Math.max(peaks.rss, Number(rss) / 1_024);
-    peaks.files = Math.max(peaks.files, readdirSync(join(proc, String(pid), "fd")).length);
+    rss = Math.round(memory() / 2 ** 20);
   } catch {
-    // It has ended since.
+    return null;
+  }
+  try {
+    return { rss, files: readdirSync(folder).length };
+  } catch {
+    return { rss, files: null };
   }
 }
 
-/** Null where nothing could be measured; a death is worth telling there too. */
-export function samplesOf(peaks: Peaks | null, deaths: number, limits: Limits = {}): readonly Sample[] | null {
-  const died: Sample = { what: "deaths that nobody asked for", value: deaths, bound: limits.deaths ?? 0 };
-  if (peaks === null) return died.value > died.bound ? [died] : null;
-  return [
-    { what: "the memory of a worker in MiB", value: Math.round(peaks.rss), bound: limits.rssMiB ?? 400 },
-    { what: "open files of a worker", value: peaks.files, bound: limits.files ?? 200 },
-    died,
-  ];
+/** The most of each. */
+export function most(a: Uses | null, b: Uses | null): Uses | null {
+  if (a === null || b === null) return a ?? b;
+  const files = Math.max(a.files ?? -1, b.files ?? -1);
+  return { rss: Math.max(a.rss, b.rss), files: files < 0 ? null : files };
 }
 
-export const notMeasured = "Memory and open files were not measured: this system does not tell of its processes under /proc.";
+/** Null where nobody has told anything, and nothing must look as if it were measured; a death is worth telling there too. */
+export function samplesOf(peaks: Uses | null, deaths: number, limits: Limits = {}): readonly Sample[] | null {
+  const died: Sample = { what: "deaths that nobody asked for", value: deaths, bound: limits.deaths ?? 0 };
+  if (peaks === null) return died.value > died.bound ? [died] : null;
+  const files: Sample[] = peaks.files === null ? [] : [{ what: "open files of a worker", value: peaks.files, bound: limits.files ?? 200 }];
+  return [{ what: "the memory of a worker in MiB", value: peaks.rss, bound: limits.rssMiB ?? 400 }, ...files, died];
+}
+
+export const filesUntold = "Open files were not measured: this system does not tell of them under /dev/fd.";

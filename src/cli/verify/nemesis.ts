@@ -1,5 +1,6 @@
 import { inWords } from "../../core/in-words.ts";
 import type { Random } from "../../core/random.ts";
+import type { Entry } from "../../verify/history.ts";
 import { trouble, type Network, type Trouble } from "./network.ts";
 import type { Scene } from "./run.ts";
 import type { Duty } from "./workers.ts";
@@ -25,6 +26,14 @@ export function kindsOf({ store, broker }: Nemesis["networks"]): readonly Kind[]
     ...links.flatMap((of) => (["latency", "black hole", "cut", "reset"] as const).map((what) => ({ what, of }))),
   ];
 }
+
+/** Those of them that the history has none of. */
+export function unmetOf(kinds: readonly Kind[], history: readonly Entry[]): readonly string[] {
+  const met = new Set(history.flatMap((entry) => (entry.op === "fault" ? [`${entry.fault} of ${entry.target.replace(/-\d+$/, "")}`] : [])));
+  return kinds.map((kind) => `${kind.what} of ${"role" in kind ? kind.role : linkTo(kind.of)}`).filter((name) => !met.has(name));
+}
+
+const linkTo = (of: "store" | "broker"): string => `the link to the ${of}`;
 
 const calmMs = 1_200;
 
@@ -54,7 +63,7 @@ async function cause(scene: Scene, nemesis: Nemesis, kind: Kind): Promise<void> 
   const { workers, clock, random, signal } = scene;
   if ("of" in kind) {
     const forMs = kind.what === "reset" ? 0 : 300 + random.next() * nemesis.leaseMs * 1.3;
-    const target = `the link to the ${kind.of}`;
+    const target = linkTo(kind.of);
     nemesis.announce(`${target}: ${kind.what}${forMs === 0 ? "" : ` for ${inWords(Math.round(forMs / 100) * 100)}`}`);
     // Every relay may lose what it has in flight, or the right to settle it.
     const fault = scene.fault({ fault: kind.what, target, copies: scene.window * scene.names("relay").length });

@@ -43,7 +43,8 @@ export function targetOf(url: string): Target | string {
   return host === "" ? "the URL names no host" : { host, port: given === undefined ? port : Number(given) };
 }
 
-const authority = /^([a-z]+:\/\/(?:[^@/?#]*@)?)([^/?#]*)/i;
+/** Whoever connects ends at the last @ before the path, as for the adapters and in secrets.ts. */
+const authority = /^([a-z]+:\/\/(?:[^/?#]*@)?)([^/?#]*)/i;
 const placeOf = (url: string): string => authority.exec(url)?.[2] ?? "";
 const withTarget = (url: string, place: string): string => url.replace(authority, (_, before: string) => `${before}${place}`);
 

@@ -14,6 +14,9 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 .soft, small { color: var(--soft); } pre { overflow: auto; font-size: .8rem; } svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 11px; }
 `;
 
+/** What every page begins its title with, so that it is known again. */
+export const pageTitle = "<title>waybill verify: ";
+
 /** One file that needs nothing else. */
 export function page(report: Report): string {
   const title = report.held ? "Every promise held" : "Not every promise held";
@@ -29,7 +32,7 @@ export function page(report: Report): string {
   const { left } = report;
   if (left !== null) about.push(["left", leftWords(left).join("; ")]);
   return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>waybill verify: ${title}</title>
+<html lang="en"><head><meta charset="utf-8">${pageTitle}${title}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>${style}</style></head><body>
 <h1 class="${report.held ? "holds" : "broken"}">${title}</h1>
 <table>${about.map(([name, value]) => `<tr><th>${escape(name!)}</th><td>${escape(value!)}</td></tr>`).join("")}</table>

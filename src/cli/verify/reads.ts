@@ -5,20 +5,18 @@ import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { inWords } from "../../core/in-words.ts";
 import { deadTopicOf, readerOf, topicOf, type Ground } from "./ground.ts";
-import { openRunBroker } from "./run-broker.ts";
+import { openRunBroker, type RunBroker } from "./run-broker.ts";
 import type { Place } from "./task.ts";
-import { aggregateName, countHeader, shaOf } from "./workload.ts";
+import { aggregateName, countHeader, shaOf, type Carried } from "./workload.ts";
 
 /** What a topic holds, oldest first within each aggregate. `expected` must be there, as far as anybody knows. */
 export type ReadTopic = (topic: string, expected: ReadonlySet<string>) => Promise<readonly Found[]>;
 
 /** A message, whoever read it. */
-export interface Found {
+export interface Found extends Carried {
   readonly id: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly data: Uint8Array;
 }
 
 export type StoreReads = Pick<Reads, "written" | "effects" | "outbox" | "status">;
@@ -65,8 +63,10 @@ export async function readBroker(read: ReadTopic, { topics, consumers, store }: 
   for (const topic of topics) {
     const published = (store.outbox ?? []).filter(({ aggregate, state }) => state === "PUBLISHED" && topicOf(aggregate) === topic);
     const ids = published.map(({ id }) => id);
-    for (const { id, headers, data, ...of } of await read(topic, new Set(ids)))
-      broker.push({ topic, id, aggregate: aggregateName(of), n: Number(headers[countHeader]), sha: shaOf(data) });
+    for (const message of await read(topic, new Set(ids))) {
+      const n = Number(message.headers[countHeader]);
+      broker.push({ topic, id: message.id, aggregate: aggregateName(message), n, sha: shaOf(message) });
+    }
     // What had no effect has a letter.
     const parked = new Set(ids.filter((id) => consumers.some((consumer) => !done.has(`${consumer} ${id}`))));
     for (const { id, headers } of await read(deadTopicOf(topic), parked))
@@ -89,11 +89,16 @@ export interface Patience {
 const usual: Patience = { quietMs: 1_500, lateMs: 10_000, firstMs: 30_000, capMs: 600_000 };
 
 /** Reads a topic with a consumer of its own, until all that is expected has come, and nothing more comes. */
-export function freshReader(place: Place, signal: AbortSignal, patience: Partial<Patience> = {}): ReadTopic {
+export function freshReader(
+  place: Place,
+  signal: AbortSignal,
+  patience: Partial<Patience> = {},
+  open: (place: Place) => Pick<RunBroker, "broker"> & AsyncDisposable = openRunBroker,
+): ReadTopic {
   const { quietMs, lateMs, firstMs, capMs } = { ...usual, ...patience };
   const slow = /^kafka/i.test(place.broker);
   return async (topic, expected) => {
-    await using opened = openRunBroker(place);
+    await using opened = open(place);
     const found: Found[] = [];
     const missing = new Set(expected);
     const ending = new AbortController();
@@ -117,10 +122,10 @@ export function freshReader(place: Place, signal: AbortSignal, patience: Partial
     let watching: Promise<void> | null = null;
     const take = async ({ envelope, ...delivery }: Delivery): Promise<void> => {
       heard = clock.monotonic();
-      const { id, aggregateType, aggregateId, headers, data } = envelope;
-      found.push({ id, aggregateType, aggregateId, headers, data });
-      missing.delete(id);
-      await delivery.ack();
+      found.push(envelope);
+      missing.delete(envelope.id);
+      // At once: a lost ack means only one delivery more, to whoever asks next.
+      await delivery.ack().catch(() => undefined);
     };
     const acks: Promise<void>[] = [];
     try {

@@ -3,11 +3,13 @@ import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Claim, OutboxStore, Outcome } from "../../contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Delivery, Source } from "../../contracts/source.ts";
-import type { Held, Recorder, Settled } from "../../verify/history.ts";
+import { isWaybillError } from "../../core/errors.ts";
+import type { Act, Held, Recorder, Settled } from "../../verify/history.ts";
+import type { Points } from "./task.ts";
 import { shaOf } from "./workload.ts";
 
-/** On one machine all processes share it, and no process's clock steps in it while it runs. */
-export const sharedNow = (): number => Math.round((performance.timeOrigin + performance.now()) * 1_000) / 1_000;
+/** Since the machine began: all its processes share it, and nobody can set it. */
+export const sharedNow = (): number => Math.round(Number(process.hrtime.bigint()) / 1_000) / 1_000;
 
 /** What a relay does, written down as it does it. */
 export interface RelayRecords {
@@ -26,42 +28,41 @@ const settledOf = (outcome: Outcome): Settled => ({
 export function recordRelay(recorder: Recorder, published: (count: number) => void): RelayRecords {
   /** The sink is not told under which epoch it publishes. */
   const claimed = new Map<string, Held>();
+  const orUnknown = unknownOf(recorder);
   return {
     outbox: (of) => ({
       ...of,
       async claim(holding, request) {
-        const window = await of.claim(holding, request);
+        recorder.write("invoked", { op: "claim", claims: [] });
+        const window = await orUnknown({ op: "claim", claims: [] }, () => of.claim(holding, request));
         const claims = window.claims.map(heldOf);
         for (const claim of claims) claimed.set(claim.id, claim);
-        if (claims.length > 0) recorder.write("ok", { op: "claim", claims });
+        recorder.write("ok", { op: "claim", claims });
         return window;
       },
       async settle(relay, window, outcomes) {
         const began = sharedNow();
         const act = { op: "settle", outcomes: outcomes.map(settledOf), began } as const;
         recorder.write("invoked", act);
-        try {
-          const report = await of.settle(relay, window, outcomes);
-          recorder.write("ok", { ...act, settled: report.settled });
-          for (const { claim } of outcomes) claimed.delete(claim.envelope.id);
-          return report;
-        } catch (error) {
-          recorder.write("unknown", act);
-          throw error;
-        }
+        const report = await orUnknown(act, () => of.settle(relay, window, outcomes));
+        recorder.write("ok", { ...act, settled: report.settled });
+        for (const { claim } of outcomes) claimed.delete(claim.envelope.id);
+        return report;
       },
     }),
     leases: (of) => ({
       ...of,
       async renew(relay, ttlMs, ...about) {
-        const mono = performance.now();
-        await of.renew(relay, ttlMs, ...about);
-        recorder.write("ok", { op: "lease", what: "renew", mono, ttlMs });
+        const act = { op: "lease", what: "renew", mono: performance.now(), ttlMs } as const;
+        recorder.write("invoked", act);
+        await orUnknown(act, () => of.renew(relay, ttlMs, ...about));
+        recorder.write("ok", act);
       },
       async take(relay, lanes) {
-        const began = sharedNow();
-        const won = await of.take(relay, lanes);
-        recorder.write("ok", { op: "lease", what: "take", began, lanes: [...won].map(([lane, epoch]) => [lane, Number(epoch)]) });
+        const act = { op: "lease", what: "take", began: sharedNow() } as const;
+        recorder.write("invoked", { ...act, lanes: [] });
+        const won = await orUnknown({ ...act, lanes: [] }, () => of.take(relay, lanes));
+        recorder.write("ok", { ...act, lanes: [...won].map(([lane, epoch]) => [lane, Number(epoch)]) });
         return won;
       },
     }),
@@ -81,6 +82,18 @@ export function recordRelay(recorder: Recorder, published: (count: number) => vo
     }),
   };
 }
+
+/** Whatever a server did not answer may have been done. */
+const unknownOf =
+  (recorder: Recorder) =>
+  async <T>(act: Act, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      recorder.write("unknown", act);
+      throw error;
+    }
+  };
 
 const phaseOf = ({ status }: PublishResult): "ok" | "failed" | "unknown" =>
   status === "stored" ? "ok" : status === "unknown" ? "unknown" : "failed";
@@ -122,6 +135,24 @@ export function refusing(of: Sink, poison: ReadonlySet<string>, nameOf: (message
   };
 }
 
+/** A batch whose sender may die in its middle, when half of it is stored and nobody has heard of it. */
+export function halved(of: Sink, failpoints: Points): Sink {
+  return {
+    ...passing(of),
+    async publish(batch, signal) {
+      const half = Math.ceil(batch.length / 2);
+      const first = await of.publish(batch.slice(0, half), signal);
+      await failpoints.hit("mid-batch", idsOf(batch));
+      const others = batch.slice(half);
+      // One that was not stored may have its followers among the others.
+      const well = others.length > 0 && first.every(({ status }) => status === "stored");
+      return [...first, ...(well ? await of.publish(others, signal) : others.map((): PublishResult => ({ status: "skipped" })))];
+    },
+  };
+}
+
+const idsOf = (batch: readonly Outgoing[]): readonly string[] => batch.map(({ envelope }) => envelope.id);
+
 /** A network that brings every message several times. */
 export function repeating(of: Sink, times: number): Sink {
   return {
@@ -136,6 +167,7 @@ export function repeating(of: Sink, times: number): Sink {
 }
 
 export function recordSource(of: Source, recorder: Recorder, consumer: string): Source {
+  const orUnknown = unknownOf(recorder);
   return {
     name: of.name,
     can: of.can,
@@ -143,14 +175,16 @@ export function recordSource(of: Source, recorder: Recorder, consumer: string): 
     async *receive(subscription, signal): AsyncGenerator<Delivery, undefined> {
       for await (const delivery of of.receive(subscription, signal)) {
         const { topic, envelope } = delivery;
-        recorder.write("ok", { op: "deliver", consumer, topic, id: envelope.id, sha: shaOf(envelope.data) });
+        recorder.write("ok", { op: "deliver", consumer, topic, id: envelope.id, sha: shaOf(envelope) });
         yield {
           topic,
           envelope,
           aside: () => delivery.aside(),
           async ack() {
-            await delivery.ack();
-            recorder.write("ok", { op: "ack", consumer, id: envelope.id });
+            const act = { op: "ack", consumer, id: envelope.id } as const;
+            recorder.write("invoked", act);
+            await orUnknown(act, () => delivery.ack());
+            recorder.write("ok", act);
           },
         };
       }
@@ -163,11 +197,15 @@ export function recordInbox<Tx>(of: Inbox<Tx>, recorder: Recorder, applied: () =
   return {
     ...of,
     async once(key, version, work) {
-      const result = await of.once(key, version, work);
-      if (result === "done") {
-        recorder.write("ok", { op: "effect", consumer: key.consumer, id: key.id });
-        applied();
-      }
+      const act = { op: "effect", consumer: key.consumer, id: key.id } as const;
+      recorder.write("invoked", act);
+      const result = await of.once(key, version, work).catch((error: unknown) => {
+        // Whatever else it says, Waybill promises that nothing was kept.
+        recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", act);
+        throw error;
+      });
+      recorder.write(result === "done" ? "ok" : "failed", act);
+      if (result === "done") applied();
       return result;
     },
   };

@@ -1,8 +1,9 @@
 import { storyOf } from "../../verify/check.ts";
 import { legal } from "../../verify/legal.ts";
 import type { Invariant, Verdict } from "../../verify/verdict.ts";
+import { count } from "../output.ts";
 import { redactText } from "../redact.ts";
-import { notMeasured } from "./measure.ts";
+import { filesUntold } from "./measure.ts";
 import type { RunResult } from "./run.ts";
 import { timelineOf, type Timeline } from "./timeline.ts";
 
@@ -75,7 +76,7 @@ export function told(verdict: Verdict, history: RunResult["history"]): Told {
     case "broken":
       return {
         ...common,
-        why: `${verdict.times} times; ${verdict.example.text}`,
+        why: `${count(verdict.times, "time")}; ${verdict.example.text}`,
         story: storyOf(history, verdict.example.ids).slice(0, 60),
       };
     case "unknown":
@@ -99,7 +100,7 @@ export function reportOf(result: RunResult, about: About): Report {
 /** What a run could not do, and what went wrong in it. */
 export function notesOf({ measured, unread, deaths }: RunResult): readonly string[] {
   return [
-    ...(measured ? [] : [notMeasured]),
+    ...(measured ? [] : [filesUntold]),
     ...unread.map(redactText),
     ...deaths.map(({ worker, words }) => `${worker} died by itself: ${redactText(words)}`),
   ];

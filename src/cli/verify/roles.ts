@@ -1,6 +1,5 @@
 import type { Sink } from "../../contracts/sink.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
-import type { Failpoints } from "../../core/failpoints.ts";
 import type { PathEvent } from "../../core/path-events.ts";
 import { createRelay } from "../../create-relay.ts";
 import { deadLetterTopic } from "../../subscriber/dead-letter-topic.ts";
@@ -8,16 +7,16 @@ import { createSubscriber } from "../../subscriber/subscriber.ts";
 import type { Recorder } from "../../verify/history.ts";
 import { topicsOf, type Ground } from "./ground.ts";
 import { openGround } from "./grounds.ts";
-import { recordInbox, recordRelay, recordSource, refusing, repeating } from "./recorded.ts";
+import { halved, recordInbox, recordRelay, recordSource, refusing, repeating } from "./recorded.ts";
 import { openRunBroker } from "./run-broker.ts";
-import type { RelayTask, SubscriberTask, Task, WriterTask } from "./task.ts";
+import type { Point, Points, RelayTask, SubscriberTask, Task, WriterTask } from "./task.ts";
 import { aggregateName, countHeader } from "./workload.ts";
 import { write } from "./writer.ts";
 
 /** What a worker has of its process. */
 export interface Post {
   readonly recorder: Recorder;
-  readonly failpoints: Failpoints;
+  readonly failpoints: Points;
   /** So many more are done. */
   did(count: number): void;
   /** A line for its log. */
@@ -44,7 +43,7 @@ export function play(task: Task, post: Post): Promise<Running> {
 async function runWriter(task: WriterTask, post: Post): Promise<Running> {
   const ground = await openGround(task.place);
   const ending = new AbortController();
-  const stopped = write({ task, ground, clock: systemClock, ...post }, ending.signal);
+  const stopped = write({ task, ground, clock: skewed(systemClock, task.skewMs ?? 0), ...post }, ending.signal);
   return {
     stopped,
     async drain() {
@@ -64,7 +63,8 @@ async function runRelay(task: RelayTask, post: Post): Promise<Running> {
   const records = recordRelay(post.recorder, post.did);
   const poison = new Set(task.poison ?? []);
   const willing: Sink = poison.size === 0 ? broker : refusing(broker, poison, ({ envelope }) => aggregateName(envelope));
-  const sink = task.again === undefined ? willing : repeating(willing, task.again);
+  const whole = task.again === undefined ? willing : repeating(willing, task.again);
+  const sink = comesBy(task, "mid-batch") ? halved(whole, post.failpoints) : whole;
   const { store } = ground;
   const relay = createRelay({
     store: { ...store, outbox: records.outbox(store.outbox), leases: records.leases(store.leases) },
@@ -97,6 +97,8 @@ async function runSubscriber(task: SubscriberTask, post: Post): Promise<Running>
   await started(subscriber, [rest, ground]);
   return { stopped: subscriber.stopped, drain: () => ended(subscriber, [rest, ground]) };
 }
+
+const comesBy = ({ failpoints = [] }: Task, point: Point): boolean => failpoints.some(({ at }) => at === point);
 
 interface Applied {
   readonly consumer: string;

@@ -4,7 +4,7 @@ import { removeGroups } from "../../brokers/kafka/groups.ts";
 import { createLink as kafkaLink } from "../../brokers/kafka/link.ts";
 import { removeTopics } from "../../brokers/kafka/topics.ts";
 import { settingsOf as kafkaSettings } from "../../brokers/kafka/url.ts";
-import { createApi } from "../../brokers/nats/api.ts";
+import { ApiError, createApi, explain, type Api } from "../../brokers/nats/api.ts";
 import { nats } from "../../brokers/nats/index.ts";
 import { createLink as natsLink } from "../../brokers/nats/link.ts";
 import { streamName } from "../../brokers/nats/names.ts";
@@ -19,7 +19,7 @@ import { placeOf } from "../../brokers/redis/url.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock as clock } from "../../core/clock.ts";
-import { asError } from "../../core/errors.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
 import { brokerUrl } from "../adapters.ts";
 import { pathOf } from "../files.ts";
 import { fileBeside, removeFile } from "./sqlite-ground.ts";
@@ -28,7 +28,10 @@ import type { Place } from "./task.ts";
 /** A broker as a run uses it: with topics that it makes, and takes away again. */
 export interface RunBroker extends AsyncDisposable {
   readonly broker: Sink & Source;
+  /** Rejects when something of the user's would take what goes to these topics. Makes nothing. */
+  vacant(topics: readonly string[]): Promise<void>;
   provision(topics: readonly string[], consumers: readonly string[]): Promise<void>;
+  /** As much of it as can be, whatever fails in between; rejects with all that is left. What is not there is no failure. */
   remove(topics: readonly string[], consumers: readonly string[]): Promise<void>;
 }
 
@@ -58,10 +61,10 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
           const link = kafkaLink({ settings: kafkaSettings(text), clock, timeoutMs: 5_000 });
           try {
             // Groups are there whether or not their topics are.
-            const topicless = await removeTopics(link, topics, never).catch(asError);
+            const failed = await failures(topics, (topic) => removeTopics(link, [topic], never));
             // A member that was killed while it joined goes when that round is over, and then its session.
-            await removeGroups(link, consumers, 5 * sessionMs);
-            if (topicless instanceof Error) throw topicless;
+            failed.push(...(await failures(consumers, (consumer) => removeGroups(link, [consumer], 5 * sessionMs))));
+            raise(failed);
           } finally {
             link.close();
           }
@@ -77,26 +80,42 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
         (topics, consumers) => broker.provision(topics, consumers),
         async (topics, consumers) => {
           const links = createLinks({ settings: rabbitmqSettings(text), timeoutMs: 5_000, clock });
-          await removeTopology(await links.consuming.open(never), run, topics, consumers).finally(() => links.close());
+          try {
+            const connection = await links.consuming.open(never);
+            const failed: Error[] = [];
+            for (const topic of topics)
+              failed.push(...(await failures(consumers, (consumer) => removeTopology(connection, run, [topic], [consumer]))));
+            raise(failed);
+          } finally {
+            await links.close();
+          }
         },
       );
     }
     case "nats":
     case "tls": {
       const broker = nats({ url: text, connectTimeoutMs: timeoutMs });
-      return opened(
-        broker,
-        (topics, consumers) => broker.provision(topics, consumers),
-        async (topics) => {
-          const link = natsLink({ settings: natsSettings(text), connectTimeoutMs: 5_000, clock });
-          try {
-            const api = createApi(await link.get(never), link.place, never);
-            for (const topic of topics) await api.ask(`STREAM.DELETE.${streamName(topic)}`);
-          } finally {
-            await link.close();
-          }
-        },
-      );
+      const asking = async (work: (api: Api, place: string) => Promise<void>): Promise<void> => {
+        const link = natsLink({ settings: natsSettings(text), connectTimeoutMs: 5_000, clock });
+        try {
+          await work(createApi(await link.get(never), link.place, never), link.place);
+        } catch (error) {
+          throw explain(error, link.place);
+        } finally {
+          await link.close();
+        }
+      };
+      return {
+        ...opened(
+          broker,
+          (topics, consumers) => broker.provision(topics, consumers),
+          (topics) => asking(async (api) => raise(await failures(topics, (topic) => removeStream(api, topic)))),
+        ),
+        vacant: (topics) =>
+          asking(async (api, place) => {
+            for (const topic of topics) await refuseTaken(api, place, topic);
+          }),
+      };
     }
     default: {
       const broker = redis({ url: text, timeoutMs });
@@ -117,5 +136,42 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
 }
 
 function opened(broker: Sink & Source, provision: RunBroker["provision"], remove: RunBroker["remove"]): RunBroker {
-  return { broker, provision, remove, [Symbol.asyncDispose]: () => broker[Symbol.asyncDispose]() };
+  // Nothing but a stream of JetStream's takes what goes to a name that nobody else has.
+  return { broker, vacant: async () => undefined, provision, remove, [Symbol.asyncDispose]: () => broker[Symbol.asyncDispose]() };
+}
+
+/** Whichever stream takes a subject keeps it: a wildcard of the user's would get the run's events and consumers. */
+async function refuseTaken(api: Api, place: string, topic: string): Promise<void> {
+  const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject: topic });
+  const [name] = streams ?? [];
+  if (name === undefined) return;
+  const why = `stream ${name} of ${place} takes the subject ${JSON.stringify(topic)}, and the run's events would be among its own`;
+  throw new WaybillError(
+    "UNSUPPORTED",
+    `${why}: give waybill verify an account or a server of its own, or the stream subjects that do not take this one`,
+  );
+}
+
+const streamNotFound = 10059;
+
+async function removeStream(api: Api, topic: string): Promise<void> {
+  const name = streamName(topic);
+  try {
+    await api.ask(`STREAM.DELETE.${name}`);
+  } catch (error) {
+    if (error instanceof ApiError && error.code === streamNotFound) return;
+    throw new Error(`stream ${name}: ${asError(error).message}`, { cause: error });
+  }
+}
+
+/** Everything is tried, all at once: each may take long. */
+async function failures<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<Error[]> {
+  const tried = await Promise.allSettled(all.map(work));
+  return tried.filter((one) => one.status === "rejected").map(({ reason }) => asError(reason));
+}
+
+function raise(failed: readonly Error[]): void {
+  if (failed.length === 0) return;
+  const words = new Set(failed.map(({ message }) => message));
+  throw new WaybillError("DESTINATION_UNAVAILABLE", [...words].join("; "), { cause: failed[0] });
 }

@@ -1,7 +1,7 @@
 import { appendFileSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../core/clock.ts";
-import { asError } from "../../core/errors.ts";
+import { asError, isWaybillError } from "../../core/errors.ts";
 import type { Random } from "../../core/random.ts";
 import { check, type Judgement } from "../../verify/check.ts";
 import { createRecorder, readHistory, type Entry, type Recorder, type Scope } from "../../verify/history.ts";
@@ -35,6 +35,8 @@ export interface RunOptions {
   readonly random: Random;
   /** What is in the broker at the end. */
   readonly read: ReadTopic;
+  /** Told before the first thing is made there, once it can be reached. */
+  making?(what: "store" | "broker"): void;
   /** Called once tables and topics are there, and before anybody works. */
   before?(scene: Scene): Promise<void>;
   /** Breaks things for as long as the load lasts, which is as long as this takes. */
@@ -45,7 +47,7 @@ export interface RunOptions {
   readonly restMs: number;
   /** Effects that the store has forgotten, and that nothing brings back. */
   readonly forgets?: boolean;
-  readonly bounds: Bounds;
+  readonly bounds: Omit<Bounds, "lingerMs">;
   /** Limits of what is measured. */
   readonly limits?: Limits;
   readonly canaries: readonly string[];
@@ -94,9 +96,9 @@ export interface RunResult {
   /** It came to rest before the deadline; otherwise the judgement says that something was stuck. */
   readonly rested: boolean;
   readonly restMs: number;
-  /** False where the system does not tell what a process uses. */
+  /** False where the system does not tell of open files. */
   readonly measured: boolean;
-  /** What could not be read, and why. */
+  /** What could not be read or begun at the end, and why. */
   readonly unread: readonly string[];
 }
 
@@ -115,10 +117,15 @@ export async function run(options: RunOptions): Promise<RunResult> {
   const recorder = createRecorder("nemesis", sharedNow, (line) => appendFileSync(join(folder, "nemesis.jsonl"), line));
 
   phase("setup");
+  await vacant(options.direct());
   await using ground = await openGround(options.direct());
+  await ground.store.schema.check().catch((error: unknown) => {
+    if (!isWaybillError(error, "NOT_MIGRATED")) throw error;
+  });
+  options.making?.("store");
   await ground.prepare(aggregates, consumers);
-  await provision(options.direct());
-  await using workers = createWorkers({ program: options.program, folder, clock });
+  await provision(options.direct(), signal, () => options.making?.("broker"));
+  await using workers = createWorkers({ program: options.program, folder, clock, signal });
   const exit = (): void => workers.killAll();
   process.once("exit", exit);
   try {
@@ -138,15 +145,20 @@ export async function run(options: RunOptions): Promise<RunResult> {
 
     phase("drain");
     const began = clock.monotonic();
-    const rested = await rest(resting, options.restMs, signal);
+    const rested = await rest(resting, options.restMs, signal).catch(() => false);
     const restMs = clock.monotonic() - began;
     signal.throwIfAborted();
     const before = rested ? null : await waitsIn(resting, restMs, "all was whole again");
 
     phase("reopen");
-    await reopen(options, scene);
-    const again = await rest(resting, againMs, signal);
-    const waits = before ?? (again ? null : await waitsIn(resting, againMs, "new processes had taken over"));
+    // Where a server is away for good there is nothing to be had of it, and a run that says so is worth more than none.
+    const refused = await reopen(options, scene).then(
+      () => null,
+      (error: unknown) => `New processes could not begin: ${asError(error).message}`,
+    );
+    const again = refused === null && (await rest(resting, againMs, signal).catch(() => false));
+    const after = refused === null ? "new processes had taken over" : "new ones were to begin";
+    const waits = before ?? (again ? null : await waitsIn(resting, againMs, after));
     await drainAll(scene);
     signal.throwIfAborted();
 
@@ -155,10 +167,13 @@ export async function run(options: RunOptions): Promise<RunResult> {
     signal.throwIfAborted();
     phase("judge");
     const history = readHistory(filesOf(folder, ".jsonl"));
-    const judge = (of: Reads): Judgement => stuck(check(history, of, options.bounds), waits);
+    const { leaseMs, publishTimeoutMs = leaseMs } = options.relay;
+    const bounds = { ...options.bounds, lingerMs: leaseMs + publishTimeoutMs };
+    const judge = (of: Reads): Judgement => stuck(check(history, of, bounds), waits);
     const result: RunResult = {
       ...{ judgement: judge(reads), history, reads, counts: countsOf(reads), deaths: [...workers.deaths] },
-      ...{ rested: waits === null, restMs, measured: workers.peaks !== null, unread },
+      ...{ rested: waits === null, restMs, measured: workers.peaks?.files !== null },
+      unread: refused === null ? unread : [refused, ...unread],
     };
     const said = options.said?.(result) ?? [];
     return said.length === 0 ? result : { ...result, judgement: judge({ ...reads, outputs: [...(reads.outputs ?? []), ...said] }) };
@@ -170,16 +185,19 @@ export async function run(options: RunOptions): Promise<RunResult> {
   }
 }
 
-/** Takes everything of the run away again: tables, topics, files. Says what could not be. */
-export async function remove(place: Place): Promise<readonly string[]> {
+/** Takes everything of the run away again, where it may have been made: tables, topics, files. Says what could not be. */
+export async function remove(
+  place: Place,
+  made: ReadonlySet<"store" | "broker"> = new Set(["store", "broker"]),
+): Promise<readonly string[]> {
   const failures: string[] = [];
-  const attempt = async (work: () => Promise<void>): Promise<void> =>
-    work().catch((error: unknown) => void failures.push(asError(error).message));
-  await attempt(async () => {
+  const attempt = async (of: "store" | "broker", work: () => Promise<void>): Promise<void> =>
+    (made.has(of) ? work() : Promise.resolve()).catch((error: unknown) => void failures.push(asError(error).message));
+  await attempt("store", async () => {
     await using ground = await openGround(place);
     await ground.remove();
   });
-  await attempt(async () => {
+  await attempt("broker", async () => {
     await using opened = openRunBroker(place);
     const topics = allTopicsOf(place);
     await opened.remove(topics, [...consumersOf(place), ...topics.map(readerOf)]);
@@ -187,8 +205,15 @@ export async function remove(place: Place): Promise<readonly string[]> {
   return failures;
 }
 
-async function provision(place: Place): Promise<void> {
+async function vacant(place: Place): Promise<void> {
   await using opened = openRunBroker(place);
+  await opened.vacant(allTopicsOf(place));
+}
+
+async function provision(place: Place, signal: AbortSignal, making: () => void): Promise<void> {
+  await using opened = openRunBroker(place);
+  await opened.broker.connect(signal);
+  making();
   await opened.provision(allTopicsOf(place), consumersOf(place));
   for (const topic of allTopicsOf(place)) await opened.provision([topic], [readerOf(topic)]);
 }
@@ -254,8 +279,11 @@ async function readAll(options: RunOptions, workers: Workers): Promise<{ readonl
       unread.push(`The ${what} could not be read: ${asError(error).message}`);
       return otherwise;
     };
-  await using ground = await openGround(options.direct());
-  const store = await readStore(ground).catch(orElse(nothing, "store"));
+  const readWhole = async (): Promise<StoreReads> => {
+    await using ground = await openGround(options.direct());
+    return await readStore(ground);
+  };
+  const store = await readWhole().catch(orElse(nothing, "store"));
   const broker = await readBroker(options.read, { topics, consumers, store }).catch(orElse({ broker: null, letters: null }, "broker"));
   const reads: Reads = {
     ...store,
@@ -265,6 +293,7 @@ async function readAll(options: RunOptions, workers: Workers): Promise<{ readonl
     outputs: [
       ...[...filesOf(options.folder, ".log"), ...filesOf(options.folder, ".err")].map(({ name, text }) => ({ where: name, text })),
       { where: "last words", text: JSON.stringify(workers.deaths) },
+      { where: "the status", text: JSON.stringify(store.status) },
     ],
     canaries: options.canaries,
   };

@@ -1,5 +1,6 @@
 import type { ErrorCode } from "../../core/errors.ts";
 import type { Failpoint } from "../../core/failpoints.ts";
+import type { Uses } from "./measure.ts";
 import type { RelayOptions } from "../../create-relay.ts";
 
 /** Where a run takes place. */
@@ -11,15 +12,18 @@ export interface Place {
   readonly run: string;
 }
 
-/**
- * `kill`: the process is gone at the nth time it comes by, or so long after, in the middle of whatever it is doing then. `pause`: it stands
- * still as a whole, until it is let go on.
- */
+/** Those of the path, and one that lies inside a publish: only a wrapper of a worker's own comes by it. */
+export type Point = Failpoint | "mid-batch";
+
+export interface Points {
+  hit(at: Point, ids: readonly string[]): void | Promise<void>;
+}
+
+/** `kill`: the process is gone at the nth time it comes by. `pause`: it stands still as a whole, until it is let go on. */
 export interface Fail {
-  readonly at: Failpoint;
+  readonly at: Point;
   readonly nth: number;
   readonly do: "kill" | "pause";
-  readonly afterMs?: number;
 }
 
 interface Common {
@@ -84,5 +88,5 @@ export type Report =
   | { readonly type: "ready" }
   /** `early`: a server was away when it wanted to begin. */
   | { readonly type: "failed"; readonly code: ErrorCode | null; readonly message: string; readonly early: boolean }
-  /** How many it has done so far. */
-  | { readonly type: "did"; readonly done: number };
+  /** How many it has done so far, and what it takes for that. */
+  | { readonly type: "did"; readonly done: number; readonly uses: Uses | null };

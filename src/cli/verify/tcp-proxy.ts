@@ -21,6 +21,8 @@ export interface TcpProxy extends AsyncDisposable {
   heal(): void;
   /** Resets every connection; new ones are taken as before. */
   reset(): void;
+  /** Resolves when a client has written the one and then the other, before the server can have answered. */
+  seen(first: string, then: string): Promise<void>;
   /** New connections go there. */
   retarget(to: number | Target): void;
 }
@@ -37,6 +39,7 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
   const faults: Record<Direction, Fault | null> = { up: null, down: null };
   const passed: Record<Direction, number> = { up: 0, down: 0 };
   const pairs = new Set<readonly [Socket, Socket]>();
+  const awaited = new Set<(client: Socket, chunk: Buffer) => boolean>();
   let healed = deferred();
 
   const reset = (pair: readonly [Socket, Socket]): void => {
@@ -65,6 +68,7 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
       for await (const chunk of from as AsyncIterable<Buffer>) {
         const bytes = await admitted(direction, chunk.length);
         if (bytes < chunk.length) return void to.write(chunk.subarray(0, bytes), () => reset(pair));
+        if (direction === "up") for (const isIt of awaited) if (isIt(from, chunk)) awaited.delete(isIt);
         if (!to.write(chunk)) await Promise.race([once(to, "drain"), once(to, "close")]);
       }
       await admitted(direction, 0);
@@ -101,6 +105,16 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
     },
     heal,
     reset: () => pairs.forEach(reset),
+    seen: (first, then) =>
+      new Promise((resolve) => {
+        const begun = new WeakSet<Socket>();
+        awaited.add((client, chunk) => {
+          if (chunk.includes(first)) begun.add(client);
+          if (!begun.has(client) || !chunk.includes(then)) return false;
+          resolve();
+          return true;
+        });
+      }),
     retarget: (to) => void (target = targetOf(to)),
     async [Symbol.asyncDispose]() {
       pairs.forEach(reset);

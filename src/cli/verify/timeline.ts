@@ -22,7 +22,7 @@ export function timelineOf(history: readonly Entry[]): Timeline {
       sizes.set(entry.tx, (entry.events ?? []).filter(({ undone }) => undone !== true).length);
     else if (entry.op === "add" && entry.phase === "ok") throughput.added[second]! += sizes.get(entry.tx) ?? 0;
     else if (entry.op === "publish" && entry.phase === "ok") throughput.published[second]! += entry.events.length;
-    else if (entry.op === "effect") throughput.applied[second]! += 1;
+    else if (entry.op === "effect" && entry.phase === "ok") throughput.applied[second]! += 1;
     else if (entry.op === "fault" && entry.fault !== "heal") {
       const { fault, target } = entry;
       if (entry.phase === "invoked") faults.push({ from: at, until: at, fault, target });

@@ -1,12 +1,11 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { asError, isWaybillError } from "../../core/errors.ts";
-import type { Failpoints } from "../../core/failpoints.ts";
 import { createRecorder } from "../../verify/history.ts";
 import { endWithParent, serve } from "../child.ts";
-import { redactText } from "../redact.ts";
+import { usesOf } from "./measure.ts";
 import { sharedNow } from "./recorded.ts";
 import { play, type Post } from "./roles.ts";
-import type { Report, Task } from "./task.ts";
+import type { Points, Report, Task } from "./task.ts";
 
 /** The program of every process of a run but the first; see workers.ts, which starts it. */
 
@@ -23,17 +22,14 @@ function appender(file: string): (line: string) => void {
   };
 }
 
-function failpointsOf({ failpoints = [] }: Task): Failpoints {
+function failpointsOf({ failpoints = [] }: Task): Points {
   const times = new Map<string, number>();
   return {
     hit(at) {
       const nth = (times.get(at) ?? 0) + 1;
       times.set(at, nth);
       for (const fail of failpoints) {
-        if (fail.at !== at || fail.nth !== nth) continue;
-        const strike = (): void => void process.kill(process.pid, fail.do === "kill" ? "SIGKILL" : "SIGSTOP");
-        if (fail.afterMs === undefined) strike();
-        else setTimeout(strike, fail.afterMs);
+        if (fail.at === at && fail.nth === nth) process.kill(process.pid, fail.do === "kill" ? "SIGKILL" : "SIGSTOP");
       }
     },
   };
@@ -52,19 +48,15 @@ function failed(error: unknown): void {
 function postOf(task: Task): Post {
   const log = appender(task.log);
   let done = 0;
-  let told = true;
-  setInterval(() => {
-    if (!told) send({ type: "did", done });
-    told = true;
-  }, 200).unref();
+  setInterval(() => send({ type: "did", done, uses: usesOf() }), 200).unref();
   return {
     recorder: createRecorder(task.name, sharedNow, appender(task.history)),
     failpoints: failpointsOf(task),
     did(count) {
       done += count;
-      told = false;
     },
-    say: (line) => log(`${redactText(JSON.stringify({ at: new Date().toISOString(), worker: task.name, ...line }))}\n`),
+    // As it comes: a secret in it would reach a user's `observe` too, and must be found.
+    say: (line) => log(`${JSON.stringify({ at: new Date().toISOString(), shared: sharedNow(), worker: task.name, ...line })}\n`),
   };
 }
 

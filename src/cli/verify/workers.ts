@@ -1,9 +1,11 @@
-import { fork, type ChildProcess } from "node:child_process";
+import { fork, spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
-import { canMeasure, measure, type Peaks } from "./measure.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
+import { orAborted } from "../../core/signal.ts";
+import { most, type Uses } from "./measure.ts";
 import { drainOrder } from "../child.ts";
 import type { Fail, RelayTask, Report, SubscriberTask, Task, WriterTask } from "./task.ts";
 
@@ -17,12 +19,17 @@ export interface Worker {
   /** How many it has done, over all its lives. */
   readonly done: number;
   readonly lives: number;
+  /** How many of them have ended at a failpoint, as they were told. */
+  readonly fallen: number;
   readonly pid: number | null;
 }
 
 export interface Workers {
   readonly all: readonly Worker[];
-  /** Keeps a worker going: one that dies is started again. Resolves when it is ready for the first time. */
+  /**
+   * Keeps a worker going: one that dies is started again. Resolves when it is ready for the first time; rejects when it cannot begin, or
+   * has died a few times before that, and is not started again then.
+   */
   start(name: string, duty: Duty): Promise<void>;
   /** SIGKILL; a new life begins by itself. Says whether there was one to kill. */
   kill(name: string): boolean;
@@ -37,8 +44,8 @@ export interface Workers {
   frozen(name: string, withinMs: number): Promise<boolean>;
   /** How many deaths nobody had asked for, with the last words of each. */
   readonly deaths: readonly { readonly worker: string; readonly words: string }[];
-  /** Null where they cannot be measured. */
-  readonly peaks: Readonly<Peaks> | null;
+  /** The most of each that any worker told of; null before the first did. */
+  readonly peaks: Uses | null;
   killAll(): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -53,6 +60,7 @@ interface Post {
   /** It could not begin for want of a server: whoever manages processes starts it again. */
   early: boolean;
   lives: number;
+  fallen: number;
   done: number;
   before: number;
   over: boolean;
@@ -64,22 +72,24 @@ interface Post {
 }
 
 const restartMs = 300;
-const sampleMs = 500;
+/** A life may be unlucky; so many are not. */
+const deathsBeforeReady = 3;
 
 export interface WorkersOptions {
   readonly program: string;
   /** Where histories and logs go. */
   readonly folder: string;
   readonly clock: Clock;
-  /** Where the system tells of its processes. @default "/proc" */
-  readonly proc?: string;
+  /** Once it aborts, nobody waits for a worker to be ready. */
+  readonly signal: AbortSignal;
 }
 
-export function createWorkers({ program, folder, clock, proc = "/proc" }: WorkersOptions): Workers {
+export function createWorkers({ program, folder, clock, signal: calledOff }: WorkersOptions): Workers {
   const posts = new Map<string, Post>();
   const deaths: { worker: string; words: string }[] = [];
-  const peaks: Peaks | null = canMeasure(proc) ? { rss: 0, files: 0 } : null;
+  let peaks: Uses | null = null;
   const closing = new AbortController();
+  const waker = createWaker();
 
   const launch = (post: Post): void => {
     post.lives += 1;
@@ -91,45 +101,65 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
     const name = `${post.name}.${post.lives}`;
     const failpoints = post.failpoints.length === 0 ? {} : { failpoints: post.failpoints };
     const task = { ...post.duty, ...failpoints, name, history: join(folder, `${name}.jsonl`), log: join(folder, `${name}.log`) } as Task;
-    const stderr = openSync(join(folder, `${name}.err`), "a");
-    const child = fork(program, [], { stdio: ["ignore", "ignore", stderr, "ipc"], execArgv: [], serialization: "json" });
-    closeSync(stderr);
-    post.child = child;
+    try {
+      const stderr = openSync(errorsOf(post), "a");
+      try {
+        post.child = fork(program, [], { stdio: ["ignore", "ignore", stderr, "ipc"], execArgv: [], serialization: "json" });
+      } finally {
+        closeSync(stderr);
+      }
+    } catch (error) {
+      return unborn(post, asError(error));
+    }
+    const { child } = post;
     child.on("message", (report) => heard(post, report as Report));
-    child.on("error", (error) => (post.words = error.message));
+    child.on("error", (error) => {
+      // There is no exit of what has never been a process.
+      if (child.pid === undefined) unborn(post, error);
+      else post.words = error.message;
+    });
     child.once("exit", (code, signal) => ended(post, signal ?? `exit ${code}`));
-    child.send(task, () => undefined);
+    if (child.pid !== undefined) child.send(task, () => undefined);
+  };
+  const errorsOf = ({ name, lives }: Post): string => join(folder, `${name}.${lives}.err`);
+  const unborn = (post: Post, error: Error): void => {
+    post.words = error.message;
+    post.over ||= post.ready !== null;
+    ended(post, "it could not be spawned");
   };
   const heard = (post: Post, report: Report): void => {
     if (report.type === "ready") {
       post.ready?.resolve();
       post.ready = null;
-    } else if (report.type === "did") post.done = post.before + report.done;
-    else {
+    } else if (report.type === "did") {
+      post.done = post.before + report.done;
+      peaks = most(peaks, report.uses);
+    } else {
       post.words = report.message;
       post.early = report.early;
-      if (post.ready === null || report.code === null) return;
+      if (post.ready === null) return;
       post.over = true;
-      post.ready.reject(new WaybillError(report.code, report.message));
+      post.ready.reject(report.code === null ? new Error(report.message) : new WaybillError(report.code, report.message));
     }
   };
   const ended = (post: Post, how: string): void => {
+    if (post.child?.pid !== undefined) waker.forget(post.child.pid);
     post.child = null;
     for (const tell of post.gone.splice(0)) tell();
     if (post.over) return post.ready?.reject(new Error(`${post.name} ended: ${post.words || how}`));
-    if (!post.asked && !post.doomed && !post.early) deaths.push({ worker: post.name, words: post.words || how });
+    if (post.doomed && !post.asked && how === "SIGKILL") post.fallen += 1;
+    else if (!post.asked && !post.early) {
+      deaths.push({ worker: post.name, words: post.words || how });
+      if (post.ready !== null && deaths.filter(({ worker }) => worker === post.name).length >= deathsBeforeReady) {
+        post.over = true;
+        const words = `${post.name} ended ${deathsBeforeReady} times before it was ready (${post.words || how})`;
+        return post.ready.reject(new Error(`${words}: see ${errorsOf(post)}`));
+      }
+    }
     void clock.sleep(restartMs, closing.signal).then(() => {
       if (!post.over && !closing.signal.aborted) launch(post);
     });
   };
-
-  const sample = async (): Promise<void> => {
-    while (!closing.signal.aborted && peaks !== null) {
-      for (const { child } of posts.values()) if (child?.pid !== undefined) measure(peaks, proc, child.pid);
-      await clock.sleep(sampleMs, closing.signal);
-    }
-  };
-  const sampling = sample();
 
   const at = (name: string): Post => {
     const post = posts.get(name);
@@ -140,17 +170,21 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
 
   const workers: Workers = {
     get all() {
-      return [...posts.values()].map(({ name, duty, done, lives, child }) => ({
+      return [...posts.values()].map(({ name, duty, done, lives, fallen, child }) => ({
         name,
         role: duty.role,
         done,
         lives,
+        fallen,
         pid: child?.pid ?? null,
       }));
     },
     deaths,
-    peaks,
+    get peaks() {
+      return peaks;
+    },
     start(name, duty) {
+      if (calledOff.aborted) return Promise.reject(calledOff.reason as Error);
       const post: Post = {
         ...{
           name,
@@ -160,6 +194,7 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
           doomed: false,
           early: false,
           lives: 0,
+          fallen: 0,
           done: 0,
           before: 0,
           over: false,
@@ -168,17 +203,28 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
         ...{ words: "", ready: null, gone: [] },
       };
       posts.set(name, post);
-      return new Promise((resolve, reject) => {
+      const ready = new Promise<void>((resolve, reject) => {
         post.ready = { resolve, reject };
         launch(post);
       });
+      return orAborted(ready, calledOff, () => calledOff.throwIfAborted());
     },
     kill(name) {
       at(name).asked = true;
       return signal(name, "SIGKILL");
     },
-    freeze: (name) => signal(name, "SIGSTOP"),
-    thaw: (name) => void signal(name, "SIGCONT"),
+    freeze(name) {
+      const { child } = at(name);
+      if (child?.pid === undefined) return false;
+      waker.watch(child.pid);
+      return child.kill("SIGSTOP");
+    },
+    thaw(name) {
+      const { child } = at(name);
+      if (child?.pid === undefined) return;
+      child.kill("SIGCONT");
+      waker.forget(child.pid);
+    },
     async drain(name, withinMs) {
       const post = at(name);
       post.over = true;
@@ -200,7 +246,9 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
     async frozen(name, withinMs) {
       for (const until = clock.monotonic() + withinMs; clock.monotonic() < until; await clock.sleep(20)) {
         const pid = at(name).child?.pid;
-        if (pid !== undefined && stateOf(pid) === "T") return true;
+        if (pid === undefined || stateOf(pid) !== "T") continue;
+        waker.watch(pid);
+        return true;
       }
       return false;
     },
@@ -216,10 +264,36 @@ export function createWorkers({ program, folder, clock, proc = "/proc" }: Worker
       const gone = left.map((post) => new Promise<void>((resolve) => post.gone.push(resolve)));
       workers.killAll();
       await Promise.all(gone);
-      await sampling;
     },
   };
   return workers;
+}
+
+interface Waker {
+  /** Continues it when we are gone, unless it is forgotten before. */
+  watch(pid: number): void;
+  forget(pid: number): void;
+}
+
+/** Should this process be killed, a worker that stands still would do so for ever: it cannot see that we are gone. A shell can. */
+function createWaker(): Waker {
+  const shells = new Map<number, ChildProcess>();
+  return {
+    watch(pid) {
+      if (shells.has(pid)) return;
+      // What it reads ends when we do.
+      const shell = spawn("/bin/sh", ["-c", `read -r _; kill -CONT ${pid}`], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+      shell.on("error", () => undefined);
+      shell.stdin.on("error", () => undefined);
+      shell.unref();
+      (shell.stdin as Socket).unref();
+      shells.set(pid, shell);
+    },
+    forget(pid) {
+      shells.get(pid)?.kill("SIGKILL");
+      shells.delete(pid);
+    },
+  };
 }
 
 function stateOf(pid: number): string {

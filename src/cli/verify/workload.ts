@@ -50,7 +50,7 @@ export function planOf(random: Random, aggregates: readonly Aggregate[], load: L
   };
 }
 
-export type Content = Pick<Draft, "payload" | "contentType">;
+export type Content = Pick<Draft, "payload" | "contentType" | "headers">;
 
 /** Whatever is hard to carry, each in its turn; most are ordinary. The content type is JSON where nothing else is said. */
 export function contentOf(random: Random, n: number, { bytes, hard: share, large }: Load): Content {
@@ -67,14 +67,31 @@ export function contentOf(random: Random, n: number, { bytes, hard: share, large
     { payload: Buffer.from(`{"n": ${n}, "big": 9007199254740993, "small":1.10 }`), contentType: "application/json" },
     { payload: { n, ["__proto__"]: 1, html: "<script>", lines: "a\r\nb" } },
   ];
-  return hard[Math.floor(random.next() * hard.length)]!;
+  return { ...hard[Math.floor(random.next() * hard.length)]!, headers: hardHeaders };
 }
 
-export const bytesOf = (payload: unknown): Uint8Array => (payload instanceof Uint8Array ? payload : Buffer.from(JSON.stringify(payload)));
+const bytesOf = (payload: unknown): Uint8Array => (payload instanceof Uint8Array ? payload : Buffer.from(JSON.stringify(payload)));
 
-export const shaOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("base64url").slice(0, 16);
+/** What of an event must arrive as it was added. */
+export interface Carried {
+  readonly type: string;
+  readonly contentType: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly data: Uint8Array;
+}
+
+export function shaOf({ type, contentType, headers, data }: Carried): string {
+  const sorted = Object.entries(headers).sort(([a], [b]) => (a < b ? -1 : 1));
+  const rest = JSON.stringify([type, contentType, sorted]);
+  return createHash("sha256").update(rest).update("\0").update(data).digest("base64url").slice(0, 16);
+}
+
+export const shaOfDraft = ({ type, contentType = "application/json", headers = {}, payload }: Draft): string =>
+  shaOf({ type, contentType, headers, data: bytesOf(payload) });
 
 /** Where an event has the count of its aggregate, whatever its payload is. */
 export const countHeader = "n";
+/** Beside them, where it is hard to carry. */
+const hardHeaders: Readonly<Record<string, string>> = { "Mixed-Case": "Zoë 🚚", percent: "100% %41", empty: "", spaced: "a  b" };
 /** Where it has the text that must not be in any output. */
 export const canaryHeader = "tenant";

@@ -9,12 +9,11 @@ import type { WriterTask } from "./task.ts";
 import {
   aggregateName,
   aggregatesOf,
-  bytesOf,
   canaryHeader,
   contentOf,
   countHeader,
   planOf,
-  shaOf,
+  shaOfDraft,
   type Aggregate,
   type Plan,
 } from "./workload.ts";
@@ -98,12 +97,13 @@ async function change({ ground, clock, task }: Writing, { ask, add }: Work, plan
     const n = Number(row?.["n"]);
     const id = newId();
     await on(`INSERT INTO ${tables.written} (id, aggregate, n) VALUES (?, ?, ?)`, [id, name, n]);
-    const content = contentOf(random, n, task.load);
+    const { headers: more, ...content } = contentOf(random, n, task.load);
+    const headers = { ...more, [countHeader]: String(n), [canaryHeader]: task.canary };
+    // When an event is due is what its writer means, and not what its clock says.
+    const due = delayed ? { availableAt: new Date(clock.now() - (task.skewMs ?? 0) + delayMs) } : {};
+    const draft: Draft = { ...aggregate, id, type: "Changed", headers, ...content, ...due };
     const topic = `${aggregate.aggregateType.toLowerCase()}.events`;
-    const written = { id, aggregate: name, topic, n, sha: shaOf(bytesOf(content.payload)), ...(delayed ? { delayed } : {}) };
-    const headers = { [countHeader]: String(n), [canaryHeader]: task.canary };
-    const due = delayed ? { availableAt: new Date(clock.now() + delayMs) } : {};
-    return { written, draft: { ...aggregate, id, type: "Changed", headers, ...content, ...due } };
+    return { written: { id, aggregate: name, topic, n, sha: shaOfDraft(draft), ...(delayed ? { delayed } : {}) }, draft };
   };
 
   for (const { aggregate, events } of plan.changes) made.push({ aggregate, ...(await make(aggregate, events)) });

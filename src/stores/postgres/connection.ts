@@ -38,11 +38,12 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   let closing: Promise<void> | null = null;
   const pool = (): Promise<PgPool> => (opened ??= openPool(given as PoolSettings));
   // A pooler in transaction mode keeps no session settings and takes no start-up parameters: each transaction sets its own.
-  // The claimed window must be durable before anything is sent, whatever the database's default is.
+  // The claimed window must be durable before anything is sent, whatever the database's default is. Beside many rows every statement looks
+  // expensive to the planner, and compiling it takes several times as long as running it.
   const begin = (mode: string): string => `BEGIN ISOLATION LEVEL ${mode}; SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
     set_config('statement_timeout', '${statementTimeoutMs}', true), set_config('lock_timeout', '${statementTimeoutMs}', true),
-    set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
+    set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('jit', 'off', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
 
   const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => {
     const client = await connect(await pool(), place, statementTimeoutMs);

@@ -17,7 +17,7 @@ const pagesCounted = 10_000;
 /** How long everybody may have to wait for us while we wait for others. */
 const lockTimeout = "500ms";
 const tries = 3;
-const betweenTriesMs = 2_000;
+export const betweenTriesMs = 2_000;
 
 const columns = `seq, id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key,
   created_at, available_at, status, retry_count, next_attempt_at, last_error, published_at`;

@@ -17,13 +17,24 @@ const failpoints = {
   async hit(at, ids) {
     if (config.tell?.includes(at)) tell({ type: "passes", at, ids });
     if (config.die?.at === at && (config.die.id === undefined || ids.includes(config.die.id))) {
-      tell({ type: "dies", at });
+      tell({ type: "dies", at, width: widths.get(config.die.id) });
       die();
     }
     if (config.pause?.at === at && (config.pause.id === undefined || ids.includes(config.pause.id))) {
       tell({ type: "paused", at, ids });
       await hear("go");
     }
+  },
+};
+
+/** How many events came with each one in its window. */
+const widths = new Map();
+const outbox = {
+  ...store.outbox,
+  async claim(...asked) {
+    const window = await store.outbox.claim(...asked);
+    for (const { envelope } of window.claims) widths.set(envelope.id, window.claims.length);
+    return window;
   },
 };
 
@@ -74,7 +85,7 @@ const sink = {
 };
 
 const relay = createRelay({
-  store: { ...store, leases },
+  store: { ...store, outbox, leases },
   sink,
   failpoints,
   observe: (event) => {

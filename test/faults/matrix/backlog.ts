@@ -1,7 +1,7 @@
 import type { Draft } from "../../../src/core/event.ts";
 import { uuidv7 } from "../../../src/core/ids.ts";
 import { systemRandom } from "../../../src/core/random.ts";
-import { aggregateName, bytesOf, canaryHeader, countHeader, shaOf, type Aggregate } from "../../../src/cli/verify/workload.ts";
+import { aggregateName, canaryHeader, countHeader, shaOfDraft, type Aggregate } from "../../../src/cli/verify/workload.ts";
 import type { Written } from "../../../src/verify/history.ts";
 import type { Stage } from "./row.ts";
 
@@ -16,13 +16,10 @@ export function made({ clock }: Stage, aggregate: Aggregate, events: number, fro
   const topic = `${aggregate.aggregateType.toLowerCase()}.events`;
   return Array.from({ length: events }, (_, i) => {
     const n = from + i + 1;
-    const payload = { n };
     const id = newId();
     const headers = { [countHeader]: String(n), [canaryHeader]: "canary-7f3a9c51" };
-    return {
-      written: { id, aggregate: aggregateName(aggregate), topic, n, sha: shaOf(bytesOf(payload)) },
-      draft: { ...aggregate, id, type: "Changed", payload, headers },
-    };
+    const draft: Draft = { ...aggregate, id, type: "Changed", payload: { n }, headers };
+    return { written: { id, aggregate: aggregateName(aggregate), topic, n, sha: shaOfDraft(draft) }, draft };
   });
 }
 

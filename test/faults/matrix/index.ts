@@ -5,7 +5,7 @@ import { built } from "../../cli/build.ts";
 import { keep } from "../../evidence/files.ts";
 import { misused, readArguments, someOf, wholeNumber } from "../../support/arguments.ts";
 import { brokers, stores } from "./pairs.ts";
-import { evidenceOf, hashOf, placesOf, resultsIn } from "./results.ts";
+import { evidenceOf, hashOf, placesOf, resultsIn, whyOf } from "./results.ts";
 import { rows } from "./rows.ts";
 import { createServers, play, type Result } from "./stage.ts";
 
@@ -43,8 +43,10 @@ if (plays.length === 0) misused(usage, "no run of the matrix is on these stores 
 function line(result: Result): string {
   const verdict = result.cannot === null ? (result.held ? "held" : "NOT HELD") : "cannot";
   const counts = result.counts === null ? "" : `${result.counts.events} events, ${result.counts.copies} copies, `;
-  const why = result.cannot ?? result.failures.map(({ invariant, verdict: how, why: text }) => `${invariant} ${how}: ${text}`).join(" | ");
-  return `${String(result.row).padStart(2)} ${`${result.store}+${result.broker}`.padEnd(17)} ${verdict.padEnd(8)} ${result.times} ×, ${counts}${result.seconds} s  ${result.title}${why === "" ? "" : `\n     ${why}`}${result.notes.map((note) => `\n     ${note}`).join("")}`;
+  const why = whyOf(result);
+  const kinds = Object.entries(result.kinds ?? {}).map(([kind, often]) => `${often} ${kind}`);
+  const times = `${result.times} ×${kinds.length === 0 ? "" : ` (${kinds.join(", ")})`}`;
+  return `${String(result.row).padStart(2)} ${`${result.store}+${result.broker}`.padEnd(17)} ${verdict.padEnd(8)} ${times}, ${counts}${result.seconds} s  ${result.title}${why === "" ? "" : `\n     ${why}`}${result.notes.map((note) => `\n     ${note}`).join("")}`;
 }
 
 /** A copy of the build, so that nobody's next one changes it under a run that takes an hour. */
@@ -114,16 +116,20 @@ if (left > 0) console.log(`${left} runs are left: go on with --resume`);
 const isKept = !values.evidence || code !== null || gather();
 process.exit(code ?? (failed.size + left === 0 && isKept ? 0 : 1));
 
-/** Part of the matrix is no evidence of it. */
+/** Part of the matrix is no evidence of it, nor is what held at the second try. */
 function gather(): boolean {
-  const { all, missing } = evidenceOf(rows, results);
-  if (all === null) {
+  const { all, missing, unsteady } = evidenceOf(rows, results);
+  if (all !== null) {
+    keep("faults", all);
+    return true;
+  }
+  if (missing.length > 0) {
     console.error(`no evidence was written: ${missing.length} of ${placesOf(rows).length} results are missing or are of other code:`);
     console.error(missing.join(", "));
-    return false;
   }
-  const untold = all.filter(({ hash }) => hash === undefined).length;
-  if (untold > 0) console.log(`${untold} results do not tell which code they are of`);
-  keep("faults", all);
-  return true;
+  if (unsteady.length > 0) {
+    console.error("no evidence was written: these did not hold in an earlier run of the same code:");
+    console.error(unsteady.join("\n"));
+  }
+  return false;
 }

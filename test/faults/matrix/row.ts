@@ -1,4 +1,4 @@
-import type { RunOptions, Scene } from "../../../src/cli/verify/run.ts";
+import type { RunOptions, RunResult, Scene } from "../../../src/cli/verify/run.ts";
 import type { Place } from "../../../src/cli/verify/task.ts";
 import type { Pair } from "./pairs.ts";
 import type { Reached, ReachedBroker } from "./servers.ts";
@@ -14,8 +14,8 @@ export interface Stage extends Scene {
   /** Where histories and logs go, and what workers run. */
   readonly folder: string;
   readonly program: string;
-  /** One more was injected. */
-  once(): void;
+  /** One more was injected, of this kind where a row has several. */
+  once(kind?: string): void;
   /** Something to tell with the result. */
   note(text: string): void;
   /** From here on the judge reads there. */
@@ -47,6 +47,8 @@ export interface Row {
   readonly title: string;
   readonly injected: string;
   readonly pairs: readonly Pair[];
+  /** A run that has not injected each of them at least once does not hold. */
+  readonly kinds?: readonly string[] | ((pair: Pair) => readonly string[]);
   /** Where it cannot be injected, and why. */
   readonly cannot?: Readonly<Record<string, string>>;
   /** Makes what the run needs. */
@@ -59,4 +61,6 @@ export interface Row {
   /** Once tables and topics are there, before anybody works. */
   before?(stage: Stage): Promise<void>;
   inject(stage: Stage): Promise<void>;
+  /** After the run: null when it shows what the fault must have led to, or a sentence that says what is not there. */
+  felt?(result: RunResult): string | null;
 }

@@ -76,6 +76,8 @@ const found = ({ attributes, headers, data }: StoredMessage): Found => ({
   id: String(attributes["id"]),
   aggregateType: String(attributes["aggregatetype"]),
   aggregateId: String(attributes["partitionkey"]),
+  type: String(attributes["type"]),
+  contentType: String(attributes["datacontenttype"]),
   headers,
   data,
 });

@@ -21,6 +21,8 @@ export interface Result {
   /** What was injected and how often; or why it could not be. */
   readonly injected: string;
   readonly times: number;
+  /** How often each kind was, where the row has several. */
+  readonly kinds?: Readonly<Record<string, number>>;
   readonly cannot: string | null;
   readonly held: boolean;
   /** Those that do not hold, with the smallest example or what is not known. */
@@ -33,7 +35,9 @@ export interface Result {
   readonly seconds: number;
   readonly notes: readonly string[];
   readonly at: string;
-  /** Of the code that was tried; results from before it was told have none. */
+  /** Earlier runs of the same code here that did not hold. */
+  readonly before?: readonly { readonly seed: number; readonly why: string }[];
+  /** Of the code that was tried; told when the result is kept. */
   readonly hash?: string;
 }
 
@@ -109,12 +113,15 @@ export async function play({
   const began = clock.monotonic();
   const notes: string[] = [];
   let times = 0;
+  const declared = typeof row.kinds === "function" ? row.kinds(pair) : (row.kinds ?? []);
+  const kinds: Record<string, number> = Object.fromEntries(declared.map((kind) => [kind, 0]));
   const common = { row: row.number, title: row.title, ...pair, injected: row.injected, seed, at: new Date().toISOString() };
   const cannot = row.cannot?.[pair.broker] ?? row.cannot?.[pair.store] ?? null;
-  const ended = (): { seconds: number; notes: readonly string[]; times: number } => ({
+  const ended = (): Pick<Result, "seconds" | "notes" | "times" | "kinds"> => ({
     seconds: Math.round((clock.monotonic() - began) / 1_000),
     notes,
     times,
+    ...(Object.keys(kinds).length === 0 ? {} : { kinds }),
   });
   const nothing = { held: false, failures: [], pardons: {}, counts: null, restMs: 0 } as const;
   if (cannot !== null) return { ...common, ...nothing, ...ended(), cannot };
@@ -140,7 +147,10 @@ export async function play({
       return {
         ...scene,
         ...{ pair, store, broker, forMs, leaseMs, folder, program, clock: { ...clock, sleep } },
-        once: () => void (times += 1),
+        once(kind) {
+          times += 1;
+          if (kind !== undefined) kinds[kind] = (kinds[kind] ?? 0) + 1;
+        },
         note: (text) => void notes.push(text),
         move: (to) => void (direct = { ...direct, ...to }),
         on: () => left() > 0,
@@ -177,6 +187,9 @@ export async function play({
     });
     for (const { worker, words } of result.deaths.slice(0, 5)) notes.push(`${worker} died: ${words}`);
     const { failures, ...verdict } = judged(result, times);
+    for (const [kind, often] of Object.entries(kinds)) if (often === 0) failures.push(failed(`${kind} was never injected`));
+    const unfelt = row.felt?.(result) ?? null;
+    if (unfelt !== null) failures.push(failed(unfelt));
     failures.push(...(await remove(direct)).map((why) => failed(`something could not be removed: ${why}`)));
     const disposing = change.dispose;
     change = { ...change, dispose: undefined };

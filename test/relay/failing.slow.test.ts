@@ -1,45 +1,10 @@
 import { describe, expect, test } from "vitest";
-import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
-import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
-import { type Bench, benches, draft } from "../support/outbox.ts";
-import { firstDeliveries, type Script, scriptedSink } from "../support/scripted-sink.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { firstDeliveries } from "../support/scripted-sink.ts";
+import { scene, start, type Scene } from "./scene.ts";
 
-const start = Date.UTC(2030, 0, 1);
 const by = { who: "test", dryRun: false };
-
-interface Scene extends AsyncDisposable {
-  readonly bench: Bench;
-  readonly clock: ManualClock;
-  readonly sink: ReturnType<typeof scriptedSink>;
-  readonly deaths: Extract<PathEvent, { type: "relay.died" }>[];
-}
-
-async function scene(open: (typeof benches)[string], script: Script, options: Partial<RelayOptions> = {}): Promise<Scene> {
-  const clock = manualClock(start);
-  const bench = await open(clock);
-  const sink = scriptedSink(script);
-  const deaths: Scene["deaths"] = [];
-  const relay = createRelay({
-    store: bench.store,
-    sink,
-    clock,
-    pollIntervalMs: 50,
-    observe: (event) => void (event.type === "relay.died" && deaths.push(event)),
-    ...options,
-  });
-  await relay.start();
-  return {
-    bench,
-    clock,
-    sink,
-    deaths,
-    async [Symbol.asyncDispose]() {
-      await relay.stop();
-      await bench[Symbol.asyncDispose]();
-    },
-  };
-}
+const deathsOf = ({ events }: Scene) => events.filter(({ type }) => type === "relay.died");
 
 describe.each(Object.entries(benches))("%s: an event that is always refused", (_name, open) => {
   const jitterless = { retry: { jitter: 0 } };
@@ -76,8 +41,8 @@ describe.each(Object.entries(benches))("%s: an event that is always refused", (_
     expect(tries).toHaveLength(5);
     for (const follower of followers) expect(await s.bench.stateOf(follower.id)).toBe("BLOCKED");
     expect((await s.bench.operator.show(bad.id))!.retryCount).toBe(5);
-    expect(s.deaths).toHaveLength(1);
-    expect(s.deaths[0]).toMatchObject({ id: bad.id, aggregateId: "bad", followers: "blocked" });
+    expect(deathsOf(s)).toHaveLength(1);
+    expect(deathsOf(s)[0]).toMatchObject({ id: bad.id, aggregateId: "bad", followers: "blocked" });
     await s.clock.advance(600_000);
     expect(tries).toHaveLength(5);
   });
@@ -136,7 +101,7 @@ describe.each(Object.entries(benches))("%s: an event that is always refused", (_
     await s.clock.advance(500);
     expect(await s.bench.stateOf(bad.id)).toBe("DEAD");
     expect((await s.bench.operator.show(bad.id))!.retryCount).toBe(3);
-    expect(s.deaths).toHaveLength(2);
+    expect(deathsOf(s)).toHaveLength(2);
     expect(s.sink.sent.filter((id) => id === bad.id)).toHaveLength(6);
   });
 
@@ -169,7 +134,7 @@ describe.each(Object.entries(benches))("%s: an event that is always refused", (_
     await s.clock.advance(1_000);
     expect(await s.bench.stateOf(bad.id)).toBe("DEAD");
     expect([...firstDeliveries(s.sink.log).values()]).toEqual([[2, 3]]);
-    expect(s.deaths).toMatchObject([{ followers: "released" }]);
+    expect(deathsOf(s)).toMatchObject([{ followers: "released" }]);
   });
 });
 

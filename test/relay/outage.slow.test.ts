@@ -1,41 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
-import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
-import { type Bench, benches, draft } from "../support/outbox.ts";
-import { firstDeliveries, type Script, scriptedSink } from "../support/scripted-sink.ts";
-
-const start = Date.UTC(2030, 0, 1);
-
-async function scene(open: (typeof benches)[string], script: Script, options: Partial<RelayOptions> = {}) {
-  const clock: ManualClock = manualClock(start);
-  const bench: Bench = await open(clock);
-  const sink = scriptedSink(script);
-  const events: PathEvent[] = [];
-  const relay = createRelay({
-    store: bench.store,
-    sink,
-    clock,
-    pollIntervalMs: 20,
-    observe: (event) => void events.push(event),
-    ...options,
-  });
-  await relay.start();
-  return {
-    bench,
-    clock,
-    sink,
-    events,
-    relay,
-    async [Symbol.asyncDispose]() {
-      await relay.stop();
-      await bench[Symbol.asyncDispose]();
-    },
-  };
-}
+import { createRelay } from "../../src/create-relay.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { firstDeliveries, type Script } from "../support/scripted-sink.ts";
+import { scene } from "./scene.ts";
 
 describe.each(Object.entries(benches))("%s: while the broker is away", (_name, open) => {
-  test("for a day, no attempt is spent, and order holds when it ends", { timeout: 60_000 }, async () => {
+  test("for a day, no attempt is spent, and order holds when it ends", async () => {
     let away = true;
     const script: Script = {
       verdict: () => (away ? "lost-before" : "stored"),

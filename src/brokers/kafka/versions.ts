@@ -1,0 +1,25 @@
+import { WaybillError } from "../../core/errors.ts";
+import type { Wire } from "./wire.ts";
+
+/** What a broker takes, as it tells whoever connects. */
+export interface Versions {
+  readonly apiKeys: readonly { readonly apiKey: number; readonly minVersion: number; readonly maxVersion: number }[];
+}
+
+export type Wanted = Readonly<Record<keyof Wire | "apiVersions", { readonly key: number; readonly version: number }>>;
+
+/** Only whoever removes groups needs it: a broker without it can be published to and read. */
+const onDemand: keyof Wire = "deleteGroups";
+
+export function checkVersions(shown: string, wanted: Wanted, { apiKeys }: Versions): void {
+  const taken = new Map(apiKeys.map((api) => [api.apiKey, api]));
+  for (const [name, { key, version }] of Object.entries(wanted)) {
+    if (name === onDemand) continue;
+    const api = taken.get(key);
+    if (api !== undefined && api.minVersion <= version && version <= api.maxVersion) continue;
+    throw new WaybillError(
+      "DRIVER_UNFIT",
+      `${shown} does not take version ${version} of the request ${name}: Kafka 3.1 or later is needed`,
+    );
+  }
+}

@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import { halved, recordInbox, recordRelay, recordSource } from "../../src/cli/verify/recorded.ts";
+import type { Point } from "../../src/cli/verify/task.ts";
+import { contentOf, shaOf, shaOfDraft } from "../../src/cli/verify/workload.ts";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
+import type { Inbox } from "../../src/contracts/inbox.ts";
+import type { LeaseStore } from "../../src/contracts/lease-store.ts";
+import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
+import type { Source } from "../../src/contracts/source.ts";
+import { WaybillError } from "../../src/core/errors.ts";
+import { seededRandom } from "../../src/core/random.ts";
+import type { Act, Phase } from "../../src/verify/history.ts";
+
+const never = new AbortController().signal;
+
+function recorder() {
+  const written: [Phase, Act["op"]][] = [];
+  return { written, write: (phase: Phase, act: Act) => void written.push([phase, act.op]) };
+}
+
+const lost = (): Promise<never> => Promise.reject(new WaybillError("STORE_UNAVAILABLE", "the link was lost"));
+
+describe("a history", () => {
+  test("tells of what a relay tried before it is known, and of what nobody answered", async () => {
+    const history = recorder();
+    const { outbox, leases } = recordRelay(history, () => undefined);
+    const broken = outbox({ claim: lost, settle: lost } as unknown as OutboxStore);
+    await expect(broken.claim({} as never, {} as never)).rejects.toThrow("lost");
+    await expect(broken.settle("r", 1n as never, [])).rejects.toThrow("lost");
+    const lessBroken = leases({ renew: lost, take: async () => new Map([[1, 2n]]) } as unknown as LeaseStore);
+    await expect(lessBroken.renew("r", 1_000)).rejects.toThrow("lost");
+    await lessBroken.take("r", [1]);
+    expect(history.written).toEqual([
+      ["invoked", "claim"],
+      ["unknown", "claim"],
+      ["invoked", "settle"],
+      ["unknown", "settle"],
+      ["invoked", "lease"],
+      ["unknown", "lease"],
+      ["invoked", "lease"],
+      ["ok", "lease"],
+    ]);
+  });
+
+  test("tells of an acknowledgement that nobody answered", async () => {
+    const history = recorder();
+    const delivery = { topic: "t", envelope: sampleEvent({ aggregateId: "a" }), aside: () => undefined, ack: lost };
+    const source = recordSource({ receive: () => [delivery] } as unknown as Source, history, "stock");
+    for await (const { ack } of source.receive({ consumer: "stock", topics: ["t"], prefetch: 1 }, never))
+      await expect(ack()).rejects.toThrow("lost");
+    expect(history.written).toEqual([
+      ["ok", "deliver"],
+      ["invoked", "ack"],
+      ["unknown", "ack"],
+    ]);
+  });
+
+  test.for([
+    ["done", "ok"],
+    ["duplicate", "failed"],
+    [new Error("the handler fails"), "failed"],
+    [new WaybillError("COMMIT_UNKNOWN", "the answer was lost"), "unknown"],
+  ] as const)("tells an effect that ends with %s as %s", async ([end, phase]) => {
+    const history = recorder();
+    let applied = 0;
+    const once = (): Promise<unknown> => (end instanceof Error ? Promise.reject(end) : Promise.resolve(end));
+    const inbox = recordInbox({ once } as unknown as Inbox<unknown>, history, () => void (applied += 1));
+    await inbox.once({ consumer: "stock", id: "e1" }, 1, async () => undefined).catch(() => undefined);
+    expect(history.written).toEqual([
+      ["invoked", "effect"],
+      [phase, "effect"],
+    ]);
+    expect(applied).toBe(end === "done" ? 1 : 0);
+  });
+});
+
+describe("the points of a worker's own", () => {
+  const batch: readonly Outgoing[] = Array.from({ length: 5 }, () => ({
+    ...{ topic: "t", source: "/s", envelope: sampleEvent({ aggregateId: "a" }) },
+  }));
+  const sinkOf = (sent: Outgoing[][], status: PublishResult["status"]): Sink =>
+    ({
+      async publish(some: readonly Outgoing[]) {
+        sent.push([...some]);
+        return some.map(() => ({ status }));
+      },
+    }) as unknown as Sink;
+
+  test("mid-batch is where half of a batch is stored, and the other half was not sent", async () => {
+    const sent: Outgoing[][] = [];
+    const seen: [Point, number][] = [];
+    const sink = halved(sinkOf(sent, "stored"), { hit: (at) => void seen.push([at, sent.flat().length]) });
+    expect(await sink.publish(batch, never)).toHaveLength(5);
+    expect(seen).toEqual([["mid-batch", 3]]);
+    expect(sent.flat()).toEqual(batch);
+  });
+
+  test("nothing of the second half goes when something of the first was not stored: its followers may be there", async () => {
+    const sent: Outgoing[][] = [];
+    const results = await halved(sinkOf(sent, "unknown"), { hit: () => undefined }).publish(batch, never);
+    expect(results.map(({ status }) => status)).toEqual(["unknown", "unknown", "unknown", "skipped", "skipped"]);
+    expect(sent.flat()).toHaveLength(3);
+  });
+});
+
+describe("what must arrive as it was added", () => {
+  const carried = { type: "Changed", contentType: "application/json", headers: { a: "1", b: "2" }, data: Buffer.from("{}") };
+
+  test("is the payload, the type, the content type and every header, in whatever order", () => {
+    const sha = shaOf(carried);
+    expect(shaOf({ ...carried, headers: { b: "2", a: "1" } })).toBe(sha);
+    const others = [
+      { data: Buffer.from("{ }") },
+      { type: "changed" },
+      { contentType: "text/plain" },
+      { headers: { a: "1" } },
+      { headers: { a: "1", b: "2", c: "" } },
+      { headers: { a: "1", B: "2" } },
+    ];
+    for (const other of others) expect(shaOf({ ...carried, ...other })).not.toBe(sha);
+  });
+
+  test("is of a draft what a reader will find", () => {
+    const draft = { aggregateType: "A", aggregateId: "a", type: "Changed", payload: {}, headers: { b: "2", a: "1" } };
+    expect(shaOfDraft(draft)).toBe(shaOf(carried));
+  });
+
+  test("has headers that are hard to carry, too", () => {
+    const random = seededRandom(1);
+    const load = { ...{ aggregates: 1, hot: 0, pauseMs: 0, sleepMs: 0, bytes: 1, large: 0 }, hard: 1 };
+    expect(contentOf(random, 1, load).headers).toMatchObject({ "Mixed-Case": "Zoë 🚚", empty: "" });
+    expect(contentOf(random, 1, { ...load, hard: 0 }).headers).toBeUndefined();
+  });
+});
