@@ -6,7 +6,7 @@ export interface Clock {
   now(): number;
   /** For deadlines and trust in one's own lease; never compared across processes. */
   monotonic(): number;
-  /** Resolves after `ms`, or as soon as the signal aborts; never rejects. */
+  /** Resolves after `ms`, soon when that is over already, or as soon as the signal aborts; never rejects. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
@@ -28,7 +28,8 @@ export const systemClock: Clock = {
       const wait = (left: number): void => {
         timer = left > longestMs ? setTimeout(() => wait(left - longestMs), longestMs) : setTimeout(done, left);
       };
-      wait(ms);
+      // Newer Nodes warn on the process's stderr of a time that is over.
+      wait(Math.max(0, ms));
       signal?.addEventListener("abort", done);
     }),
 };

@@ -13,7 +13,7 @@ type Taken = Extract<Of<"lease">, { what: "take" }>;
 
 /**
  * F: a lane's epochs rise, each has one owner, nothing is settled under an epoch that is over, and nothing is sent by a
- * relay whose own clock says that its lease has run out. A fail-over may take the lanes back to an earlier time, and
+ * relay whose own clock, when it last looked, said that its lease had run out. A fail-over may take the lanes back to an earlier time, and
  * begins a new reckoning.
  */
 export function fencing({ history }: Facts): Verdict {
@@ -71,7 +71,7 @@ function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
   );
 }
 
-function publish(found: Trial, lanes: Lanes, until: number, { process, mono, at, events }: Of<"publish">): void {
+function publish(found: Trial, lanes: Lanes, until: number, { process, mono, began, events }: Of<"publish">): void {
   const ids = events.map(({ id }) => id);
   if (mono > until)
     found.broken(
@@ -79,7 +79,9 @@ function publish(found: Trial, lanes: Lanes, until: number, { process, mono, at,
       `${process} published ${Math.round(mono - until)} ms after its lease had run out by its own clock`,
       ids.slice(0, 5),
     );
-  const stale = events.filter(({ lane, epoch }) => lane < 0 || (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < at));
+  const stale = events.filter(
+    ({ lane, epoch }) => lane < 0 || (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < began),
+  );
   if (stale.length > 0)
     found.broken(
       stale.length,

@@ -42,8 +42,11 @@ export type Act =
   | { readonly op: "add"; readonly tx: string; readonly events?: readonly Written[] }
   /** Nothing is known of what it will be when it is invoked. */
   | { readonly op: "claim"; readonly claims: readonly Held[] }
-  /** `mono` is the relay's own monotonic clock. */
-  | { readonly op: "publish"; readonly events: readonly Held[]; readonly mono: number }
+  /**
+   * `mono` is what the relay last read on its own monotonic clock before it sent, and `began` is when it read it: whoever is
+   * frozen between its look and its act cannot know.
+   */
+  | { readonly op: "publish"; readonly events: readonly Held[]; readonly mono: number; readonly began: number }
   /** `began` is when it was invoked, and `settled` how many rows the store says it changed. */
   | { readonly op: "settle"; readonly outcomes: readonly Settled[]; readonly began: number; readonly settled?: number }
   | { readonly op: "deliver"; readonly consumer: string; readonly topic: string; readonly id: string; readonly sha: string }

@@ -7,7 +7,7 @@ import { page } from "../../src/cli/verify/page.ts";
 import type { Report } from "../../src/cli/verify/report.ts";
 import { timelineOf } from "../../src/cli/verify/timeline.ts";
 import { invariants } from "../../src/verify/verdict.ts";
-import { added, entry, event, fault, held } from "../verify/run.ts";
+import { added, entry, event, fault, held, sent } from "../verify/run.ts";
 import { cli, start, until } from "./build.ts";
 import { inProcess } from "./in-process.ts";
 
@@ -187,7 +187,7 @@ describe("the network in between", () => {
 describe("the report", () => {
   const history = [
     ...added([event("e1", 1), event("e2", 2, { undone: true })], 1),
-    entry(2.5, "relay-1", "ok", { op: "publish", events: [held("e1")], mono: 0 }),
+    sent(2.5, "ok", [held("e1")]),
     ...(["invoked", "ok"] as const).map((phase) => entry(2.6, "subscriber-1", phase, { op: "effect", consumer: "c", id: "e1" })),
     fault(3, "freeze", 6),
     entry(4.5, "nemesis", "ok", { op: "fault", fault: "freeze", target: "relay-1", copies: 6, scope: "all" }),

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { halved, recordInbox, recordRelay, recordSource } from "../../src/cli/verify/recorded.ts";
+import { halved, recordInbox, recordRelay, recordSource, sharedNow } from "../../src/cli/verify/recorded.ts";
 import type { Point } from "../../src/cli/verify/task.ts";
 import { contentOf, shaOf, shaOfDraft } from "../../src/cli/verify/workload.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
@@ -8,8 +8,10 @@ import type { LeaseStore } from "../../src/contracts/lease-store.ts";
 import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
 import type { Source } from "../../src/contracts/source.ts";
+import { systemClock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { seededRandom } from "../../src/core/random.ts";
+import { manualClock } from "../../src/testing/manual-clock.ts";
 import type { Act, Phase } from "../../src/verify/history.ts";
 
 const never = new AbortController().signal;
@@ -24,7 +26,7 @@ const lost = (): Promise<never> => Promise.reject(new WaybillError("STORE_UNAVAI
 describe("a history", () => {
   test("tells of what a relay tried before it is known, and of what nobody answered", async () => {
     const history = recorder();
-    const { outbox, leases } = recordRelay(history, () => undefined);
+    const { outbox, leases } = recordRelay(history, systemClock, () => undefined);
     const broken = outbox({ claim: lost, settle: lost } as unknown as OutboxStore);
     await expect(broken.claim({} as never, {} as never)).rejects.toThrow("lost");
     await expect(broken.settle("r", 1n as never, [])).rejects.toThrow("lost");
@@ -41,6 +43,24 @@ describe("a history", () => {
       ["invoked", "lease"],
       ["ok", "lease"],
     ]);
+  });
+
+  test("tells with a publish what its relay last read on its own clock: whoever is frozen since cannot know", async () => {
+    const acts: Act[] = [];
+    const clock = manualClock();
+    const records = recordRelay({ write: (_, act) => void acts.push(act) }, clock, () => undefined);
+    const sink = records.sink({ publish: async () => [{ status: "stored" }] } as unknown as Sink);
+    const message = { topic: "t", source: "/s", envelope: sampleEvent({ aggregateId: "a" }) };
+    const seen = records.clock.monotonic();
+    const since = sharedNow();
+    await clock.advance(5_000);
+    await sink.publish([message], never);
+    expect(acts).toMatchObject([{ mono: seen }, { mono: seen }]);
+    expect((acts[0] as { began: number }).began).toBeLessThanOrEqual(since);
+    expect(records.clock.monotonic()).toBe(seen + 5_000);
+    await sink.publish([message], never);
+    expect(acts.at(-1)).toMatchObject({ mono: seen + 5_000 });
+    expect((acts.at(-1) as { began: number }).began).toBeGreaterThanOrEqual(since);
   });
 
   test("tells of an acknowledgement that nobody answered", async () => {

@@ -28,6 +28,16 @@ describe("the system clock", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  test.each([-1, -5_000, -Infinity])("a sleep of %s ms is over already, and Node has nothing to warn of", async (ms) => {
+    const warned: Error[] = [];
+    const listen = (warning: Error): void => void warned.push(warning);
+    process.on("warning", listen);
+    await systemClock.sleep(ms);
+    await turn();
+    process.off("warning", listen);
+    expect(warned).toEqual([]);
+  });
+
   test("ends a sleep as soon as the signal aborts, and leaves neither timer nor listener", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const controller = new AbortController();

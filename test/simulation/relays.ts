@@ -133,17 +133,17 @@ function recordedLeases({ record }: World, process: Process, leases: LeaseStore)
   };
 }
 
-function recordedSink({ record }: World, process: Process, sink: Sink, held: ReadonlyMap<string, Held>): Sink {
+function recordedSink({ record, scheduler }: World, process: Process, sink: Sink, held: ReadonlyMap<string, Held>): Sink {
   return {
     ...sink,
     async publish(batch, signal) {
-      const mono = process.clock.monotonic();
+      const looked = { mono: process.clock.monotonic(), began: scheduler.now };
       const events = batch.map(({ envelope }) => held.get(envelope.id) ?? { id: envelope.id, lane: -1, epoch: -1 });
-      record(process, "invoked", { op: "publish", events, mono });
+      record(process, "invoked", { op: "publish", events, ...looked });
       const results = await sink.publish(batch, signal);
       for (const [phase, statuses] of phases) {
         const those = events.filter((_, index) => statuses.includes(results[index]?.status ?? "unknown"));
-        if (those.length > 0) record(process, phase, { op: "publish", events: those, mono });
+        if (those.length > 0) record(process, phase, { op: "publish", events: those, ...looked });
       }
       return results;
     },

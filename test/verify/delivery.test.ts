@@ -3,7 +3,7 @@ import { check } from "../../src/verify/check.ts";
 import { invariants } from "../../src/verify/verdict.ts";
 import type { Entry } from "../../src/verify/history.ts";
 import type { Reads } from "../../src/verify/reads.ts";
-import { added, bounds, copy, effect, entry, event, fault, healed, held, one, short, two, verdictOf, well, wellRead } from "./run.ts";
+import { added, bounds, copy, effect, entry, event, fault, healed, held, one, sent, short, two, verdictOf, well, wellRead } from "./run.ts";
 
 const three = event("e3", 3);
 const rolledBack = [...well, ...added([three], 3, "failed")];
@@ -237,9 +237,9 @@ describe("few duplicates", () => {
   test("a broker that lets the time for its answer pass explains a copy of what it was asked, where that is nobody's fault", () => {
     const answer = (at: number): readonly Entry[] => [
       ...well.filter(({ op }) => op !== "settle" && op !== "publish"),
-      entry(1.2, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 1_200 }),
-      entry(at, "relay-1", "unknown", { op: "publish", events: [held("e1")], mono: at * 1_000 }),
-      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 4_000 }),
+      sent(1.2, "invoked", [held("e1")]),
+      sent(at, "unknown", [held("e1")]),
+      sent(4, "invoked", [held("e1"), held("e2")]),
     ];
     const once = { broker: [copy(one), copy(two), copy(one)] };
     const judged = (history: readonly Entry[], broker: Partial<Reads> = once): string =>
@@ -256,15 +256,15 @@ describe("few duplicates", () => {
       ...answer(2.7).filter(({ at }) => at < 4_000),
       fault(1.2, "black hole", 2),
       entry(2.7, "nemesis", "ok", { op: "fault", fault: "black hole", target: "relay-1", copies: 2, scope: "all" }),
-      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 4_000 }),
-      entry(4.1, "relay-1", "ok", { op: "publish", events: [held("e1")], mono: 4_100 }),
+      sent(4, "invoked", [held("e1")]),
+      sent(4.1, "ok", [held("e1")]),
       entry(4.2, "relay-1", "ok", { op: "settle", began: 4_150, outcomes: [{ ...held("e1"), as: "published" }], settled: 1 }),
-      entry(20, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono: 20_000 }),
+      sent(20, "invoked", [held("e1")]),
     ];
     expect(judged(harmed)).toBe("holds, 1 × explained-copy");
     expect(judged([...harmed, fault(30, "crash", 6)], thrice)).toMatch(/^broken 1 times: Order 1 #1 has 3 copies, and was settled/);
     // The last one's silence is no reason for what was there before.
-    const last = entry(6, "relay-1", "unknown", { op: "publish", events: [held("e1")], mono: 6_000 });
+    const last = sent(6, "unknown", [held("e1")]);
     expect(judged([...answer(2.6), last])).toMatch(/^broken/);
   });
 
@@ -276,7 +276,7 @@ describe("few duplicates", () => {
   });
 
   test("a fault explains what was not settled when it came, and nothing else", () => {
-    const again = entry(5, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 5_000 });
+    const again = sent(5, "invoked", [held("e1"), held("e2")]);
     expect(short(verdict([...well, fault(4, "crash", 2), again], doubled))).toMatch(
       /^broken 2 times: Order 1 #1 has 2 copies, and was settled before anything broke/,
     );
@@ -289,13 +289,13 @@ describe("few duplicates", () => {
     expect(short(verdict([...early(0.5), ...well, again], doubled))).toBe("holds, 2 × explained-copy");
     expect(short(verdict([...early(0), ...well, again], doubled))).toMatch(/settled before anything broke/);
     // What was refused is no copy: the two that were sent are.
-    const refused = entry(5.1, "relay-1", "failed", { op: "publish", events: [held("e1"), held("e2")], mono: 5_100 });
+    const refused = sent(5.1, "failed", [held("e1"), held("e2")]);
     const late = [again, { ...again, at: 6_000 }];
     expect(short(verdict([...well, fault(5.5, "crash", 2), late[0]!, refused, late[1]!], doubled))).toMatch(/^broken/);
     // Of three that were sent, the one that nobody answered may not have come there.
     const over = entry(1.36, "nemesis", "ok", { op: "fault", fault: "crash", target: "relay-1", copies: 2, scope: "all" });
-    const sent = [...crashed(2), over, again, { ...again, at: 20_000 }];
-    expect(short(verdict(sent, doubled))).toBe("holds, 2 × explained-copy");
+    const thrice = [...crashed(2), over, again, { ...again, at: 20_000 }];
+    expect(short(verdict(thrice, doubled))).toBe("holds, 2 × explained-copy");
     // A fail-over takes back what was settled.
     expect(short(verdict([...well, fault(4, "failover", 2), again], doubled))).toBe("holds, 2 × explained-copy");
   });

@@ -1,4 +1,4 @@
-import type { Act, Entry, Phase, Written } from "../../src/verify/history.ts";
+import type { Act, Entry, Held, Phase, Written } from "../../src/verify/history.ts";
 import { check } from "../../src/verify/check.ts";
 import type { Bounds } from "../../src/verify/isolation.ts";
 import type { Reads } from "../../src/verify/reads.ts";
@@ -18,6 +18,14 @@ export const held = (id: string, lane = 5, epoch = 1) => ({ id, lane, epoch });
 /** At this second, this process. */
 export const entry = (at: number, process: string, phase: Phase, act: Act): Entry => ({ at: at * 1_000, process, phase, ...act });
 
+/** A relay's publish; it looked at its clock at that second, or at `looked`. */
+export const sent = (
+  at: number,
+  phase: Phase,
+  events: readonly Held[],
+  { relay = "relay-1", looked = at }: { readonly relay?: string; readonly looked?: number } = {},
+): Entry => entry(at, relay, phase, { op: "publish", events, mono: looked * 1_000, began: looked * 1_000 });
+
 export const fault = (at: number, name: string, copies: number | null, more: Partial<Extract<Act, { op: "fault" }>> = {}): Entry =>
   entry(at, "nemesis", "invoked", { op: "fault", fault: name, target: "relay-1", copies, scope: "all", ...more });
 
@@ -34,8 +42,8 @@ export const well: readonly Entry[] = [
   entry(0, "relay-1", "ok", { op: "lease", what: "take", began: 0, lanes: [[5, 1]] }),
   ...added([one, two]),
   entry(1.1, "relay-1", "ok", { op: "claim", claims: [held("e1"), held("e2")] }),
-  entry(1.2, "relay-1", "invoked", { op: "publish", events: [held("e1"), held("e2")], mono: 1_200 }),
-  entry(1.3, "relay-1", "ok", { op: "publish", events: [held("e1"), held("e2")], mono: 1_300 }),
+  sent(1.2, "invoked", [held("e1"), held("e2")]),
+  sent(1.3, "ok", [held("e1"), held("e2")]),
   entry(1.4, "relay-1", "ok", {
     op: "settle",
     began: 1_350,

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { storyOf } from "../../src/verify/check.ts";
 import { createRecorder, readHistory, type Entry } from "../../src/verify/history.ts";
 import { troublesOf } from "../../src/verify/troubles.ts";
-import { added, copy, entry, event, fault, healed, held, short, verdictOf, well, wellRead } from "./run.ts";
+import { added, copy, entry, event, fault, healed, held, sent, short, verdictOf, well, wellRead } from "./run.ts";
 
 const unhealed = well.filter((each) => each !== healed);
 
@@ -97,27 +97,30 @@ describe("fencing", () => {
   });
 
   test("nothing is sent once one's own clock says that the lease has run out", () => {
-    const sent = (mono: number): Entry => entry(70, "relay-1", "invoked", { op: "publish", events: [held("e1")], mono });
-    expect(short(verdict([...well, sent(59_000)]))).toBe("holds");
-    expect(short(verdict([...well, sent(60_500)]))).toBe(
+    expect(short(verdict([...well, sent(59, "invoked", [held("e1")])]))).toBe("holds");
+    expect(short(verdict([...well, sent(60.5, "invoked", [held("e1")])]))).toBe(
       "broken 1 times: relay-1 published 500 ms after its lease had run out by its own clock [e1]",
     );
   });
 
+  test("one who was frozen between its look at the clock and its send could not know that the lease had run out", () => {
+    const late = (looked: number): Entry[] => [...well, took(61, "relay-2", 2), sent(70, "invoked", [held("e1")], { looked })];
+    expect(short(verdict(late(59)))).toBe("holds");
+    expect(short(verdict(late(62)))).toMatch(/^broken 2 times: relay-1 published/);
+  });
+
   test("nothing is sent under an epoch that is over, or without having been claimed", () => {
-    const sent = (lane: number, epoch: number): Entry =>
-      entry(4, "relay-1", "invoked", { op: "publish", events: [held("e1", lane, epoch)], mono: 4_000 });
+    const under = (lane: number, epoch: number): Entry => sent(4, "invoked", [held("e1", lane, epoch)]);
     const takeover = [...well, took(3, "relay-2", 2)];
-    expect(short(verdict([...takeover, sent(5, 1)]))).toMatch(
+    expect(short(verdict([...takeover, under(5, 1)]))).toMatch(
       /^broken 1 times: relay-1 published 1 events .* under an epoch that was over/,
     );
-    expect(short(verdict([...takeover, sent(5, 2)]))).toBe("holds");
-    expect(short(verdict([...well, sent(-1, -1)]))).toMatch(/^broken 1 times: relay-1 published 1 events that it had not claimed/);
+    expect(short(verdict([...takeover, under(5, 2)]))).toBe("holds");
+    expect(short(verdict([...well, under(-1, -1)]))).toMatch(/^broken 1 times: relay-1 published 1 events that it had not claimed/);
   });
 
   test("is unknown when nobody recorded the lease of one that published", () => {
-    const sent = entry(4, "relay-7", "invoked", { op: "publish", events: [held("e1")], mono: 4_000 });
-    expect(short(verdict([...well, sent]))).toMatch(/^unknown: relay-7 published/);
+    expect(short(verdict([...well, sent(4, "invoked", [held("e1")], { relay: "relay-7" })]))).toMatch(/^unknown: relay-7 published/);
   });
 
   test("is unknown when nobody recorded who took which lane", () => {

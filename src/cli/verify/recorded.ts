@@ -3,6 +3,7 @@ import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Claim, OutboxStore, Outcome } from "../../contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Delivery, Source } from "../../contracts/source.ts";
+import type { Clock } from "../../core/clock.ts";
 import { isWaybillError } from "../../core/errors.ts";
 import type { Act, Held, Recorder, Settled } from "../../verify/history.ts";
 import type { Points } from "./task.ts";
@@ -13,6 +14,8 @@ export const sharedNow = (): number => Math.round(Number(process.hrtime.bigint()
 
 /** What a relay does, written down as it does it. */
 export interface RelayRecords {
+  /** For the relay to look at: what it read last is all that it knows of the time when it sends. */
+  readonly clock: Clock;
   outbox(of: OutboxStore): OutboxStore;
   leases(of: LeaseStore): LeaseStore;
   sink(of: Sink): Sink;
@@ -25,11 +28,14 @@ const settledOf = (outcome: Outcome): Settled => ({
   ...(outcome.as === "parked" ? { release: outcome.release } : {}),
 });
 
-export function recordRelay(recorder: Recorder, published: (count: number) => void): RelayRecords {
+export function recordRelay(recorder: Recorder, clock: Clock, published: (count: number) => void): RelayRecords {
   /** The sink is not told under which epoch it publishes. */
   const claimed = new Map<string, Held>();
   const orUnknown = unknownOf(recorder);
+  const look = (): { readonly began: number; readonly mono: number } => ({ began: sharedNow(), mono: clock.monotonic() });
+  let looked = look();
   return {
+    clock: { ...clock, monotonic: () => (looked = look()).mono },
     outbox: (of) => ({
       ...of,
       async claim(holding, request) {
@@ -53,7 +59,7 @@ export function recordRelay(recorder: Recorder, published: (count: number) => vo
     leases: (of) => ({
       ...of,
       async renew(relay, ttlMs, ...about) {
-        const act = { op: "lease", what: "renew", mono: performance.now(), ttlMs } as const;
+        const act = { op: "lease", what: "renew", mono: clock.monotonic(), ttlMs } as const;
         recorder.write("invoked", act);
         await orUnknown(act, () => of.renew(relay, ttlMs, ...about));
         recorder.write("ok", act);
@@ -70,11 +76,12 @@ export function recordRelay(recorder: Recorder, published: (count: number) => vo
       ...passing(of),
       async publish(batch, signal) {
         const events = batch.map(({ envelope: { id } }) => claimed.get(id) ?? { id, lane: -1, epoch: -1 });
-        recorder.write("invoked", { op: "publish", events, mono: performance.now() });
+        const act = { op: "publish", ...looked } as const;
+        recorder.write("invoked", { ...act, events });
         const results = await of.publish(batch, signal);
         for (const phase of ["ok", "failed", "unknown"] as const) {
           const some = events.filter((_, i) => phaseOf(results[i]!) === phase);
-          if (some.length > 0) recorder.write(phase, { op: "publish", events: some, mono: performance.now() });
+          if (some.length > 0) recorder.write(phase, { ...act, events: some });
           if (phase === "ok") published(some.length);
         }
         return results;

@@ -60,7 +60,7 @@ const quiet = new Set<PathEvent["type"]>(["relay.claimed", "relay.published", "s
 async function runRelay(task: RelayTask, post: Post): Promise<Running> {
   const ground = await openGround(task.place);
   const { broker, ...rest } = openRunBroker(task.place);
-  const records = recordRelay(post.recorder, post.did);
+  const records = recordRelay(post.recorder, skewed(systemClock, task.skewMs ?? 0), post.did);
   const poison = new Set(task.poison ?? []);
   const willing: Sink = poison.size === 0 ? broker : refusing(broker, poison, ({ envelope }) => aggregateName(envelope));
   const whole = task.again === undefined ? willing : repeating(willing, task.again);
@@ -71,7 +71,7 @@ async function runRelay(task: RelayTask, post: Post): Promise<Running> {
     sink: records.sink(sink),
     relayId: task.name,
     failpoints: post.failpoints,
-    clock: skewed(systemClock, task.skewMs ?? 0),
+    clock: records.clock,
     observe: (event) => quiet.has(event.type) || post.say(event),
     ...task.options,
   });
