@@ -71,18 +71,20 @@ export function createPublisher(options: PublisherOptions): Publisher {
     return { claim, as: "returned", destination: { topic: message.topic, why: breaker.why(message.topic) } };
   };
 
-  const send = async (batch: readonly Outgoing[], stopping: AbortSignal): Promise<readonly PublishResult[]> => {
+  /** Null: nothing was sent, since the lease leaves hardly any time for it. */
+  const send = async (batch: readonly Outgoing[], stopping: AbortSignal): Promise<readonly PublishResult[] | null> => {
     const unknown = (why: string): readonly PublishResult[] =>
       batch.map(() => ({ status: "unknown", error: new WaybillError("PUBLISH_UNKNOWN", why) }));
-    const withinMs = Math.max(1, Math.min(options.publishTimeoutMs, coordinator.trustedForMs()));
+    // The last look at the clock before the sink has the batch: whoever is frozen on the way here sees it.
+    const trustedMs = coordinator.trustedForMs();
+    if (trustedMs < options.publishTimeoutMs / leastShare) return null;
+    const withinMs = Math.min(options.publishTimeoutMs, trustedMs);
     const ended = follow(stopping);
     const gaveUp = clock
       .sleep(withinMs + graceMs, ended.signal)
       .then(() => unknown(`no answer from ${sink.name} within ${Math.round(withinMs)} ms`));
     try {
-      return await withDeadline(clock, withinMs, stopping, (signal) =>
-        options.steps.run(withinMs + 2 * graceMs, () => Promise.race([sink.publish(batch, signal), gaveUp])),
-      );
+      return await withDeadline(clock, withinMs, stopping, (signal) => Promise.race([sink.publish(batch, signal), gaveUp]));
     } catch (error) {
       return unknown(`${sink.name} failed: ${asError(error).message}`);
     } finally {
@@ -132,16 +134,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
       if (sent.length > 0) {
         const ids = sent.map(({ claim }) => claim.envelope.id);
         await options.failpoints.hit("before-publish", ids);
-        const trusted = coordinator.trustedForMs() >= options.publishTimeoutMs / leastShare;
-        const results = trusted
-          ? await send(
-              sent.map(({ message }) => message),
-              stopping,
-            )
-          : [];
+        const batch = sent.map(({ message }) => message);
+        const results = await options.steps.run(options.publishTimeoutMs + 2 * graceMs, () => send(batch, stopping));
         await options.failpoints.hit("after-publish", ids);
         for (const [index, { claim, message }] of sent.entries()) {
-          if (!trusted) {
+          if (results === null) {
             breaker.unsent(message.topic, claim.envelope.id);
             conclusion({ claim, as: "returned" });
           } else {

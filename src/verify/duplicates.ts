@@ -40,7 +40,7 @@ export function fewDuplicates({ history, reads, events, troubles }: Facts, { lin
   return verdict();
 }
 
-/** A publish, from when it began until it is known to be settled. */
+/** A publish, from its relay's last look at the clock before it until it is known to be settled. */
 interface Send {
   readonly process: string;
   readonly from: number;
@@ -54,7 +54,7 @@ function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>,
   for (const entry of history) {
     if (entry.op === "publish" && entry.phase === "invoked") {
       for (const { id } of entry.events)
-        sends.get(id)?.push({ process: entry.process, from: entry.at, until: Infinity, unanswered: false });
+        sends.get(id)?.push({ process: entry.process, from: entry.began, until: Infinity, unanswered: false });
     } else if (entry.op === "publish" && entry.phase === "unknown") {
       for (const { id } of entry.events) {
         const send = sends.get(id)?.findLast(({ process }) => process === entry.process);

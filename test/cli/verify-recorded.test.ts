@@ -5,7 +5,7 @@ import { contentOf, shaOf, shaOfDraft } from "../../src/cli/verify/workload.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import type { LeaseStore } from "../../src/contracts/lease-store.ts";
-import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import type { Claim, OutboxStore } from "../../src/contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
 import type { Source } from "../../src/contracts/source.ts";
 import { systemClock } from "../../src/core/clock.ts";
@@ -43,6 +43,22 @@ describe("a history", () => {
       ["invoked", "lease"],
       ["ok", "lease"],
     ]);
+  });
+
+  test("knows under which epoch an event goes that was claimed anew while the settle of its return was tried again", async () => {
+    const acts: Act[] = [];
+    const records = recordRelay({ write: (_, act) => void acts.push(act) }, systemClock, () => undefined);
+    const envelope = sampleEvent({ aggregateId: "a" });
+    const claim = { envelope, lane: 3, epoch: 7n } as Claim;
+    const outbox = records.outbox({
+      claim: async () => ({ claims: [claim] }),
+      settle: async () => ({ settled: 0 }),
+    } as unknown as OutboxStore);
+    const sink = records.sink({ publish: async () => [{ status: "stored" }] } as unknown as Sink);
+    await outbox.claim({} as never, {} as never);
+    await outbox.settle("r", 1n as never, [{ claim, as: "returned" }]);
+    await sink.publish([{ topic: "t", source: "/s", envelope }], never);
+    expect(acts.at(-1)).toMatchObject({ op: "publish", events: [{ id: envelope.id, lane: 3, epoch: 7 }] });
   });
 
   test("tells with a publish what its relay last read on its own clock: whoever is frozen since cannot know", async () => {

@@ -33,10 +33,29 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("a worker that cannot begin is told of, whatever it fails of, and is not tried again and again", async () => {
-  const failed = { type: "failed", code: null, message: "no space left on device", early: true };
-  workersThat(`process.send(${JSON.stringify(failed)}, () => process.exit(1));`);
+const failing = (early: boolean): string =>
+  `process.send(${JSON.stringify({ type: "failed", code: null, message: "no space left on device", early })}, () => process.exit(1))`;
+
+test.for([
+  [false, 1],
+  [true, 3],
+] as const)("a worker that cannot begin is told of, and tried again only for want of a server (%s): %i lives", async ([early, lives]) => {
+  workersThat(failing(early));
   await expect(workers.start("relay-1", duty)).rejects.toThrow("no space left on device");
+  expect(workers.all).toMatchObject([{ lives }]);
+});
+
+test("a worker whose server is slow to answer at first begins in another life, and that is no death", async () => {
+  const lives = join(folder, "lives");
+  workersThat(`
+    const { appendFileSync, readFileSync } = process.getBuiltinModule("node:fs");
+    appendFileSync(${JSON.stringify(lives)}, "x");
+    if (readFileSync(${JSON.stringify(lives)}).length < 3) ${failing(true)};
+    else process.send({ type: "ready" });
+  `);
+  await workers.start("relay-1", duty);
+  expect(workers.all).toMatchObject([{ lives: 3 }]);
+  expect(workers.deaths).toEqual([]);
 });
 
 test("a worker that dies before it is ready is tried a few times, and then told of with where its log is", async () => {
@@ -56,7 +75,7 @@ test("a worker that falls at its failpoint before it is ready is tried again, as
     process.send({ type: "ready" });
   `);
   await workers.start("relay-1", { ...duty, failpoints: [{ at: "mid-batch", nth: 1, do: "kill" }] });
-  expect(workers.all).toMatchObject([{ lives: 5, fallen: 4 }]);
+  expect(workers.all).toMatchObject([{ lives: 5, fallen: [1, 2, 3, 4] }]);
   expect(workers.deaths).toEqual([]);
 });
 
@@ -94,6 +113,6 @@ test.for([
   workersThat(`process.send({ type: "ready" }, () => ${end});`);
   await workers.start("relay-1", { ...duty, failpoints: [{ at: "mid-batch", nth: 1, do: "kill" }] });
   await expect.poll(() => workers.all[0]!.lives, { timeout: 10_000 }).toBeGreaterThan(1);
-  expect(Math.min(workers.all[0]!.fallen, 1)).toBe(fallen);
+  expect(Math.min(workers.all[0]!.fallen.length, 1)).toBe(fallen);
   expect(Math.min(workers.deaths.length, 1)).toBe(deaths);
 });

@@ -11,6 +11,8 @@ export type Kind =
 
 export interface Nemesis {
   readonly networks: Readonly<Record<"store" | "broker", Network | null>>;
+  /** Whoever stands still may have the store locked for everybody. */
+  readonly oneWriter: boolean;
   readonly leaseMs: number;
   readonly forMs: number;
   /** Said before it happens. */
@@ -42,10 +44,13 @@ export async function torment(scene: Scene, nemesis: Nemesis): Promise<void> {
   const { clock, random, signal } = scene;
   const until = clock.monotonic() + nemesis.forMs;
   const left = (): number => until - clock.monotonic();
+  let caused = false;
   for (let deck: readonly Kind[] = []; left() > 0 && !signal.aborted;) {
     if (deck.length === 0) deck = shuffled(kindsOf(nemesis.networks), random);
     await clock.sleep(Math.min(left(), calmMs * (0.5 + random.next())), signal);
-    if (left() <= 0 || signal.aborted) return;
+    // However late it is: a run without a fault shows nothing.
+    if ((left() <= 0 && caused) || signal.aborted) return;
+    caused = true;
     const [kind, ...others] = deck;
     deck = others;
     await cause(scene, nemesis, kind!);
@@ -61,12 +66,13 @@ function shuffled<T>(of: readonly T[], random: Random): readonly T[] {
 
 async function cause(scene: Scene, nemesis: Nemesis, kind: Kind): Promise<void> {
   const { workers, clock, random, signal } = scene;
+  /** Every relay may lose what it has in flight, or the right to settle it. */
+  const everybodys = scene.window * scene.names("relay").length;
   if ("of" in kind) {
     const forMs = kind.what === "reset" ? 0 : 300 + random.next() * nemesis.leaseMs * 1.3;
     const target = linkTo(kind.of);
     nemesis.announce(`${target}: ${kind.what}${forMs === 0 ? "" : ` for ${inWords(Math.round(forMs / 100) * 100)}`}`);
-    // Every relay may lose what it has in flight, or the right to settle it.
-    const fault = scene.fault({ fault: kind.what, target, copies: scene.window * scene.names("relay").length });
+    const fault = scene.fault({ fault: kind.what, target, copies: everybodys });
     const network = nemesis.networks[kind.of]!;
     trouble(network, kind.what, random.next());
     await clock.sleep(forMs, signal);
@@ -85,7 +91,7 @@ async function cause(scene: Scene, nemesis: Nemesis, kind: Kind): Promise<void> 
   // Sometimes past its lease, so that others take over before it wakes.
   const forMs = nemesis.leaseMs * (0.2 + random.next() * 1.4);
   nemesis.announce(`${victim} stands still for ${inWords(Math.round(forMs / 100) * 100)}`);
-  const fault = scene.fault({ fault: "freeze", target: victim, copies });
+  const fault = scene.fault({ fault: "freeze", target: victim, copies: nemesis.oneWriter ? everybodys : copies });
   workers.freeze(victim);
   await clock.sleep(forMs, signal);
   workers.thaw(victim);

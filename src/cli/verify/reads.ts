@@ -5,7 +5,7 @@ import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { inWords } from "../../core/in-words.ts";
 import { deadTopicOf, readerOf, topicOf, type Ground } from "./ground.ts";
-import { openRunBroker, type RunBroker } from "./run-broker.ts";
+import { openRunBroker, patient, type RunBroker } from "./run-broker.ts";
 import type { Place } from "./task.ts";
 import { aggregateName, countHeader, shaOf, type Carried } from "./workload.ts";
 
@@ -93,7 +93,7 @@ export function freshReader(
   place: Place,
   signal: AbortSignal,
   patience: Partial<Patience> = {},
-  open: (place: Place) => Pick<RunBroker, "broker"> & AsyncDisposable = openRunBroker,
+  open: (place: Place) => Pick<RunBroker, "broker"> & AsyncDisposable = (of) => openRunBroker(of, patient),
 ): ReadTopic {
   const { quietMs, lateMs, firstMs, capMs } = { ...usual, ...patience };
   const slow = /^kafka/i.test(place.broker);

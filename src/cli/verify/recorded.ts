@@ -52,7 +52,8 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
         recorder.write("invoked", act);
         const report = await orUnknown(act, () => of.settle(relay, window, outcomes));
         recorder.write("ok", { ...act, settled: report.settled });
-        for (const { claim } of outcomes) claimed.delete(claim.envelope.id);
+        // What is not done with may have been claimed anew, while this settle was tried again.
+        for (const { claim, as } of outcomes) if (as === "published" || as === "parked") claimed.delete(claim.envelope.id);
         return report;
       },
     }),

@@ -36,9 +36,19 @@ export interface RunBroker extends AsyncDisposable {
 }
 
 const never = new AbortController().signal;
-const timeoutMs = 2_000;
+/** A group is there until its members' sessions have run out. */
+const groupsMs = 30_000;
+/** How long a broker has for an answer, and a member of a group of Kafka's for a sign of life. */
+interface Pace {
+  readonly timeoutMs: number;
+  readonly sessionMs: number;
+}
+/** Of workers: what is broken on purpose is felt soon, and gone soon. */
+const hasty: Pace = { timeoutMs: 2_000, sessionMs: 6_000 };
+/** Of whoever makes and reads topics: a broker that is slow, or a judge that has to wait for its turn, is no verdict. */
+export const patient: Pace = { timeoutMs: 10_000, sessionMs: 20_000 };
 
-export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run">): RunBroker {
+export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run">, { timeoutMs, sessionMs } = hasty): RunBroker {
   const url = brokerUrl(text);
   switch (url.scheme) {
     case "embedded": {
@@ -52,7 +62,6 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
     }
     case "kafka":
     case "kafkas": {
-      const sessionMs = 6_000;
       const broker = kafka({ url: text, timeoutMs, sessionMs });
       return opened(
         broker,
@@ -63,7 +72,7 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
             // Groups are there whether or not their topics are.
             const failed = await failures(topics, (topic) => removeTopics(link, [topic], never));
             // A member that was killed while it joined goes when that round is over, and then its session.
-            failed.push(...(await failures(consumers, (consumer) => removeGroups(link, [consumer], 5 * sessionMs))));
+            failed.push(...(await failures(consumers, (consumer) => removeGroups(link, [consumer], groupsMs))));
             raise(failed);
           } finally {
             link.close();

@@ -13,7 +13,7 @@ import { samplesOf, type Limits } from "./measure.ts";
 import { readBroker, readStore, type ReadTopic, type StoreReads } from "./reads.ts";
 import { sharedNow } from "./recorded.ts";
 import { rest, stuck, waitsIn } from "./rest.ts";
-import { openRunBroker } from "./run-broker.ts";
+import { openRunBroker, patient } from "./run-broker.ts";
 import type { Load, Place, RelaySettings } from "./task.ts";
 import { aggregateName, aggregatesOf } from "./workload.ts";
 import { createWorkers, type Duty, type Workers } from "./workers.ts";
@@ -47,7 +47,7 @@ export interface RunOptions {
   readonly restMs: number;
   /** Effects that the store has forgotten, and that nothing brings back. */
   readonly forgets?: boolean;
-  readonly bounds: Omit<Bounds, "lingerMs">;
+  readonly bounds: Omit<Bounds, "lingerMs" | "answerMs">;
   /** Limits of what is measured. */
   readonly limits?: Limits;
   readonly canaries: readonly string[];
@@ -107,6 +107,8 @@ const againMs = 10_000;
 /** How long subscribers of a run that is called off may take to end. */
 const leaveMs = 3_000;
 const startMs = 400;
+/** A relay begins no publish with less than a quarter of its time; timers are exact to some milliseconds. */
+const answerShare = 0.24;
 
 export async function run(options: RunOptions): Promise<RunResult> {
   const { place, folder, clock, phase = () => undefined } = options;
@@ -168,7 +170,7 @@ export async function run(options: RunOptions): Promise<RunResult> {
     phase("judge");
     const history = readHistory(filesOf(folder, ".jsonl"));
     const { leaseMs, publishTimeoutMs = leaseMs } = options.relay;
-    const bounds = { ...options.bounds, lingerMs: leaseMs + publishTimeoutMs };
+    const bounds = { ...options.bounds, lingerMs: leaseMs + publishTimeoutMs, answerMs: publishTimeoutMs * answerShare };
     const judge = (of: Reads): Judgement => stuck(check(history, of, bounds), waits);
     const result: RunResult = {
       ...{ judgement: judge(reads), history, reads, counts: countsOf(reads), deaths: [...workers.deaths] },
@@ -206,12 +208,12 @@ export async function remove(
 }
 
 async function vacant(place: Place): Promise<void> {
-  await using opened = openRunBroker(place);
+  await using opened = openRunBroker(place, patient);
   await opened.vacant(allTopicsOf(place));
 }
 
 async function provision(place: Place, signal: AbortSignal, making: () => void): Promise<void> {
-  await using opened = openRunBroker(place);
+  await using opened = openRunBroker(place, patient);
   await opened.broker.connect(signal);
   making();
   await opened.provision(allTopicsOf(place), consumersOf(place));

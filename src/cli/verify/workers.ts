@@ -19,8 +19,8 @@ export interface Worker {
   /** How many it has done, over all its lives. */
   readonly done: number;
   readonly lives: number;
-  /** How many of them have ended at a failpoint, as they were told. */
-  readonly fallen: number;
+  /** Which of them have ended at a failpoint, as they were told: 1, 2, 3 … */
+  readonly fallen: readonly number[];
   readonly pid: number | null;
 }
 
@@ -28,7 +28,7 @@ export interface Workers {
   readonly all: readonly Worker[];
   /**
    * Keeps a worker going: one that dies is started again. Resolves when it is ready for the first time; rejects when it cannot begin, or
-   * has died a few times before that, and is not started again then.
+   * has died or missed a server a few times before that, and is not started again then.
    */
   start(name: string, duty: Duty): Promise<void>;
   /** SIGKILL; a new life begins by itself. Says whether there was one to kill. */
@@ -60,7 +60,7 @@ interface Post {
   /** It could not begin for want of a server: whoever manages processes starts it again. */
   early: boolean;
   lives: number;
-  fallen: number;
+  readonly fallen: number[];
   done: number;
   before: number;
   over: boolean;
@@ -137,7 +137,7 @@ export function createWorkers({ program, folder, clock, signal: calledOff }: Wor
     } else {
       post.words = report.message;
       post.early = report.early;
-      if (post.ready === null) return;
+      if (post.ready === null || (report.early && post.lives < deathsBeforeReady)) return;
       post.over = true;
       post.ready.reject(report.code === null ? new Error(report.message) : new WaybillError(report.code, report.message));
     }
@@ -147,7 +147,7 @@ export function createWorkers({ program, folder, clock, signal: calledOff }: Wor
     post.child = null;
     for (const tell of post.gone.splice(0)) tell();
     if (post.over) return post.ready?.reject(new Error(`${post.name} ended: ${post.words || how}`));
-    if (post.doomed && !post.asked && how === "SIGKILL") post.fallen += 1;
+    if (post.doomed && !post.asked && how === "SIGKILL") post.fallen.push(post.lives);
     else if (!post.asked && !post.early) {
       deaths.push({ worker: post.name, words: post.words || how });
       if (post.ready !== null && deaths.filter(({ worker }) => worker === post.name).length >= deathsBeforeReady) {
@@ -175,7 +175,7 @@ export function createWorkers({ program, folder, clock, signal: calledOff }: Wor
         role: duty.role,
         done,
         lives,
-        fallen,
+        fallen: [...fallen],
         pid: child?.pid ?? null,
       }));
     },
@@ -194,7 +194,7 @@ export function createWorkers({ program, folder, clock, signal: calledOff }: Wor
           doomed: false,
           early: false,
           lives: 0,
-          fallen: 0,
+          fallen: [],
           done: 0,
           before: 0,
           over: false,

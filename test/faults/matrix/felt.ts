@@ -15,8 +15,16 @@ export function logsOf({ reads }: RunResult, worker: string): readonly { readonl
     .map(({ where, text }) => ({
       where,
       // The last one of a process that was killed may be cut short.
-      lines: text.split("\n").flatMap((line) => (line.endsWith("}") ? [JSON.parse(line) as Line] : [])),
+      lines: text.split("\n").flatMap(whole),
     }));
+}
+
+function whole(line: string): readonly Line[] {
+  try {
+    return [JSON.parse(line) as Line];
+  } catch {
+    return [];
+  }
 }
 
 const linesOf = (result: RunResult, worker: string): readonly Line[] => logsOf(result, worker).flatMap(({ lines }) => lines);
@@ -50,9 +58,6 @@ export const commitFelt = (result: RunResult): string | null =>
     ? null
     : "no writer was left without the answer to its COMMIT";
 
-/** A process may tell of what it has felt so much later. */
-const lateMs = 1_000;
-
 /** Of a database that is not there, or ends connections: a writer's transaction fails, or a relay tells of it. */
 export function storeFelt(result: RunResult): string | null {
   const lines = [...linesOf(result, "writer"), ...linesOf(result, "relay")].filter(
@@ -61,8 +66,9 @@ export function storeFelt(result: RunResult): string | null {
   const { history } = result;
   const met = history.some((begun, i) => {
     if (begun.op !== "fault" || begun.phase !== "invoked") return false;
-    const end = history.slice(i).find((entry) => entry.op === "fault" && entry.phase === "ok" && entry.fault === begun.fault);
-    return lines.some(({ shared }) => shared > begun.at && shared < (end?.at ?? Infinity) + lateMs);
+    // A process may tell of what it has felt when it is over; but not after the next.
+    const next = history.slice(i + 1).find((entry) => entry.op === "fault" && entry.phase === "invoked");
+    return lines.some(({ shared }) => shared > begun.at && shared < (next?.at ?? Infinity));
   });
   return met ? null : "no writer's transaction failed, and no relay told of trouble, while the database was not there";
 }

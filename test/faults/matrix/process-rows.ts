@@ -47,9 +47,8 @@ async function killAt(stage: Stage, role: "relay" | "subscriber", points: readon
   for (let life = 0; await begun(first + life); life++) {
     const fault = stage.fault({ fault: `killed at ${pointOf(life)}`, target: victim, copies });
     arm(life + 1);
-    const { fallen } = post();
     // Only a life that has ended there counts, and not one that never came by, or ended by itself.
-    if ((await begun(first + life + 1)) && post().fallen > fallen) stage.once(pointOf(life));
+    if ((await begun(first + life + 1)) && post().fallen.includes(first + life)) stage.once(pointOf(life));
     if (!goesOn()) {
       // Nobody stays who would die later, when nothing is to break any more.
       workers.arm(victim, []);
