@@ -170,7 +170,7 @@ describe("deploying", () => {
     await cli(["events", "add", "--store", "sqlite:shop.db", ...event], { cwd: folder });
     await store.leases.renew("died", 2_000, 0, "partitioned"); // as relays do by default
     await store.leases.take("died", [...Array(64).keys()]);
-    const once = ["relay", "--store", "sqlite:shop.db", "--broker", "embedded:broker.db", "--once", "--lease", "2s", "--json"];
+    const once = ["relay", "--store", "sqlite:shop.db", "--broker", "embedded:broker.db", "--once", "--lease", "6s", "--json"];
     const { code, stdout } = await cli(once, { cwd: folder });
     expect([code, JSON.parse(stdout)]).toEqual([0, { published: 1, failed: 0, dead: 0, held: 0 }]);
   });

@@ -87,8 +87,8 @@ function reader(bytes: Buffer) {
   return self;
 }
 
-/** The leaders of a topic's partitions; null when there is no such topic, or one of them has none yet. */
-async function leadersOf(url: string, topic: string): Promise<readonly At[] | null> {
+/** The leaders of a topic's partitions. */
+async function leadersOf(url: string, topic: string): Promise<readonly At[] | "no topic" | "no leader"> {
   const r = await ask(at(url), 3, 1, list([text(topic)]));
   const brokers = new Map(
     r.list(() => {
@@ -110,9 +110,23 @@ async function leadersOf(url: string, topic: string): Promise<readonly At[] | nu
       return { index, leader };
     });
     const leaders = partitions.sort((a, b) => a.index - b.index).map(({ leader }) => brokers.get(leader));
-    return code === 0 && leaders.every((leader) => leader !== undefined) ? leaders : null;
+    if (code === noTopic) return "no topic";
+    return code === 0 && leaders.every((leader) => leader !== undefined) ? leaders : "no leader";
   });
-  return found ?? null;
+  return found ?? "no topic";
+}
+
+const noTopic = 3;
+const leaderMs = 15_000;
+
+/** A server that was frozen, or was kept from its heartbeat by a busy machine, leads no partition for a moment. */
+async function ledBy(url: string, topic: string): Promise<readonly At[] | "no topic"> {
+  for (const end = Date.now() + leaderMs; ;) {
+    const leaders = await leadersOf(url, topic);
+    if (leaders !== "no leader") return leaders;
+    if (Date.now() > end) throw new Error(`a partition of ${topic} has had no leader for ${leaderMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 }
 
 export async function makeTopic(
@@ -127,7 +141,7 @@ export async function makeTopic(
   r.i32();
   const [code] = r.list(() => (r.text(), r.i16()));
   if (code !== 0 && code !== 36) throw new Error(`topic ${topic} was not made: error ${code}`);
-  while ((await leadersOf(url, topic)) === null) await new Promise((resolve) => setTimeout(resolve, 20));
+  while (!Array.isArray(await leadersOf(url, topic))) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
 export async function removeTopic(url: string, topic: string): Promise<void> {
@@ -177,7 +191,8 @@ export interface RawMessage extends StoredMessage {
 /** Everything that a topic holds, partition after partition, each in its order; what is not committed too, unless told otherwise. */
 export async function readTopic(url: string, topic: string, committed = false): Promise<readonly RawMessage[]> {
   const found: RawMessage[] = [];
-  const leaders = (await leadersOf(url, topic)) ?? [];
+  const leaders = await ledBy(url, topic);
+  if (leaders === "no topic") return found;
   for (const [partition, leader] of leaders.entries()) {
     for (let next: bigint | null = 0n; next !== null;) {
       const { messages, last } = await fetch(leader, topic, partition, next, committed);

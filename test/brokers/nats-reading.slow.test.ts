@@ -79,7 +79,7 @@ await describeWith("nats", "nats: reading", () => {
       await first.deliveries.return?.(); // its acknowledgements are in, and its deliveries stay with nobody
       await broker.publish(outgoing(events.slice(20), topic), never);
       // At once: nobody waits for what the dead one holds.
-      const again = await within(3_000, "the rest", receive(broker, topic).take(27));
+      const again = await within(15_000, "the rest", receive(broker, topic).take(27));
       expect(idsOf(again)).toEqual(ids(events.slice(3)));
     });
     await dead[Symbol.asyncDispose]();
@@ -153,7 +153,7 @@ await describeWith("nats", "nats: reading", () => {
         const advisories: unknown[] = [];
         nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>", { callback: (_, message) => void advisories.push(message.json()) });
         await broker.publish(outgoing([first!], topic), never);
-        for (const data of ["", "not an event", "\xff"]) await nc.request(topic, data);
+        for (const data of ["", "not an event", "\xff"]) await nc.request(topic, data, { timeout: 15_000 });
         await broker.publish(outgoing([second!], topic), never);
         const { take } = receive(broker, topic, { prefetch: 1 });
         for (const { id } of [first!, second!]) {

@@ -40,7 +40,7 @@ export async function using<T>(options: RabbitmqOptions, work: (broker: Rabbitmq
 
 /** An open receiving; it is left at the end of the test. */
 export function receiving(url: string, subscription: Partial<Subscription> & { readonly topics: readonly string[] }) {
-  const broker = rabbitmq({ url, timeoutMs: 2_000 });
+  const broker = rabbitmq({ url, timeoutMs: 20_000 });
   onTestFinished(() => broker[Symbol.asyncDispose]());
   const iterator = broker.receive({ consumer: "shop", prefetch: 20, ...subscription }, never)[Symbol.asyncIterator]();
   const next = async (): Promise<Delivery> => (await within(20_000, "delivery", iterator.next())).value as Delivery;

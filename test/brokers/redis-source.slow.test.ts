@@ -218,7 +218,7 @@ await describeWith("redis", "receiving from redis", () => {
     await first.take(3);
     const waiting = first.next();
     await sql(["DEL", topic]);
-    await expect(within(3_000, "the end", waiting)).rejects.toMatchObject({
+    await expect(within(15_000, "the end", waiting)).rejects.toMatchObject({
       message: expect.stringMatching(/no stream .*provision/) as string,
     });
     await expect(receive(open()).next()).rejects.toMatchObject({ message: expect.stringMatching(/no stream .*provision/) as string });
@@ -302,7 +302,7 @@ await describeWith("redis", "receiving from redis", () => {
     const broker = open();
     const events = many(40, 3);
     await publish(broker, events.slice(0, 20));
-    const reader = receive(open({ timeoutMs: 500 }), { prefetch: 8 });
+    const reader = receive(open({ timeoutMs: 2_000 }), { prefetch: 8 });
     const [first] = await reader.take(8);
     const waiting = reader.next();
     server.freeze();

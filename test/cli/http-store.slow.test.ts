@@ -52,7 +52,9 @@ await describeWith("postgres", "the pages of a relay whose database is out of re
     let busyMs = 0;
     while (waiting) {
       busyMs = Math.max(busyMs, (await ask("/healthz")).tookMs);
+      const from = performance.now();
       await new Promise((resolve) => setTimeout(resolve, 10));
+      busyMs = Math.max(busyMs, performance.now() - from - 10);
     }
     const { status, tookMs } = await asking;
     expect(tookMs - busyMs, page).toBeLessThan(1_000);

@@ -1,5 +1,4 @@
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -147,19 +146,15 @@ describe("waybill doctor", () => {
   });
 
   test.each([
-    ["--store", "postgres://ann:s3cret@127.0.0.1:PORT/app?sslmode=disable"],
-    ["--store", "mysql://ann:s3cret@127.0.0.1:PORT/app"],
-    ["--broker", "redis://ann:s3cret@127.0.0.1:PORT/0"],
-    ["--broker", "nats://ann:s3cret@127.0.0.1:PORT"],
+    ["--store", "postgres://ann:s3cret@127.0.0.1:1/app?sslmode=disable"],
+    ["--store", "mysql://ann:s3cret@127.0.0.1:1/app"],
+    ["--broker", "redis://ann:s3cret@127.0.0.1:1/0"],
+    ["--broker", "nats://ann:s3cret@127.0.0.1:1"],
   ])("%s %s that cannot be reached ends with 1 and tells no secret", async (flag, url) => {
-    const closed = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => closed.once("listening", resolve));
-    const { port } = closed.address() as { port: number };
-    await new Promise((resolve) => closed.close(resolve));
     for (const json of [[], ["--json"]]) {
-      const { code, stdout, stderr } = await waybill("doctor", flag, url.replace("PORT", String(port)), ...json);
+      const { code, stdout, stderr } = await waybill("doctor", flag, url, ...json);
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toContain(`127.0.0.1:${port}`);
+      expect(stderr).toContain("127.0.0.1:1");
       expect(stderr).not.toContain("s3cret");
     }
   });

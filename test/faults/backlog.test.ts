@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { duplicates, expectAllPublished, untilPublished } from "./judge.ts";
-import { until } from "./processes.ts";
+import { until, type Process } from "./processes.ts";
 import { createScene } from "./scene.ts";
 
 test("lanes won with an old backlog while newer rows of its aggregates arrive, and won again by others: order is kept, and nothing doubled", async (context) => {
@@ -17,18 +17,15 @@ test("lanes won with an old backlog while newer rows of its aggregates arrive, a
   const published = (share: number) => (): boolean => scene.one("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'") >= rows * share;
   const owners = (): number => scene.one("SELECT count(DISTINCT owner) FROM waybill_lanes");
   await until("newer rows arrive", () => scene.one("SELECT max(seq) FROM outbox") > backlog + 20, 20_000);
-  const first = scene.relay("first", options);
-  await until("the first is at work", published(0.02), 30_000);
-  const second = scene.relay("second", options);
-  await until("the second has joined", () => owners() === 2, 30_000);
-  const third = scene.relay("third", options);
-  await until("the third has joined", () => owners() === 3, 30_000);
+  // All three at once: one alone could be done with the backlog before the last of them is there.
+  const [first, second, third] = ["first", "second", "third"].map((name) => scene.relay(name, options)) as [Process, Process, Process];
+  await until("all three share the lanes", () => owners() === 3, 60_000);
   await until("some of the backlog is published", published(0.4), 60_000);
   const left = scene.one("SELECT count(*) FROM outbox WHERE status = 'PENDING' AND seq <= ?", backlog);
   expect(left, "there is backlog left").toBeGreaterThan(100);
   await scene.drain(first);
 
-  await untilPublished(scene, 60_000, `seq <= ${backlog}`);
+  await untilPublished(scene, 120_000, `seq <= ${backlog}`);
   for (const writer of writers) await scene.stop(writer);
   await untilPublished(scene);
   await scene.drain(second, third);

@@ -64,7 +64,7 @@ describe.concurrent("deaths", () => {
     const atParking = started.filter(({ lines }) => lines.at(-1)?.["type"] === "dies").length;
     await scene.stop(meanwhile);
     await scene.done(scene.writer("after", { ...traffic, transactions: 60 }));
-    await untilPublished(scene, 40_000, `aggregate_id <> '${killer.aggregateId}'`);
+    await untilPublished(scene, 120_000, `aggregate_id <> '${killer.aggregateId}'`);
     finish();
     await scene.drain(...(await relays));
 

@@ -46,7 +46,7 @@ export function expectAllPublished(scene: Scene): void {
 }
 
 /** Waits for every event of these to be settled as published. */
-export async function untilPublished({ one, sql }: Scene, withinMs = 40_000, which = "true"): Promise<void> {
+export async function untilPublished({ one, sql }: Scene, withinMs = 120_000, which = "true"): Promise<void> {
   const left = `SELECT count(*) FROM outbox WHERE status <> 'PUBLISHED' AND ${which}`;
   await until(
     "everything is published",

@@ -22,7 +22,7 @@ for (const [name, version] of versions)
   await describeWith(name, `time partitions on PostgreSQL ${version}`, () => {
     let server: Postgres;
     beforeAll(async () => {
-      server = await startPostgres({ version });
+      server = await startPostgres({ version, settings: { autovacuum: "off" } });
     });
     afterAll(() => server[Symbol.asyncDispose]());
 

@@ -171,7 +171,7 @@ describe("in an empty folder, without any client,", () => {
   });
 
   test("waybill dev works, or names the package to install", async () => {
-    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--exit-after", "3s"], await service());
+    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--relays", "1", "--exit-after", "3s"], await service());
     if (hasSqlite) expect({ code, held: summaryOf(stdout).held }, stdout + stderr).toEqual({ code: 0, held: true });
     else {
       expect(code).toBe(1);
@@ -235,7 +235,7 @@ describe("with libsql beside it,", () => {
   });
 
   test("waybill dev works", async () => {
-    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--exit-after", "3s"], path);
+    const { code, stdout, stderr } = await run("npx", ["--no", "waybill", "dev", "--relays", "1", "--exit-after", "3s"], path);
     expect({ code, held: code === 0 && summaryOf(stdout).held }, stdout + stderr).toEqual({ code: 0, held: true });
   });
 

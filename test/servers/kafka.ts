@@ -45,10 +45,13 @@ const defaults: Settings = {
   "num.io.threads": 4,
   "background.threads": 2,
   "controlled.shutdown.enable": "false",
-  // A broker that was killed may come back when its controller has missed it for so long.
-  "broker.session.timeout.ms": 1_000,
+  // A broker that a busy machine keeps from its heartbeat for longer leads no partition for a while.
+  "broker.session.timeout.ms": 6_000,
   "broker.heartbeat.interval.ms": 200,
 };
+
+/** A broker that was killed may come back when its controller has missed it for so long. */
+export const backSoon: Settings = { "broker.session.timeout.ms": 1_000 };
 
 const quick = ["-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"];
 const logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"];

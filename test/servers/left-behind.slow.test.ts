@@ -22,7 +22,7 @@ async function user(lines: number): Promise<{ pid: number; kill(signal: NodeJS.S
 const leftIn = (folders: readonly string[]): unknown[] =>
   folders.flatMap((folder) => [...processesIn(folder), ...(existsSync(folder) ? [folder] : [])]);
 
-const expectNothingIn = (folders: readonly string[]): Promise<void> => expect.poll(() => leftIn(folders), { timeout: 15_000 }).toEqual([]);
+const expectNothingIn = (folders: readonly string[]): Promise<void> => expect.poll(() => leftIn(folders), { timeout: 40_000 }).toEqual([]);
 
 await describeWith(["postgres", "mariadb"], "nothing is left behind", () => {
   test.for(["SIGKILL", "SIGTERM", "SIGINT"] as const)("when the process that uses the servers dies by %s", async (signal) => {

@@ -47,15 +47,21 @@ function roomy(path: string): boolean {
 }
 
 /**
- * A loopback port that nobody listens on, below those that the system gives to outgoing connections: one of these could take the port while
- * its server is down.
+ * A loopback port that nobody listens on, below those that the system gives to outgoing connections, and out of this worker's own part: else
+ * somebody could take the port while its server is down.
  */
+const portsEach = 1_500;
+const share = Number(process.env["VITEST_POOL_ID"] ?? 0) % 10;
+const given = new Set<number>();
+
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 100; tries += 1) {
-    const port = 15_000 + Math.floor(Math.random() * 15_000);
-    if (await isFree(port)) return port;
+    const port = 15_000 + share * portsEach + Math.floor(Math.random() * portsEach);
+    if (given.has(port) || !(await isFree(port))) continue;
+    given.add(port);
+    return port;
   }
-  throw new Error("no free loopback port was found between 15000 and 30000");
+  throw new Error(`no free loopback port was found between ${15_000 + share * portsEach} and ${15_000 + (share + 1) * portsEach}`);
 }
 
 async function isFree(port: number): Promise<boolean> {

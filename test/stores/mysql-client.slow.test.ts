@@ -121,7 +121,7 @@ await describeWith("mariadb", "clients of MariaDB", () => {
   });
 
   test("what cannot be reached, read or written is said in words, without a secret", async () => {
-    const at = (url: string): MysqlStore => mysql({ url, connectTimeoutMs: 1_000 });
+    const at = (url: string): MysqlStore => mysql({ url });
     const { port } = mariadb.server;
     const unreachable = at("mysql://ann:s3cret@127.0.0.1:1/app");
     await expect(unreachable.schema.check()).rejects.toMatchObject({ code: "STORE_UNAVAILABLE", retryable: true });

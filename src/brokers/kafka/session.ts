@@ -53,6 +53,8 @@ const heartbeatMs = 1_000;
 const handoverMs = 3_000;
 const retireMs = 1_000;
 const closeMs = 1_000;
+/** What is acknowledged, and not recorded when another reads on, comes again. */
+const flushMs = 3_000;
 /** How often we look whether topics have got more partitions. */
 const beatsPerLook = 30;
 
@@ -139,7 +141,7 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
       const hinted = await wake.wait(clock, Math.min(heartbeatMs, sessionMs / 4, until - clock.monotonic()), ending.signal);
       if (!hinted) await member.heartbeat().catch(() => undefined);
     }
-    await within(clock, closeMs, commits.flush());
+    await within(clock, flushMs, commits.flush());
   };
 
   const run = async (): Promise<void> => {
@@ -173,7 +175,7 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
     retiring = true;
     delivering = false;
     fetching?.stop();
-    if (failure === null) await within(clock, closeMs, commits.flush());
+    if (failure === null) await within(clock, flushMs, commits.flush());
     ending.abort();
     lose(owned);
     await within(clock, closeMs, member.leave());
@@ -198,7 +200,7 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
         if (held === "acked") return;
         free("acked");
         if (acknowledge()) commits.note(partition);
-        if (retiring) await within(clock, closeMs, commits.flush());
+        if (retiring) await within(clock, flushMs, commits.flush());
       },
       aside: () => free("aside"),
     };

@@ -47,7 +47,7 @@ export interface RunOptions {
   readonly restMs: number;
   /** Effects that the store has forgotten, and that nothing brings back. */
   readonly forgets?: boolean;
-  readonly bounds: Omit<Bounds, "lingerMs" | "answerMs">;
+  readonly bounds: Omit<Bounds, "lingerMs">;
   /** Limits of what is measured. */
   readonly limits?: Limits;
   readonly canaries: readonly string[];
@@ -170,7 +170,7 @@ export async function run(options: RunOptions): Promise<RunResult> {
     phase("judge");
     const history = readHistory(filesOf(folder, ".jsonl"));
     const { leaseMs, publishTimeoutMs = leaseMs } = options.relay;
-    const bounds = { ...options.bounds, lingerMs: leaseMs + publishTimeoutMs, answerMs: publishTimeoutMs * answerShare };
+    const bounds = { answerMs: publishTimeoutMs * answerShare, ...options.bounds, lingerMs: leaseMs + publishTimeoutMs };
     const judge = (of: Reads): Judgement => stuck(check(history, of, bounds), waits);
     const result: RunResult = {
       ...{ judgement: judge(reads), history, reads, counts: countsOf(reads), deaths: [...workers.deaths] },

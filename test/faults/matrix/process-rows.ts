@@ -270,7 +270,7 @@ export const processRows: readonly Row[] = [
     injected: "SIGTERM to one relay process after the other; it must end with 0, and a new one begins: no copy is allowed",
     pairs: processPairs,
     // As they are unless configured: on a busy machine a publish may take longer than half of a short lease, which costs copies too.
-    prepare: () => ({ forMs: 14_000, relay: { leaseMs: 10_000, publishTimeoutMs: 5_000 } }),
+    prepare: () => ({ forMs: 14_000, relay: { leaseMs: 10_000, publishTimeoutMs: 5_000 }, bounds: { answerMs: Infinity } }),
     inject: terminate,
   },
   {

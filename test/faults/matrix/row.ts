@@ -28,7 +28,8 @@ export interface Stage extends Scene {
 }
 
 /** What a run has of its own where it differs from the others. */
-export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limits" | "bounds" | "restMs" | "forgets">> {
+export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limits" | "restMs" | "forgets">> {
+  readonly bounds?: Partial<RunOptions["bounds"]>;
   readonly relay?: Partial<RunOptions["relay"]>;
   readonly forMs?: number;
   /** Where it takes place, when not on the servers that all share. */

@@ -11,7 +11,7 @@ import { subject as nats } from "../../brokers/nats.ts";
 import { raw, storedIn, tapOf } from "../../brokers/rabbitmq.ts";
 import { subject as redis } from "../../brokers/redis.ts";
 import type { BrokerServer } from "../../brokers/kit/subject.ts";
-import { startKafka } from "../../servers/kafka.ts";
+import { backSoon, startKafka } from "../../servers/kafka.ts";
 import { startMariadb } from "../../servers/mariadb.ts";
 import { startNats } from "../../servers/nats.ts";
 import { startPostgres } from "../../servers/postgres.ts";
@@ -86,7 +86,7 @@ const untapped = async (): Promise<void> => undefined;
 export async function startBroker(name: BrokerName): Promise<ReachedBroker> {
   switch (name) {
     case "kafka": {
-      const server = await startKafka({ proxied: true });
+      const server = await startKafka({ proxied: true, settings: backSoon });
       const url = server.url();
       return {
         ...{ server, link: server.proxy, url, linked: `kafka://127.0.0.1:${server.proxy!.port}`, tap: untapped },

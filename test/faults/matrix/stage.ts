@@ -181,7 +181,7 @@ export async function play({
       },
       restMs: change.restMs ?? 60_000,
       ...(change.forgets === undefined ? {} : { forgets: change.forgets }),
-      bounds: change.bounds ?? { latencyMs: 8_000, recoveryMs: 15_000 },
+      bounds: { latencyMs: 8_000, recoveryMs: 15_000, ...change.bounds },
       ...(change.limits === undefined ? {} : { limits: change.limits }),
       canaries: ["canary-7f3a9c51", ...(change.canaries ?? [])],
     });

@@ -77,7 +77,9 @@ export async function prismaOn(database: Database): Promise<Adapter | Missing> {
 
 /** Makes a client of a schema, as `prisma generate` does. */
 async function generate(provider: string): Promise<string> {
-  const folder = fileURLToPath(new URL(`../../../.cache/prisma/${provider}`, import.meta.url));
+  // Two files of tests may make theirs at once.
+  const name = `${provider}-${process.env["VITEST_POOL_ID"] ?? 0}`;
+  const folder = fileURLToPath(new URL(`../../../.cache/prisma/${name}`, import.meta.url));
   mkdirSync(folder, { recursive: true });
   const schema = join(folder, "schema.prisma");
   writeFileSync(
