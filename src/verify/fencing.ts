@@ -71,8 +71,9 @@ function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
   );
 }
 
-function publish(found: Trial, lanes: Lanes, until: number, { process, mono, began, events }: Of<"publish">): void {
+function publish(found: Trial, lanes: Lanes, until: number, { process, mono, began, at, events }: Of<"publish">): void {
   const ids = events.map(({ id }) => id);
+  if (mono <= until && mono + at - began > until) found.pardon("frozen-before-the-send");
   if (mono > until)
     found.broken(
       ids.length,

@@ -20,6 +20,8 @@ export const legal = {
   "explained-copy": "the copy is one that a fault of the run explains: copies - 1 <= faults x window",
   "unanswered-publish":
     "the broker did not answer the publish within its time, so nobody could know that it has the event: the next attempt was its copy",
+  "frozen-before-the-send":
+    "the relay's lease ran out between its last look at its clock and the send: whoever is frozen there cannot know, and what it sends are copies",
   "harmed-by-a-fault": "the event was under way while something that harms everything was broken",
 } as const;
 

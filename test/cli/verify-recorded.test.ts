@@ -49,16 +49,24 @@ describe("a history", () => {
     const acts: Act[] = [];
     const records = recordRelay({ write: (_, act) => void acts.push(act) }, systemClock, () => undefined);
     const envelope = sampleEvent({ aggregateId: "a" });
-    const claim = { envelope, lane: 3, epoch: 7n } as Claim;
+    const claims = [7n, 8n].map((epoch) => ({ envelope, lane: 3, epoch }) as Claim);
+    let claimed = 0;
     const outbox = records.outbox({
-      claim: async () => ({ claims: [claim] }),
+      claim: async () => ({ claims: [claims[claimed++]!] }),
       settle: async () => ({ settled: 0 }),
     } as unknown as OutboxStore);
     const sink = records.sink({ publish: async () => [{ status: "stored" }] } as unknown as Sink);
-    await outbox.claim({} as never, {} as never);
-    await outbox.settle("r", 1n as never, [{ claim, as: "returned" }]);
+    const claim = (): Promise<unknown> => outbox.claim({} as never, {} as never);
+    const giveBack = (nth: number): Promise<unknown> => outbox.settle("r", 1n as never, [{ claim: claims[nth]!, as: "returned" }]);
+    await claim();
+    await claim();
+    await giveBack(0);
     await sink.publish([{ topic: "t", source: "/s", envelope }], never);
-    expect(acts.at(-1)).toMatchObject({ op: "publish", events: [{ id: envelope.id, lane: 3, epoch: 7 }] });
+    expect(acts.at(-1)).toMatchObject({ op: "publish", events: [{ id: envelope.id, lane: 3, epoch: 8 }] });
+    // What was given back is claimed by nobody.
+    await giveBack(1);
+    await sink.publish([{ topic: "t", source: "/s", envelope }], never);
+    expect(acts.at(-1)).toMatchObject({ op: "publish", events: [{ id: envelope.id, lane: -1, epoch: -1 }] });
   });
 
   test("tells with a publish what its relay last read on its own clock: whoever is frozen since cannot know", async () => {

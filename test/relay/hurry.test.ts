@@ -55,42 +55,45 @@ test("a relay whose store was slow until its lease had almost run out begins no 
   await stopped;
 });
 
-test.each([1, 2, 3, 4])("nothing is sent by a relay that was frozen, and saw so at look %i at its clock before the send", async (nth) => {
-  const clock = manualClock(Date.UTC(2030, 0, 1));
-  await using bench = await benches["memory"]!(clock);
-  const leaseMs = 10_000;
-  let looks = 0;
-  let frozenMs = 0;
-  let leasedUntil = 0;
-  let seen = 0;
-  const monotonic = (): number => {
-    if (looks > 0 && --looks === 0) frozenMs = 6 * leaseMs;
-    return (seen = clock.monotonic() + frozenMs);
-  };
-  const { leases } = bench.store;
-  const renew: typeof leases.renew = async (...args) => {
-    await leases.renew(...args);
-    leasedUntil = clock.monotonic() + frozenMs + leaseMs;
-  };
-  const lateMs: number[] = [];
-  const sink = scriptedSink({ before: () => void (seen >= leasedUntil && lateMs.push(seen - leasedUntil)) });
-  let frozen = false;
-  const failpoints = {
-    async hit(point: string): Promise<void> {
-      if (point !== "before-publish" || frozen) return;
-      frozen = true;
-      looks = nth;
-    },
-  };
-  const store = { ...bench.store, leases: { ...leases, renew } };
-  const relay = createRelay({ store, sink, clock: { ...clock, monotonic }, failpoints, leaseMs, pollIntervalMs: 100 });
-  await relay.start();
-  await bench.add(draft("a", 1));
-  await clock.advance(30_000);
-  expect(frozenMs).toBeGreaterThan(0);
-  expect(lateMs).toEqual([]);
-  expect(sink.log.map(({ n }) => n)).toEqual([1]);
-  const stopped = relay.stop();
-  await clock.advance(3_000);
-  await stopped;
-});
+test.each([1, 2, 3, 4])(
+  "nothing is sent by a relay whose lease was over at any of its looks at the clock before the send: look %i",
+  async (nth) => {
+    const clock = manualClock(Date.UTC(2030, 0, 1));
+    await using bench = await benches["memory"]!(clock);
+    const leaseMs = 10_000;
+    let looks = 0;
+    let frozenMs = 0;
+    let leasedUntil = 0;
+    let seen = 0;
+    const monotonic = (): number => {
+      if (looks > 0 && --looks === 0) frozenMs = 6 * leaseMs;
+      return (seen = clock.monotonic() + frozenMs);
+    };
+    const { leases } = bench.store;
+    const renew: typeof leases.renew = async (...args) => {
+      await leases.renew(...args);
+      leasedUntil = clock.monotonic() + frozenMs + leaseMs;
+    };
+    const lateMs: number[] = [];
+    const sink = scriptedSink({ before: () => void (seen >= leasedUntil && lateMs.push(seen - leasedUntil)) });
+    let frozen = false;
+    const failpoints = {
+      async hit(point: string): Promise<void> {
+        if (point !== "before-publish" || frozen) return;
+        frozen = true;
+        looks = nth;
+      },
+    };
+    const store = { ...bench.store, leases: { ...leases, renew } };
+    const relay = createRelay({ store, sink, clock: { ...clock, monotonic }, failpoints, leaseMs, pollIntervalMs: 100 });
+    await relay.start();
+    await bench.add(draft("a", 1));
+    await clock.advance(30_000);
+    expect(frozenMs).toBeGreaterThan(0);
+    expect(lateMs).toEqual([]);
+    expect(sink.log.map(({ n }) => n)).toEqual([1]);
+    const stopped = relay.stop();
+    await clock.advance(3_000);
+    await stopped;
+  },
+);

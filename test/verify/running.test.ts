@@ -105,7 +105,7 @@ describe("fencing", () => {
 
   test("one who was frozen between its look at the clock and its send could not know that the lease had run out", () => {
     const late = (looked: number): Entry[] => [...well, took(61, "relay-2", 2), sent(70, "invoked", [held("e1")], { looked })];
-    expect(short(verdict(late(59)))).toBe("holds");
+    expect(short(verdict(late(59)))).toBe("holds, 1 × frozen-before-the-send");
     expect(short(verdict(late(62)))).toMatch(/^broken 2 times: relay-1 published/);
   });
 

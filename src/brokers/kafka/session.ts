@@ -53,8 +53,6 @@ const heartbeatMs = 1_000;
 const handoverMs = 3_000;
 const retireMs = 1_000;
 const closeMs = 1_000;
-/** What is acknowledged, and not recorded when another reads on, comes again. */
-const flushMs = 3_000;
 /** How often we look whether topics have got more partitions. */
 const beatsPerLook = 30;
 
@@ -62,6 +60,8 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
   const { clock } = link;
   const ending = shared(new AbortController());
   const rebalanceMs = sessionMs + handoverMs;
+  /** What is acknowledged, and not recorded when another reads on, comes again. */
+  const flushMs = Math.min(3_000, sessionMs / 2);
   const member = createMember({ link, group: consumer, topics: [...topics.keys()], sessionMs, rebalanceMs });
   const wake = createWake();
   let owned: readonly Owned[] = [];

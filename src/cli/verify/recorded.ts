@@ -30,7 +30,7 @@ const settledOf = (outcome: Outcome): Settled => ({
 
 export function recordRelay(recorder: Recorder, clock: Clock, published: (count: number) => void): RelayRecords {
   /** The sink is not told under which epoch it publishes. */
-  const claimed = new Map<string, Held>();
+  const claimed = new Map<string, Claim>();
   const orUnknown = unknownOf(recorder);
   const look = (): { readonly began: number; readonly mono: number } => ({ began: sharedNow(), mono: clock.monotonic() });
   let looked = look();
@@ -41,9 +41,8 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
       async claim(holding, request) {
         recorder.write("invoked", { op: "claim", claims: [] });
         const window = await orUnknown({ op: "claim", claims: [] }, () => of.claim(holding, request));
-        const claims = window.claims.map(heldOf);
-        for (const claim of claims) claimed.set(claim.id, claim);
-        recorder.write("ok", { op: "claim", claims });
+        for (const claim of window.claims) claimed.set(claim.envelope.id, claim);
+        recorder.write("ok", { op: "claim", claims: window.claims.map(heldOf) });
         return window;
       },
       async settle(relay, window, outcomes) {
@@ -52,8 +51,8 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
         recorder.write("invoked", act);
         const report = await orUnknown(act, () => of.settle(relay, window, outcomes));
         recorder.write("ok", { ...act, settled: report.settled });
-        // What is not done with may have been claimed anew, while this settle was tried again.
-        for (const { claim, as } of outcomes) if (as === "published" || as === "parked") claimed.delete(claim.envelope.id);
+        // It may have been claimed anew, while this settle was tried again.
+        for (const { claim } of outcomes) if (claimed.get(claim.envelope.id) === claim) claimed.delete(claim.envelope.id);
         return report;
       },
     }),
@@ -76,7 +75,10 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
     sink: (of) => ({
       ...passing(of),
       async publish(batch, signal) {
-        const events = batch.map(({ envelope: { id } }) => claimed.get(id) ?? { id, lane: -1, epoch: -1 });
+        const events = batch.map(({ envelope: { id } }) => {
+          const claim = claimed.get(id);
+          return claim === undefined ? { id, lane: -1, epoch: -1 } : heldOf(claim);
+        });
         const act = { op: "publish", ...looked } as const;
         recorder.write("invoked", { ...act, events });
         const results = await of.publish(batch, signal);

@@ -105,10 +105,8 @@ export interface RunResult {
 /** How long new processes have. */
 const againMs = 10_000;
 /** How long subscribers of a run that is called off may take to end. */
-const leaveMs = 3_000;
+const leaveMs = 7_000;
 const startMs = 400;
-/** A relay begins no publish with less than a quarter of its time; timers are exact to some milliseconds. */
-const answerShare = 0.24;
 
 export async function run(options: RunOptions): Promise<RunResult> {
   const { place, folder, clock, phase = () => undefined } = options;
@@ -170,7 +168,7 @@ export async function run(options: RunOptions): Promise<RunResult> {
     phase("judge");
     const history = readHistory(filesOf(folder, ".jsonl"));
     const { leaseMs, publishTimeoutMs = leaseMs } = options.relay;
-    const bounds = { answerMs: publishTimeoutMs * answerShare, ...options.bounds, lingerMs: leaseMs + publishTimeoutMs };
+    const bounds = { ...options.bounds, lingerMs: leaseMs + publishTimeoutMs };
     const judge = (of: Reads): Judgement => stuck(check(history, of, bounds), waits);
     const result: RunResult = {
       ...{ judgement: judge(reads), history, reads, counts: countsOf(reads), deaths: [...workers.deaths] },
@@ -200,7 +198,7 @@ export async function remove(
     await ground.remove();
   });
   await attempt("broker", async () => {
-    await using opened = openRunBroker(place);
+    await using opened = openRunBroker(place, patient);
     const topics = allTopicsOf(place);
     await opened.remove(topics, [...consumersOf(place), ...topics.map(readerOf)]);
   });

@@ -122,6 +122,8 @@ function withWords(failure: Error, words: readonly string[]): Error {
  * has one writer at a time, and who waits for it longest does not come first.
  */
 const leaseMsOf = (oneWriter: boolean): number => (oneWriter ? 5_000 : 3_000);
+/** A relay begins no publish with less than a quarter of its time; timers are exact to some milliseconds. */
+const answerShare = 0.24;
 const program = fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url));
 
 interface Judging {
@@ -161,12 +163,13 @@ async function judged({ wanted, direct, folder, lines, say, signal, about, makin
   const random = seededRandom(wanted.seed);
   const oneWriter = storeUrl(direct.store).scheme === "sqlite";
   const leaseMs = leaseMsOf(oneWriter);
+  const publishTimeoutMs = leaseMs / 2;
   const result = await run({
     place: { ...direct, store: store?.url ?? direct.store, broker: broker?.url ?? direct.broker },
     ...{ direct: () => direct, folder, program, clock, random, seed: wanted.seed, signal, making },
     crew: { writers: 2, relays: 2, subscribers: 2 },
     relay: {
-      ...{ batch: 50, batchesInFlight: 2, leaseMs, publishTimeoutMs: leaseMs / 2, pollIntervalMs: 50, housekeeping: false },
+      ...{ batch: 50, batchesInFlight: 2, leaseMs, publishTimeoutMs, pollIntervalMs: 50, housekeeping: false },
       probeMs: { first: 100, last: 1_000 },
     },
     seatMs: leaseMs,
@@ -178,7 +181,7 @@ async function judged({ wanted, direct, folder, lines, say, signal, about, makin
     },
     restMs: 120_000,
     // A server of the user's own may be slow without a fault of ours.
-    bounds: { latencyMs: 10_000, recoveryMs: 20_000 },
+    bounds: { latencyMs: 10_000, recoveryMs: 20_000, answerMs: publishTimeoutMs * answerShare },
     canaries: [randomBytes(9).toString("hex"), ...looked],
     said: (of) => ownWords(lines, told(of)),
     phase: (phase) => say(`${phase} …`),

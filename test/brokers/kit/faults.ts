@@ -111,8 +111,8 @@ export function faultSuite(subject: Subject): { readonly server: () => BrokerSer
       ending.abort();
       const where = `${direction} after ${bytes} bytes`;
       await within(2_000, `a publish, cut ${where},`, publishing);
-      await within(6_000, `a receiving, cut ${where},`, reading);
-      await within(6_000, `closing, cut ${where},`, broker[Symbol.asyncDispose]());
+      await within(15_000, `a receiving, cut ${where},`, reading);
+      await within(15_000, `closing, cut ${where},`, broker[Symbol.asyncDispose]());
       link.proxy.heal();
     }
   });

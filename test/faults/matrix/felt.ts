@@ -58,6 +58,9 @@ export const commitFelt = (result: RunResult): string | null =>
     ? null
     : "no writer was left without the answer to its COMMIT";
 
+/** A process may tell of what it has felt so much later, on a busy machine; but not after the next fault has begun. */
+const lateMs = 5_000;
+
 /** Of a database that is not there, or ends connections: a writer's transaction fails, or a relay tells of it. */
 export function storeFelt(result: RunResult): string | null {
   const lines = [...linesOf(result, "writer"), ...linesOf(result, "relay")].filter(
@@ -66,9 +69,11 @@ export function storeFelt(result: RunResult): string | null {
   const { history } = result;
   const met = history.some((begun, i) => {
     if (begun.op !== "fault" || begun.phase !== "invoked") return false;
-    // A process may tell of what it has felt when it is over; but not after the next.
-    const next = history.slice(i + 1).find((entry) => entry.op === "fault" && entry.phase === "invoked");
-    return lines.some(({ shared }) => shared > begun.at && shared < (next?.at ?? Infinity));
+    const later = history.slice(i + 1);
+    const end = later.find((entry) => entry.op === "fault" && entry.phase === "ok" && entry.fault === begun.fault);
+    const next = later.find((entry) => entry.op === "fault" && entry.phase === "invoked");
+    const until = Math.min((end?.at ?? Infinity) + lateMs, next?.at ?? Infinity);
+    return lines.some(({ shared }) => shared > begun.at && shared < until);
   });
   return met ? null : "no writer's transaction failed, and no relay told of trouble, while the database was not there";
 }

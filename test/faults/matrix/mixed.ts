@@ -1,6 +1,7 @@
 import type { Direction, TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
 import type { Duty } from "../../../src/cli/verify/workers.ts";
 import type { Pair } from "./pairs.ts";
+import { freezeCopies } from "./rounds.ts";
 import type { Stage } from "./row.ts";
 
 const processKinds = ["kill relay", "kill subscriber", "kill writer", "freeze relay"] as const;
@@ -71,7 +72,7 @@ function stepsOf(stage: Stage): readonly Step[] {
     ...[kill("relay", window), kill("subscriber", 0), kill("writer", 0)],
     {
       kind: "freeze relay",
-      copies: window,
+      copies: freezeCopies(stage),
       async work() {
         const name = one("relay");
         const isFrozen = workers.freeze(name);

@@ -7,6 +7,7 @@ import { aggregateName } from "../../../src/cli/verify/workload.ts";
 import { copiesFelt, filesFelt, lanesLost, noFiles, nothingDead } from "./felt.ts";
 import { cut, mixed, mixOf } from "./mixed.ts";
 import { allPairs, processPairs } from "./pairs.ts";
+import { freezeCopies } from "./rounds.ts";
 import type { Row, Stage } from "./row.ts";
 import { terminate } from "./sigterm.ts";
 
@@ -64,7 +65,7 @@ async function killAt(stage: Stage, role: "relay" | "subscriber", points: readon
 async function freeze(stage: Stage, names: readonly string[], forMs: number): Promise<void> {
   for (const name of names) {
     if (!stage.on()) return;
-    const fault = stage.fault({ fault: "freeze", target: name, copies: stage.window });
+    const fault = stage.fault({ fault: "freeze", target: name, copies: freezeCopies(stage) });
     if (stage.workers.freeze(name)) stage.once();
     await stage.clock.sleep(forMs);
     stage.workers.thaw(name);
@@ -270,7 +271,7 @@ export const processRows: readonly Row[] = [
     injected: "SIGTERM to one relay process after the other; it must end with 0, and a new one begins: no copy is allowed",
     pairs: processPairs,
     // As they are unless configured: on a busy machine a publish may take longer than half of a short lease, which costs copies too.
-    prepare: () => ({ forMs: 14_000, relay: { leaseMs: 10_000, publishTimeoutMs: 5_000 }, bounds: { answerMs: Infinity } }),
+    prepare: () => ({ forMs: 14_000, relay: { leaseMs: 10_000, publishTimeoutMs: 5_000 } }),
     inject: terminate,
   },
   {

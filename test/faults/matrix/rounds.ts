@@ -4,6 +4,9 @@ import type { Stage } from "./row.ts";
 /** What every relay together may have in flight. */
 export const copiesOf = (stage: Stage): number => stage.window * stage.names("relay").length;
 
+/** Whoever stands still may have SQLite's only lock, and keep every relay from its lease. */
+export const freezeCopies = (stage: Stage): number => (stage.pair.store === "sqlite" ? copiesOf(stage) : stage.window);
+
 /**
  * A fault of a server or of the way to it, time after time: `work` causes it and makes it whole. It harms what is in its scope. Of several
  * kinds it is each in turn. A round whose work says false has met nobody, and does not count.
