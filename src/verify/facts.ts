@@ -1,4 +1,4 @@
-import type { Entry, Written } from "./history.ts";
+import type { Entry, Held, Written } from "./history.ts";
 import type { Reads } from "./reads.ts";
 import { isToBlame, troublesOf, type Trouble } from "./troubles.ts";
 
@@ -30,7 +30,7 @@ export interface Facts {
   /** Given up by an operator. */
   readonly discarded: ReadonlySet<string>;
   readonly troubles: readonly Trouble[];
-  /** Something was broken that was the event's own: whoever gave it up had a reason. */
+  /** Something was broken that was the event's own, or relay after relay was killed with it alone in hand: whoever gave it up had a reason. */
   hasCause(event: Event): boolean;
   /** When the last fault was healed; null when nobody said so. */
   readonly healedAt: number | null;
@@ -73,8 +73,28 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   // Most events have no fault of their own, and most faults are nobody's own.
   const targets = new Set(troubles.map(({ target }) => target));
   const scoped = troubles.filter(({ scope }) => scope !== "all");
-  const hasCause = (event: Event): boolean => targets.has(event.id) || scoped.some((trouble) => isToBlame(trouble, event));
+  const diedWith = deathsOf(history);
+  const hasCause = (event: Event): boolean =>
+    targets.has(event.id) || (diedWith.get(event.id) ?? 0) >= deathsToPark || scoped.some((trouble) => isToBlame(trouble, event));
   return { history, reads, events, skipped, discarded, troubles, hasCause, healedAt };
+}
+
+/** An event that may be what relays die of is parked after so many deaths; who died of it, and who was killed beside it, nobody can tell. */
+const deathsToPark = 3;
+
+/** How many processes claimed an event alone, and never settled it. */
+function deathsOf(history: readonly Entry[]): ReadonlyMap<string, number> {
+  const holders = new Map<string, Set<string>>();
+  for (const entry of history) {
+    if (entry.phase !== "ok") continue;
+    if (entry.op === "claim" && entry.claims.length === 1) {
+      const [{ id }] = entry.claims as [Held];
+      holders.set(id, (holders.get(id) ?? new Set()).add(entry.process));
+    } else if (entry.op === "settle") {
+      for (const { id } of entry.outcomes) holders.get(id)?.delete(entry.process);
+    }
+  }
+  return new Map([...holders].map(([id, { size }]) => [id, size]));
 }
 
 /** The database's own word goes before the writer's, who may not have heard how its transaction ended. */

@@ -27,6 +27,17 @@ describe("nothing stuck", () => {
     );
   });
 
+  test("an event may be given up that three relays had alone in hand when they were killed, and no sooner", () => {
+    const claimed = (relay: string, ids = ["e1"]): Entry => entry(2, relay, "ok", { op: "claim", claims: ids.map((id) => held(id)) });
+    const outbox = [row("DEAD", "e1")];
+    const killed = [...well, claimed("relay-1.1"), claimed("relay-1.2")];
+    expect(short(verdict(killed, { outbox }))).toMatch(/#1 is DEAD, and nothing that was broken was its own/);
+    expect(short(verdict([...killed, claimed("relay-1.3")], { outbox }))).toBe("holds, 1 × dead");
+    expect(short(verdict([...killed, claimed("relay-1.3", ["e1", "e2"])], { outbox }))).toMatch(/^broken/);
+    const settled = entry(3, "relay-1.3", "ok", { op: "settle", began: 3, outcomes: [{ ...held("e1"), as: "retry" }], settled: 1 });
+    expect(short(verdict([...killed, claimed("relay-1.3"), settled], { outbox }))).toMatch(/^broken/);
+  });
+
   test("is unknown when nothing was healed", () => {
     expect(short(verdict(unhealed))).toMatch(/^unknown: nobody healed/);
   });
