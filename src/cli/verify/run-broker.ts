@@ -92,8 +92,10 @@ export function openRunBroker({ broker: text, run }: Pick<Place, "broker" | "run
           try {
             const connection = await links.consuming.open(never);
             const failed: Error[] = [];
+            // One after the other: RabbitMQ may answer with INTERNAL_ERROR, and end the connection, when two delete the same at once.
             for (const topic of topics)
-              failed.push(...(await failures(consumers, (consumer) => removeTopology(connection, run, [topic], [consumer]))));
+              for (const consumer of consumers)
+                failed.push(...(await failures([consumer], (one) => removeTopology(connection, run, [topic], [one]))));
             raise(failed);
           } finally {
             await links.close();
