@@ -45,6 +45,7 @@ export function notable(event: PathEvent): LogLine | null {
     case "subscriber.died":
     case "subscriber.ignored":
     case "subscriber.full":
+    case "subscriber.missed":
     case "subscriber.seat":
     case "subscriber.trouble":
       return null;

@@ -168,8 +168,8 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await clock.advance(10_000);
     const between = new Date(clock.now() - 5_000);
     await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined);
-    assert.equal(await store.inbox.forget(between), 1);
-    assert.equal(await store.inbox.forget(between), 0);
+    assert.equal(await store.inbox.forget(between, 1_000), 1);
+    assert.equal(await store.inbox.forget(between, 1_000), 0);
     assert.equal(await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined), "seen");
     assert.equal(await store.inbox.once(key, 1, () => undefined), "done");
   });
@@ -184,7 +184,7 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const between = new Date(clock.now() - 5_000);
     await store.inbox.failed({ ...key, id: "young" }, "no");
     await store.inbox.failed(key, "no");
-    assert.equal(await store.inbox.forget(between), 1, "only marks are counted");
+    assert.equal(await store.inbox.forget(between, 1_000), 1, "only marks are counted");
     assert.equal(await store.inbox.failed({ ...key, id: "parked" }, "no"), 1);
     assert.equal(await store.inbox.failed({ ...key, id: "young" }, "no"), 2);
     assert.equal(await store.inbox.failed(key, "no"), 3, "what failed lately is not old");

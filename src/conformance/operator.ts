@@ -44,6 +44,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.ok(Number.isInteger(schemaVersion) && schemaVersion > 0);
     assert.deepEqual(status, {
       states: { PENDING: 0, PUBLISHING: 0, PUBLISHED: 0, FAILED: 0, BLOCKED: 0, DEAD: 0, DISCARDED: 0 },
+      estimated: [],
       oldestUnpublishedMs: null,
       relays: [],
       lanes: { total: 64, owned: 0, free: 64 },

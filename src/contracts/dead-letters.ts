@@ -6,6 +6,10 @@ export interface Letter {
   readonly consumer: string;
   readonly error: string;
   readonly attempts: number;
+  /** @default 1 */
+  readonly handlerVersion?: number;
+  /** The message as it came, where it could not be read as an event. The envelope then only names its place. */
+  readonly raw?: Uint8Array;
 }
 
 /** Where a subscriber puts what it cannot apply. */

@@ -1,3 +1,5 @@
+import type { Letter } from "./dead-letters.ts";
+
 export interface InboxKey {
   readonly consumer: string;
   readonly id: string;
@@ -14,12 +16,18 @@ export interface Inbox<Tx> {
   /**
    * The mark and the work commit together, or neither does; "seen" when they had done so before.
    * Two at once for one key: the second waits for the first, and works only if the first failed.
+   * Rejects with EFFECT_UNFINISHED when a mark is there whose work never reached its end: a handler's statement committed it.
    */
   once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;
   /** Counts a failed attempt durably, and says how many there are now. The event's mark takes the count away. */
   failed(key: InboxKey, error: string): Promise<number>;
-  /** Deletes marks older than this, and counts of attempts of which the last failed before it; says how many marks. */
-  forget(before: Date): Promise<number>;
+  /** Keeps a letter. Parked again under the same consumer, topic and id, it replaces the one before. */
+  park?(letter: Letter): Promise<void>;
+  /**
+   * Deletes up to `limit` marks older than this, and up to as many counts of attempts of which the last failed before it.
+   * Says how many of both; 0 means that none is left.
+   */
+  forget(before: Date, limit: number): Promise<number>;
   /** Takes or renews the one seat of a consumer on a topic; false while another owner's seat has not run out. */
   sit(seat: Seat, ttlMs: number): Promise<boolean>;
   leave(seat: Seat): Promise<void>;

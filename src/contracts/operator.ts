@@ -89,6 +89,8 @@ export interface EventRecord {
 
 export interface Status {
   readonly states: Readonly<Record<State, number>>;
+  /** The states whose count is an estimate: beyond 100,000, rows are not counted one by one. */
+  readonly estimated: readonly State[];
   /** Age of the oldest event that is not published, dead or discarded; null when there is none. */
   readonly oldestUnpublishedMs: number | null;
   readonly relays: readonly RelayStatus[];

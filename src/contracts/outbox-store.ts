@@ -33,6 +33,8 @@ export interface Claim {
   readonly failures: number;
   /** How often in a row a relay died while it had this event alone in its window. */
   readonly deaths: number;
+  /** Why the row cannot be carried, in words. The envelope then holds what could be read of it, and the relay parks it unsent. */
+  readonly unreadable?: string;
 }
 
 /** What one claim took. It is committed before it is returned, so that a dead relay's window can be seen. */
@@ -55,6 +57,11 @@ export interface ClaimRequest {
   readonly open: readonly string[];
   /** Takes only suspects and what comes before them in their aggregates, and a tenth of the window they died in at most. */
   readonly narrow: boolean;
+  /**
+   * How many payload bytes the window may hold. An event that alone has more is claimed alone, and its payload is read only
+   * when that window is committed: an event that exhausts the relay's memory is found like any other that ends it. @default no bound
+   */
+  readonly bytes?: number;
 }
 
 export type Outcome =

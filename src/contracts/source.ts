@@ -3,10 +3,19 @@ import type { Envelope } from "../core/event.ts";
 export interface Delivery {
   readonly topic: string;
   readonly envelope: Envelope;
+  /** Set where the message is no event. The envelope then has an id made from the message's place, and nothing else that is true. */
+  readonly unreadable?: Unreadable;
   /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
   ack(): Promise<void>;
   /** It waits, perhaps for long: until its ack it counts against `waiting`, and no more against `prefetch`. Twice is harmless. */
   aside(): void;
+}
+
+export interface Unreadable {
+  /** In words, without quoting the message. */
+  readonly why: string;
+  /** The message as it came: data, and headers in the broker's own format where they cannot be had apart. */
+  readonly raw: Uint8Array;
 }
 
 export interface Subscription {
@@ -16,6 +25,10 @@ export interface Subscription {
   readonly prefetch: number;
   /** How many more may be unacknowledged because they are set aside: never more than `prefetch` + `waiting` in all. @default 0 */
   readonly waiting?: number;
+  /** How many bytes of deliveries may be unacknowledged at once. One delivery is let through whatever its size. @default no bound */
+  readonly bytes?: number;
+  /** Is told when the broker removed messages before this consumer read them; null: it cannot tell how many. */
+  readonly missed?: (topic: string, messages: number | null) => void;
 }
 
 export interface Source extends AsyncDisposable {

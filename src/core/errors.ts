@@ -140,6 +140,21 @@ export const errorTable = {
     remedy: "Find out why this event ends the process, then redrive or discard it.",
     retryable: false,
   },
+  ROW_UNREADABLE: {
+    meaning: "The row in the outbox cannot be carried as an event. A program other than the library wrote it.",
+    remedy: "Correct the program that wrote it, then discard the event and add a good one.",
+    retryable: false,
+  },
+  MESSAGE_UNREADABLE: {
+    meaning: "The message is not an event, or holds something that no subscriber can mark or carry.",
+    remedy: "Look at the letter, which has the bytes as they came, and correct the program that published it.",
+    retryable: false,
+  },
+  EFFECT_UNFINISHED: {
+    meaning: "An earlier attempt of the handler committed its mark before it had finished, so part of its effect may be there.",
+    remedy: "Find the statement that commits by itself (TRUNCATE, DDL, LOCK TABLES, COMMIT), then put the effect right by hand.",
+    retryable: false,
+  },
   DESTINATION_UNAVAILABLE: {
     meaning: "The broker, or this topic of it, cannot be reached, does not exist, or refuses this client.",
     remedy: "Check that it is there and lets this user in. Events of an outbox wait for it meanwhile, and no attempt is spent.",

@@ -89,6 +89,8 @@ export type PathEvent =
       readonly unacknowledged: number;
       readonly full: boolean;
     }
+  /** The broker removed messages before this consumer read them; null: it cannot tell how many. */
+  | { readonly type: "subscriber.missed"; readonly consumer: string; readonly topic: string; readonly messages: number | null }
   | { readonly type: "subscriber.seat"; readonly consumer: string; readonly topic: string; readonly held: boolean }
   | {
       readonly type: "subscriber.trouble";

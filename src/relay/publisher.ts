@@ -57,6 +57,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
         policy,
       );
     }
+    if (claim.unreadable !== undefined) return refuse(claim, new WaybillError("ROW_UNREADABLE", claim.unreadable), false, policy);
     let message: Outgoing;
     try {
       message = { topic: topicOf(options.route, envelope), source: options.source, envelope };

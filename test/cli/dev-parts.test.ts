@@ -152,6 +152,7 @@ const scene: Scene = {
   glance: {
     status: {
       states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 0 },
+      estimated: [],
       oldestUnpublishedMs: 1_500,
       relays: [{ relay: "relay-1.77", live: true, expiresAt: new Date(0), lanes: [1, 2], window: 0, windowLimit: 1500 }],
       lanes: { total: 64, owned: 2, free: 62 },

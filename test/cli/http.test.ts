@@ -251,6 +251,7 @@ describe("what the store is asked for", () => {
 describe("metrics", () => {
   const status: Status = {
     states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 7 },
+    estimated: [],
     oldestUnpublishedMs: 1_500,
     relays: [{ relay: "r", live: true, expiresAt: new Date(0), lanes: [0], window: 2, windowLimit: 1500 }],
     lanes: { total: 64, owned: 60, free: 4 },

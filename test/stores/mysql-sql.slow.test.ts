@@ -185,7 +185,7 @@ await describeWith("mariadb", "plain SQL on MariaDB", () => {
     expect(await subscribed!.inbox.failed({ consumer: "c", id: "2" }, "no")).toBe(1);
     expect(await subscribed!.inbox.sit({ consumer: "c", topic: "t", owner: "me" }, 1_000)).toBe(true);
     await subscribed!.inbox.leave({ consumer: "c", topic: "t", owner: "me" });
-    await subscribed!.inbox.forget(new Date(Date.now() + 60_000));
+    await subscribed!.inbox.forget(new Date(Date.now() + 60_000), 1_000);
     await expect(subscriber!.query("SELECT * FROM outbox")).rejects.toMatchObject({ errno: 1142 });
     for (const pool of [writer!, relay!, subscriber!, operator!]) await pool.end();
   });

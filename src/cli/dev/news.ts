@@ -29,6 +29,8 @@ export function newsOf(event: PathEvent): LogLine | null {
       return event.full
         ? { level: "warn", text: `takes no more of ${event.topic}: ${event.unacknowledged} deliveries wait behind failing events` }
         : { level: "info", text: `takes more of ${event.topic} again` };
+    case "subscriber.missed":
+      return { level: "error", text: `${event.messages ?? "some"} messages of ${event.topic} were removed before they were read` };
     case "subscriber.seat":
       return { level: "info", text: `${event.held ? "took" : "left"} its seat on ${event.topic}` };
     case "subscriber.trouble":

@@ -27,6 +27,7 @@ export function statusOf(tables: Tables, clock: Clock): Status {
   const owned = tables.lanes.filter(({ owner }) => owner !== null && isLive(tables, owner, clock)).length;
   return {
     states: counts,
+    estimated: [],
     oldestUnpublishedMs: oldest === Infinity ? null : Math.max(0, now - oldest),
     relays: [...tables.relays].map(([relay, lease]) => relayStatus(tables, relay, lease, clock)),
     lanes: { total: LANES, owned, free: LANES - owned },

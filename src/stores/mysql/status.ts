@@ -58,6 +58,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   const oldest = textOrNull(facts!, "oldest_ms");
   return {
     states: counts,
+    estimated: [],
     oldestUnpublishedMs: oldest === null ? null : Math.max(0, Number(oldest)),
     relays: relays.map((row) => ({
       relay: textOf(row, "relay"),

@@ -45,6 +45,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   const oldest = facts!["oldest_ms"] ?? null;
   return {
     states: counts,
+    estimated: [],
     oldestUnpublishedMs: oldest === null ? null : Math.max(0, Number(oldest)),
     relays: relays.map((row) => ({
       relay: row["relay"]!,

@@ -26,6 +26,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   const owned = lanes.filter(({ owner }) => live.has(owner)).length;
   return {
     states: counts,
+    estimated: [],
     oldestUnpublishedMs: oldest === null || oldest === undefined ? null : Math.max(0, nowMs - dateOf(oldest).getTime()),
     relays: relays.map((row) => ({
       relay: String(row["relay"]),

@@ -1,0 +1,69 @@
+import { createHash } from "node:crypto";
+import type { Envelope } from "./event.ts";
+
+/** What a store keeps of a letter. Every text fits its column on every store, whatever the message held. */
+export interface LetterRow {
+  readonly consumer: string;
+  readonly topic: string;
+  readonly id: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly eventType: string;
+  /** The envelope without its data, as JSON: exact, where the columns above may be cut. */
+  readonly envelope: string;
+  readonly data: Uint8Array;
+  readonly raw: Uint8Array | null;
+  readonly errorCode: string;
+  readonly error: string;
+  readonly attempts: number;
+  readonly handlerVersion: number;
+}
+
+interface Given {
+  readonly envelope: Envelope;
+  readonly topic: string;
+  readonly consumer: string;
+  readonly error: string;
+  readonly attempts: number;
+  readonly handlerVersion?: number;
+  readonly raw?: Uint8Array;
+}
+
+export function letterRow({ envelope, topic, consumer, error, attempts, handlerVersion = 1, raw }: Given): LetterRow {
+  const { data, seq, createdAt, ...rest } = envelope;
+  const [, code = "", text = error] = /^([A-Z][A-Z0-9_]{1,63}): ([^]*)$/.exec(error) ?? [];
+  return {
+    consumer: fit(consumer),
+    topic: fit(topic),
+    id: markable(envelope.id) ? envelope.id : `sha256:${createHash("sha256").update(envelope.id).digest("hex")}`,
+    aggregateType: fit(envelope.aggregateType),
+    aggregateId: fit(envelope.aggregateId),
+    eventType: fit(envelope.type),
+    envelope: JSON.stringify({ ...rest, seq: String(seq), createdAt: createdAt.toISOString() }),
+    data,
+    raw: raw ?? null,
+    errorCode: code,
+    error: cleaned(text),
+    attempts,
+    handlerVersion,
+  };
+}
+
+/** How many bytes of an id, a consumer or a topic the inbox's columns take. */
+export const maxMarkBytes = 255;
+
+/** Can an inbox mark this id? */
+export const markable = (id: string): boolean =>
+  id !== "" && Buffer.byteLength(id) <= maxMarkBytes && !id.includes("\0") && id.isWellFormed();
+
+function fit(text: string): string {
+  const clean = cleaned(text);
+  if (Buffer.byteLength(clean) <= maxMarkBytes) return clean;
+  // Cut between two characters, not inside one.
+  return Buffer.from(clean)
+    .subarray(0, maxMarkBytes)
+    .toString("utf8")
+    .replace(/\ufffd+$/, "");
+}
+
+const cleaned = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
