@@ -179,8 +179,8 @@ describe.each(Object.entries(stores))("%s: a wall clock", (name, create) => {
     }),
   );
 
-  test("that steps forward just after a renewal that nobody has seen costs lanes at worst, which find owners again", () =>
-    scene(create, async ({ clock, relay, step, owned, sink, add }) => {
+  test("that steps forward just after a renewal that nobody has seen takes no lane from the one that lives", () =>
+    scene(create, async ({ clock, relay, step, owned, events, sink, add }) => {
       await relay("a");
       await clock.advance(1_000);
       await add(300);
@@ -188,12 +188,27 @@ describe.each(Object.entries(stores))("%s: a wall clock", (name, create) => {
       step(hour);
       await relay("b"); // has seen nothing before the step
       await clock.advance(2_000);
-      expect((await owned("a")) + (await owned("b"))).toBe(LANES);
-      expect(await owned("b")).toBe(32);
+      expect([await owned("a"), await owned("b")]).toEqual([32, 32]);
       await add(100);
       await clock.advance(1_000);
       for (const [aggregate, order] of firstDeliveries(sink.log)) expect(order, aggregate).toEqual([1, 2, 3, 4]);
-      expect(sink.log.length - 400, "copies of one window at most").toBeLessThanOrEqual(300);
+      expect(sink.log).toHaveLength(400);
+      expect(events.filter(({ type }) => type === "lanes.lost")).toEqual([]);
+    }));
+
+  test("that stepped forward takes no seat from a live subscriber, and keeps a dead one's for no more than half its time", () =>
+    scene(create, async ({ clock, step, open }) => {
+      const [one, two] = [open().inbox, open().inbox];
+      const seat = { consumer: "billing", topic: "order.events" };
+      expect(await one.sit({ ...seat, owner: "p1" }, 900)).toBe(true);
+      step(hour);
+      expect(await two.sit({ ...seat, owner: "p2" }, 900), "it has seen nothing before the step").toBe(false);
+      await clock.advance(300);
+      expect(await one.sit({ ...seat, owner: "p1" }, 900)).toBe(true);
+      step(hour);
+      expect(await two.sit({ ...seat, owner: "p2" }, 900)).toBe(false);
+      await clock.advance(900);
+      expect(await two.sit({ ...seat, owner: "p2" }, 900)).toBe(true);
     }));
 
   test("that steps back keeps no dead subscriber's seat, and takes none from a live one", () =>

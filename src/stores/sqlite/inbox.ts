@@ -1,11 +1,11 @@
 import type { Inbox } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { createExpiry } from "../../core/expiry.ts";
 import type { Connection } from "../../sqlite/connection.ts";
 import { isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
-import { createExpiry } from "./expiry.ts";
 import { lend } from "./lend.ts";
-import { iso } from "./rows.ts";
+import { iso, leaseOf } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
   const expiry = createExpiry(clock);
@@ -68,8 +68,7 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           seat.topic,
         );
         const place = JSON.stringify([seat.consumer, seat.topic]);
-        const lease = { expiresAt: String(row?.["expires_at"]), ttlMs: Number(row?.["ttl_ms"]) };
-        if (row !== undefined && row["owner"] !== seat.owner && expiry.isLive(place, lease)) return false;
+        if (row !== undefined && row["owner"] !== seat.owner && expiry.isLive(place, leaseOf(row, clock))) return false;
         statements.run(
           `INSERT INTO waybill_seats (consumer, topic, owner, expires_at, ttl_ms) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms`,

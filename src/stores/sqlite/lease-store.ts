@@ -1,16 +1,14 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import { createExpiry } from "../../core/expiry.ts";
 import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
-import { createExpiry } from "./expiry.ts";
-import { iso } from "./rows.ts";
+import { iso, leaseOf } from "./rows.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
   const expiry = createExpiry(clock);
   const liveOf = (rows: readonly SqliteRow[]): readonly SqliteRow[] => {
     expiry.keep(new Set(rows.map((row) => String(row["relay"]))));
-    return rows.filter((row) =>
-      expiry.isLive(String(row["relay"]), { expiresAt: String(row["expires_at"]), ttlMs: Number(row["ttl_ms"]) }),
-    );
+    return rows.filter((row) => expiry.isLive(String(row["relay"]), leaseOf(row, clock)));
   };
   const liveNames = (statements: Statements): string =>
     JSON.stringify(liveOf(statements.all("SELECT relay, expires_at, ttl_ms FROM waybill_relays")).map((row) => String(row["relay"])));

@@ -1,4 +1,6 @@
+import type { Clock } from "../../core/clock.ts";
 import type { Envelope } from "../../core/event.ts";
+import type { WrittenLease } from "../../core/expiry.ts";
 import { bytesOf, type SqliteRow } from "../../sqlite/connection.ts";
 
 /**
@@ -48,3 +50,9 @@ export function dateOf(value: unknown): Date {
 
 export const dateOrNull = (value: unknown): Date | null => (value === null || value === undefined ? null : dateOf(value));
 export const iso = (ms: number): string => new Date(ms).toISOString();
+
+/** A renewal may by chance be written with the moment of the one before, but not twice in a row, and two are less than a lease. */
+export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
+  const renewal = String(row["expires_at"]);
+  return { renewal, leftMs: Date.parse(renewal) - clock.now(), ttlMs: Number(row["ttl_ms"]) };
+}
