@@ -7,16 +7,18 @@ interface Wanted {
   readonly topics: readonly string[];
   readonly prefetch: number;
   readonly waiting?: number;
+  readonly bytes?: number;
 }
 
 /** Refuses a subscription that nobody could serve; gives its topics, each once. */
-export function checkSubscription({ consumer, topics, prefetch, waiting = 0 }: Wanted): readonly string[] {
+export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes }: Wanted): readonly string[] {
   if (typeof consumer !== "string" || consumer === "") {
     throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
   }
   if (topics.length === 0) throw new WaybillError("INVALID_OPTION", `consumer ${consumer} needs at least one topic`);
   whole("prefetch", prefetch);
   whole("waiting", waiting, 0);
+  if (bytes !== undefined) whole("bytes", bytes);
   return [...new Set(topics)];
 }
 
