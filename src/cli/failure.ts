@@ -1,5 +1,4 @@
 import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/errors.ts";
-import { visible } from "./output.ts";
 import { redactText } from "./redact.ts";
 
 /** Exit code 2: the command must be written differently. Everything else that fails is 1. */
@@ -21,7 +20,7 @@ const wrongUse: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 export interface Failure {
   readonly exitCode: 1 | 2;
   /** For stderr; no secret of a URL is in it, and no stack unless it was asked for. */
-  readonly text: string;
+  readonly lines: readonly string[];
 }
 
 export function failure(cause: unknown, { json, debug }: { readonly json: boolean; readonly debug: boolean }): Failure {
@@ -29,19 +28,19 @@ export function failure(cause: unknown, { json, debug }: { readonly json: boolea
   const known = isWaybillError(cause) ? cause : null;
   const message = redactText(error.message);
   const remedy = known?.remedy ?? "This was not expected; WAYBILL_DEBUG=1 shows where it happened.";
-  const stack = debug ? redactText(stackOf(error)) : undefined;
+  const stack = debug ? stackOf(error).map(redactText) : undefined;
   const code = known?.code ?? null;
-  const text = json
-    ? JSON.stringify({ error: { code, message, remedy, retryable: known?.retryable ?? false, stack } })
-    : [`waybill: ${visible(message)}`, `  ${remedy}${code === null ? "" : ` [${code}]`}`, ...(stack === undefined ? [] : [stack])].join(
-        "\n",
-      );
-  return { exitCode: known !== null && wrongUse.has(known.code) ? 2 : 1, text };
+  const lines = json
+    ? [JSON.stringify({ error: { code, message, remedy, retryable: known?.retryable ?? false, stack: stack?.join("\n") } })]
+    : [`waybill: ${message}`, `  ${remedy}${code === null ? "" : ` [${code}]`}`, ...(stack ?? [])];
+  return { exitCode: known !== null && wrongUse.has(known.code) ? 2 : 1, lines };
 }
 
 export const stoppedAtOnce = (): WaybillError => new WaybillError("STOPPED", "stopped by a second signal before everything was settled");
 
-function stackOf(error: Error): string {
-  const own = error.stack ?? error.message;
-  return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own;
+/** A message may hold line ends; it stays one line. */
+function stackOf(error: Error, before = ""): string[] {
+  const frames = (error.stack ?? "").split("\n").filter((line) => /^ {4}at /.test(line));
+  const own = [`${before}${error.name}: ${error.message}`, ...frames];
+  return error.cause instanceof Error ? [...own, ...stackOf(error.cause, "caused by ")] : own;
 }

@@ -1,6 +1,6 @@
 import { BESIDE_PAYLOAD_BYTES, DEFAULT_MAX_PAYLOAD_BYTES } from "../core/draft.ts";
 import { bad, good, unknown, type Finding } from "../core/finding.ts";
-import { count, table, visible, type Output } from "./output.ts";
+import { count, paragraphs, table, visible, type Output } from "./output.ts";
 import { redactText } from "./redact.ts";
 
 /** A finding, and whose it is; `path` is what store and broker are to each other. */
@@ -52,25 +52,20 @@ const promises: Readonly<Record<string, string>> = {
 };
 
 /** What is bad first, with what to do; what is good in one line each. */
-export function report(out: Output, found: readonly Found[]): string {
+export function report(out: Output, found: readonly Found[]): string[] {
   const of = (verdict: Finding["verdict"]): readonly Found[] => found.filter((finding) => finding.verdict === verdict);
   const [bads, unknowns, goods] = [of("bad"), of("unknown"), of("good")];
-  const told = ({ of: whose, setting, value, breaks, why }: Found): string => {
+  const told = ({ of: whose, setting, value, breaks, why }: Found): string[] => {
     const broken = breaks === "" ? "" : `, breaks ${[...breaks].map((letter) => `${letter} (${promises[letter] ?? "?"})`).join(" and ")}`;
-    return `  ${whose}: ${out.bold(visible(setting))}${value === null ? "" : ` = ${visible(value)}`}${broken}\n    ${visible(why)}`;
+    return [`  ${whose}: ${out.bold(visible(setting))}${value === null ? "" : ` = ${visible(value)}`}${broken}`, `    ${why}`];
   };
-  const blocks = [
-    [count(bads.length, "bad setting"), `${unknowns.length} unknown`, `${goods.length} good`].join(", ") + ".",
-    ...(bads.length === 0 ? [] : [[out.bold("bad"), ...bads.map(told)].join("\n")]),
-    ...(unknowns.length === 0 ? [] : [[out.bold("unknown"), ...unknowns.map(told)].join("\n")]),
-  ];
-  if (goods.length > 0)
-    blocks.push(
-      table(
-        out,
-        ["good", "setting", "value"],
-        goods.map((finding) => [finding.of, finding.setting, finding.value]),
-      ),
-    );
-  return blocks.join("\n\n");
+  const section = (title: string, some: readonly Found[]): string[][] =>
+    some.length === 0 ? [] : [[out.bold(title), ...some.flatMap(told)]];
+  const good = goods.map((finding) => [finding.of, finding.setting, finding.value]);
+  return paragraphs([
+    [[count(bads.length, "bad setting"), `${unknowns.length} unknown`, `${goods.length} good`].join(", ") + "."],
+    ...section("bad", bads),
+    ...section("unknown", unknowns),
+    ...(good.length === 0 ? [] : [table(out, ["good", "setting", "value"], good)]),
+  ]);
 }

@@ -1,6 +1,6 @@
 import { commonFlags, type Command, type Flags } from "./parse.ts";
 
-export function programHelp(commands: readonly Command[]): string {
+export function programHelp(commands: readonly Command[]): readonly string[] {
   return [
     "waybill: events from your database to your broker, none lost, none invented, in order.",
     "",
@@ -14,10 +14,10 @@ export function programHelp(commands: readonly Command[]): string {
     "example:",
     "  waybill migrate --store sqlite:./app.db",
     "  waybill relay --store sqlite:./app.db --broker embedded:./broker.db",
-  ].join("\n");
+  ];
 }
 
-export function groupHelp(group: string, commands: readonly Command[]): string {
+export function groupHelp(group: string, commands: readonly Command[]): readonly string[] {
   const [example] = commands.flatMap(({ examples }) => examples);
   return [
     `usage: waybill ${group} ${commands.map(({ name }) => name.split(" ")[1]).join("|")} [flags]`,
@@ -26,10 +26,10 @@ export function groupHelp(group: string, commands: readonly Command[]): string {
     "",
     `Each has --help. For example:`,
     `  ${example ?? ""}`,
-  ].join("\n");
+  ];
 }
 
-export function commandHelp({ name, summary, words, flags, examples }: Command): string {
+export function commandHelp({ name, summary, words, flags, examples }: Command): readonly string[] {
   const all: Flags = { ...flags, ...commonFlags };
   return [
     `usage: waybill ${name}${words === undefined ? "" : ` ${words.shown}`} [flags]`,
@@ -40,7 +40,7 @@ export function commandHelp({ name, summary, words, flags, examples }: Command):
     "",
     examples.length > 1 ? "examples:" : "example:",
     ...examples.map((example) => `  ${example}`),
-  ].join("\n");
+  ];
 }
 
 const firstSentence = (text: string): string => text.split(/(?<=[.;]) /)[0]!.replace(/;$/, ".");

@@ -1,6 +1,6 @@
 import type { PathEvent } from "../core/path-events.ts";
 import { inWords } from "../core/in-words.ts";
-import { count, visible } from "./output.ts";
+import { count } from "./output.ts";
 import { redactText } from "./redact.ts";
 
 export interface LogLine {
@@ -62,7 +62,7 @@ function housekept({ purged, created, dropped, moved }: PathEvent & { type: "hou
 }
 
 export function logText(at: Date, { level, text }: LogLine): string {
-  return `${at.toISOString()} ${level.padEnd(5)} ${visible(redactText(text))}`;
+  return `${at.toISOString()} ${level.padEnd(5)} ${redactText(text)}`;
 }
 
 export function logJson(at: Date, level: LogLine["level"], event: object): string {

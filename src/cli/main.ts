@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { failure, stoppedAtOnce } from "./failure.ts";
-import type { Stream } from "./output.ts";
+import { print, type Stream } from "./output.ts";
 import { debugging, run, type Host } from "./program.ts";
 
 /** A reader that went away (`| head`) ends nothing: a relay must go on when its log is no longer read. */
@@ -10,7 +10,7 @@ function stream(to: NodeJS.WriteStream): Stream {
     open = false;
     if (error.code === "EPIPE") return;
     process.exitCode = 1; // a full disk: what was asked for is not there
-    if (to === process.stdout) host.stderr.write(`waybill: the output could not be written: ${error.message}\n`);
+    if (to === process.stdout) print(host.stderr, [`waybill: the output could not be written: ${error.message}`]);
   });
   return {
     write(text) {
@@ -47,7 +47,7 @@ function onSignal(listener: (nth: number) => void): void {
 }
 
 function fail(error: unknown): never {
-  host.stderr.write(`${failure(error, { json: argv.includes("--json"), debug: debugging(process.env) }).text}\n`);
+  print(host.stderr, failure(error, { json: argv.includes("--json"), debug: debugging(process.env) }).lines);
   process.exit(1);
 }
 

@@ -6,8 +6,8 @@ export interface Stream {
 
 export interface Output {
   readonly json: boolean;
-  /** A command's answer: JSON for programs, text for people. */
-  answer(value: unknown, text: () => string): void;
+  /** A command's answer: JSON for programs, lines for people. */
+  answer(value: unknown, lines: () => readonly string[]): void;
   /** One line now, for commands that go on. */
   line(text: string): void;
   bold(text: string): string;
@@ -16,13 +16,27 @@ export interface Output {
 export function createOutput(stdout: Stream, json: boolean): Output {
   return {
     json,
-    answer(value, text) {
-      stdout.write(`${json ? JSON.stringify(plain(value), null, 2) : text()}\n`);
+    answer(value, lines) {
+      print(stdout, json ? JSON.stringify(plain(value), null, 2).split("\n") : lines());
     },
-    line: (text) => stdout.write(`${text}\n`),
-    bold: (text) => (stdout.colour && !json ? `\u001b[1m${text}\u001b[22m` : text),
+    line: (text) => print(stdout, [text]),
+    bold: (text) => (stdout.colour && !json ? `${bold}${text}${plainAgain}` : text),
   };
 }
+
+const [bold, plainAgain] = ["\u001b[1m", "\u001b[22m"];
+const styles = new RegExp(`(${[bold, plainAgain].map((style) => style.replace("[", "\\[")).join("|")})`);
+
+/**
+ * The one way out of the program, but for the picture that `dev` draws: stored text must not move the cursor, fake a line or turn the reading
+ * order, whichever command forgot about it. What it writes instead is the same character as JSON spells it.
+ */
+export function print(to: Stream, lines: readonly string[]): void {
+  const shown = to.colour ? lines.map((line) => line.split(styles).map(piece).join("")) : lines.map(visible);
+  to.write(`${shown.join("\n")}\n`);
+}
+
+const piece = (text: string): string => (text === bold || text === plainAgain ? text : visible(text));
 
 /** What JSON cannot hold: a BigInt becomes a string, bytes become base64 under a name that says so. */
 export function plain(value: unknown): unknown {
@@ -34,12 +48,17 @@ export function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item)]));
 }
 
-/** Stored text may hold escape sequences; on a terminal they must not move the cursor or fake a line. */
+/** Controls (C0, DEL and C1, which some terminals obey like an escape), line ends, and marks that turn the reading order. */
+const unseen = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const short = new Map([
+  ["\n", "\\n"],
+  ["\r", "\\r"],
+  ["\t", "\\t"],
+]);
+
+/** As it may be shown on a terminal. Twice is the same as once. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (c) => {
-    const known: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-    return known[c] ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  });
+  return text.replace(unseen, (c) => short.get(c) ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 export type Cell = string | number | bigint | Date | null;
@@ -50,7 +69,7 @@ export function cell(value: Cell): string {
 }
 
 /** Columns by their titles; numbers stand to the right. */
-export function table(out: Output, titles: readonly string[], rows: readonly (readonly Cell[])[]): string {
+export function table(out: Output, titles: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
   const cells = rows.map((row) => row.map(cell));
   const widths = titles.map((title, i) => Math.max(title.length, ...cells.map((row) => row[i]?.length ?? 0)));
   const right = titles.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === "number" || typeof row[i] === "bigint"));
@@ -59,14 +78,18 @@ export function table(out: Output, titles: readonly string[], rows: readonly (re
       .map((text, i) => (right[i] === true ? text.padStart(widths[i]!) : text.padEnd(widths[i]!)))
       .join("  ")
       .trimEnd();
-  return [out.bold(line(titles)), ...cells.map(line)].join("\n");
+  return [out.bold(line(titles)), ...cells.map(line)];
 }
 
 /** One name and value a line. */
-export function fields(out: Output, entries: readonly (readonly [string, Cell])[]): string {
-  const width = Math.max(...entries.map(([name]) => name.length));
-  return entries.map(([name, value]) => `${out.bold(name.padEnd(width))}  ${cell(value)}`).join("\n");
+export function fields(out: Output, entries: readonly (readonly [string, Cell])[]): string[] {
+  const shown = entries.map(([name, value]) => [visible(name), cell(value)] as const);
+  const width = Math.max(...shown.map(([name]) => name.length));
+  return shown.map(([name, value]) => `${out.bold(name.padEnd(width))}  ${value}`);
 }
+
+/** With an empty line between them. */
+export const paragraphs = (all: readonly (readonly string[])[]): string[] => all.flatMap((lines, i) => (i === 0 ? lines : ["", ...lines]));
 
 export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 

@@ -12,7 +12,7 @@ import { loadConfig } from "./config.ts";
 import { dev } from "./dev/dev.ts";
 import { failure } from "./failure.ts";
 import { commandHelp, groupHelp, programHelp } from "./help.ts";
-import { createOutput, type Stream } from "./output.ts";
+import { createOutput, print, type Stream } from "./output.ts";
 import { parse, type Command } from "./parse.ts";
 import type { Terminal } from "./terminal.ts";
 import { verify } from "./verify/verify.ts";
@@ -30,14 +30,14 @@ export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "scr
 export async function run(argv: readonly string[], host: Host): Promise<number> {
   try {
     const chosen = choose(argv);
-    if ("text" in chosen) {
-      host.stdout.write(`${chosen.text}\n`);
+    if ("lines" in chosen) {
+      print(host.stdout, chosen.lines);
       return 0;
     }
     const { command } = chosen;
     const { values, words } = parse(command, chosen.rest);
     if (values.help) {
-      host.stdout.write(`${commandHelp(command)}\n`);
+      print(host.stdout, commandHelp(command));
       return 0;
     }
     const config = await loadConfig(host.cwd, values.config);
@@ -46,27 +46,27 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     await command.run({ out, config, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
     return 0;
   } catch (error) {
-    const { exitCode, text } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });
-    host.stderr.write(`${text}\n`);
+    const { exitCode, lines } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });
+    print(host.stderr, lines);
     return exitCode;
   }
 }
 
 export const debugging = (env: Host["env"]): boolean => !["", "0", undefined].includes(env["WAYBILL_DEBUG"]);
 
-type Chosen = { readonly command: Command; readonly rest: readonly string[] } | { readonly text: string };
+type Chosen = { readonly command: Command; readonly rest: readonly string[] } | { readonly lines: readonly string[] };
 
 function choose(argv: readonly string[]): Chosen {
   const [first, second] = argv;
-  if (first === "--version") return { text: version() };
-  if (first === "--help" || first === "-h") return { text: programHelp(commands) };
-  if (first === "help") return { text: helpFor(argv.slice(1)) };
+  if (first === "--version") return { lines: [version()] };
+  if (first === "--help" || first === "-h") return { lines: programHelp(commands) };
+  if (first === "help") return { lines: helpFor(argv.slice(1)) };
   if (first === undefined) throw new WaybillError("USAGE", `waybill needs a command: ${firstWords().join(", ")}`);
   if (first.startsWith("-")) throw new WaybillError("USAGE", `the command comes before its flags: waybill COMMAND ${first.split("=")[0]!}`);
   const single = commands.find(({ name }) => name === first);
   if (single !== undefined) return { command: single, rest: argv.slice(1) };
   const group = groupOf(first);
-  if (second === "--help" || second === "-h") return { text: groupHelp(first, group) };
+  if (second === "--help" || second === "-h") return { lines: groupHelp(first, group) };
   const found = group.find(({ name }) => name === `${first} ${second ?? ""}`);
   if (found !== undefined) return { command: found, rest: argv.slice(2) };
   const actions = group.map(({ name }) => name.split(" ")[1]!);
@@ -75,7 +75,7 @@ function choose(argv: readonly string[]): Chosen {
   throw new WaybillError("USAGE", `waybill ${first} has no action ${JSON.stringify(second.slice(0, 80))}${suggestion(second, actions)}`);
 }
 
-function helpFor(words: readonly string[]): string {
+function helpFor(words: readonly string[]): readonly string[] {
   const [first] = words;
   if (first === undefined) return programHelp(commands);
   const found = commands.find(({ name }) => name === words.join(" "));

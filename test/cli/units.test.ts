@@ -76,31 +76,33 @@ describe("secrets", () => {
     const cause = new Error("postgres://ann:s3cret@db");
     const error = new WaybillError("STORE_UNAVAILABLE", "no answer from postgres://ann:s3cret@db", { cause });
     for (const json of [true, false])
-      for (const debug of [true, false]) expect(failure(error, { json, debug }).text).not.toContain("s3cret");
+      for (const debug of [true, false]) expect(failure(error, { json, debug }).lines.join("\n")).not.toContain("s3cret");
   });
 });
 
 describe("errors", () => {
   test("say what, the way out and the code, and no stack", () => {
-    const { text, exitCode } = failure(new WaybillError("NOT_MIGRATED", "no tables"), { json: false, debug: false });
-    expect(text).toBe("waybill: no tables\n  Run `waybill migrate --store URL`. [NOT_MIGRATED]");
+    const { lines, exitCode } = failure(new WaybillError("NOT_MIGRATED", "no tables"), { json: false, debug: false });
+    expect(lines).toEqual(["waybill: no tables", "  Run `waybill migrate --store URL`. [NOT_MIGRATED]"]);
     expect(exitCode).toBe(1);
   });
 
   test("that nobody expected say how to see where", () => {
-    const { text, exitCode } = failure(new TypeError("x is not a function"), { json: false, debug: false });
+    const { lines, exitCode } = failure(new TypeError("x is not a function"), { json: false, debug: false });
+    const text = lines.join("\n");
     expect(text).toMatch(/^waybill: x is not a function\n.*WAYBILL_DEBUG=1/);
     expect(text).not.toMatch(/ at .*:\d+/);
     expect(exitCode).toBe(1);
-    expect(failure(new TypeError("x"), { json: false, debug: true }).text).toMatch(/ at .*:\d+/);
+    expect(failure(new TypeError("x"), { json: false, debug: true }).lines.join("\n")).toMatch(/ at .*:\d+/);
   });
 
   test("are one JSON object for programs", () => {
-    const { text, exitCode } = failure(new WaybillError("USAGE", "no\nsuch flag"), { json: true, debug: false });
-    expect(JSON.parse(text)).toEqual({
+    const { lines, exitCode } = failure(new WaybillError("USAGE", "no\nsuch flag"), { json: true, debug: false });
+    expect(lines).toHaveLength(1);
+    expect(JSON.parse(lines[0]!)).toEqual({
       error: { code: "USAGE", message: "no\nsuch flag", remedy: expect.any(String) as string, retryable: false },
     });
-    expect(text).not.toContain("\n");
+    expect(lines[0]).not.toContain("\n");
     expect(exitCode).toBe(2);
   });
 });
@@ -138,7 +140,7 @@ describe("output", () => {
 
   test("JSON holds a BigInt as a string, a Date as ISO and bytes as base64", () => {
     const { out, written } = sink(true, true);
-    out.answer({ seq: 2n ** 63n, at: new Date(0), bytes: new Uint8Array([0, 255]), list: [1n], none: null }, () => "text");
+    out.answer({ seq: 2n ** 63n, at: new Date(0), bytes: new Uint8Array([0, 255]), list: [1n], none: null }, () => ["text"]);
     expect(JSON.parse(written.join(""))).toEqual({
       seq: "9223372036854775808",
       at: "1970-01-01T00:00:00.000Z",
@@ -167,7 +169,7 @@ describe("output", () => {
           [1_000, "z"],
         ],
       ),
-    ).toBe("   n  text\n   5  x\\ny\n1000  z");
+    ).toEqual(["   n  text", "   5  x\\ny", "1000  z"]);
   });
 });
 

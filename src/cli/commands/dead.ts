@@ -1,6 +1,6 @@
 import type { ActionReport, DeadFilter } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { count, shorten, table } from "../output.ts";
+import { count, paragraphs, shorten, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { eventPage, eventTable, found, pageFlags } from "./events.ts";
 import { asFlag, given, storeFlag, storeOf, who } from "./shared.ts";
@@ -16,9 +16,9 @@ const list = command({
     const { dead: groups } = await operator.status();
     const events = await operator.list({ state: "DEAD", limit: values.limit ?? 20, ...given({ beforeSeq: values["before-seq"] }) });
     terminal.out.answer({ groups, events }, () => {
-      if (groups.length === 0) return "No dead events.";
+      if (groups.length === 0) return ["No dead events."];
       const rows = groups.map((group) => [group.events, group.oldest, shorten(group.error, 120)]);
-      return `${table(terminal.out, ["dead", "oldest", "error"], rows)}\n\n${eventTable(terminal.out, events)}`;
+      return paragraphs([table(terminal.out, ["dead", "oldest", "error"], rows), eventTable(terminal.out, events)]);
     });
   },
 });
@@ -35,7 +35,7 @@ const show = command({
     const event = found(await operator.show(id!), id!);
     if (event.state !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${event.id} is ${event.state}, not DEAD`);
     const { followers } = await operator.redrive({ ids: [event.id] }, { who: "", dryRun: true });
-    terminal.out.answer({ ...event, followers }, () => `${eventPage(terminal.out, event)}\n\n${behind(followers)}.`);
+    terminal.out.answer({ ...event, followers }, () => paragraphs([eventPage(terminal.out, event), [`${behind(followers)}.`]]));
   },
 });
 
@@ -95,15 +95,15 @@ function action({ verb, summary, done }: ActionWords): Command {
       await using opened = await storeOf(terminal, values);
       const report = await opened.store.operator[verb](filter, { who: who(values), dryRun });
       terminal.out.answer({ action: verb, dryRun, ...report }, () => {
-        if (report.events === 0) return "No dead event matches.";
-        if (!dryRun) return done(report);
+        if (report.events === 0) return ["No dead event matches."];
+        if (!dryRun) return [done(report)];
         const more = report.ids.length > 20 ? [`… and ${report.ids.length - 20} more`] : [];
         return [
           `Would ${verb} ${count(report.events, "event")}; ${behind(report.followers)}.`,
           ...report.ids.slice(0, 20),
           ...more,
           `Nothing was changed.${values["dry-run"] ? "" : " --yes does it."}`,
-        ].join("\n");
+        ];
       });
     },
   });

@@ -1,7 +1,7 @@
 import type { EventRecord } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { states, type Draft } from "../../core/event.ts";
-import { cell, fields, shorten, table, visible, type Output } from "../output.ts";
+import { fields, paragraphs, shorten, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { moment, oneOf, seq, whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
@@ -89,9 +89,9 @@ const add = command({
     };
     await using opened = await storeOf(terminal, values);
     const [added] = await opened.add([draft]);
-    terminal.out.answer(added, () =>
+    terminal.out.answer(added, () => [
       added?.duplicate === true ? `${added.id} (this idempotency key was used before; nothing was added)` : (added?.id ?? ""),
-    );
+    ]);
   },
 });
 
@@ -102,8 +102,8 @@ export function found(event: EventRecord | null, id: string): EventRecord {
   return event;
 }
 
-export function eventTable(out: Output, records: readonly EventRecord[]): string {
-  if (records.length === 0) return "No events.";
+export function eventTable(out: Output, records: readonly EventRecord[]): string[] {
+  if (records.length === 0) return ["No events."];
   const rows = records.map((event) => [
     event.seq,
     event.id,
@@ -117,14 +117,11 @@ export function eventTable(out: Output, records: readonly EventRecord[]): string
   return table(out, ["seq", "id", "state", "aggregate", "type", "created", "failures", "error or hold"], rows);
 }
 
-export function eventPage(out: Output, event: EventRecord): string {
+export function eventPage(out: Output, event: EventRecord): string[] {
   const { payload, headers: given, ...rest } = event;
   const lines = fields(out, [...Object.entries(rest), ...Object.entries(given).map(([name, value]) => [`header ${name}`, value] as const)]);
-  const text =
-    typeof payload === "string"
-      ? visible(payload)
-      : `${cell(payload.byteLength)} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
-  return `${lines}\n\n${text}`;
+  const text = typeof payload === "string" ? payload : `${payload.byteLength} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
+  return paragraphs([lines, [text]]);
 }
 
 /** Left to the draft's own check, which also names what is wrong with an empty one. */

@@ -28,7 +28,7 @@ export const migrate = command({
     await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
     if (opened !== null && values.print) {
       const statements = opened.store.schema.print();
-      return terminal.out.answer({ statements }, () => statements.trimEnd());
+      return terminal.out.answer({ statements }, () => statements.trimEnd().split("\n"));
     }
     if (opened === null && topics.length === 0)
       throw new WaybillError("USAGE", "without a store, --topics A,B says what to create on the broker");
@@ -36,9 +36,9 @@ export const migrate = command({
     const applied = opened === null ? [] : await opened.store.schema.migrate();
     await broker?.provision(topics, values.consumers ?? []);
     terminal.out.answer({ applied, topics: broker === null ? [] : topics }, () => {
-      if (opened === null) return `The broker has ${topics.join(", ")}.`;
+      if (opened === null) return [`The broker has ${topics.join(", ")}.`];
       const tables = applied.length === 0 ? "The tables are up to date." : `The tables are at version ${applied.at(-1)!} now.`;
-      return broker === null || topics.length === 0 ? tables : `${tables}\nThe broker has ${topics.join(", ")}.`;
+      return broker === null || topics.length === 0 ? [tables] : [tables, `The broker has ${topics.join(", ")}.`];
     });
   },
 });

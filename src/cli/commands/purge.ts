@@ -46,7 +46,7 @@ export const purge = command({
         ...(dropped.length === 0 ? [] : [`Dropped ${dropped.join(", ")}, out of which ${count(moved, "event")} moved.`]),
         ...undone.map((why) => `Not done: ${why}.`),
         ...(messages === null ? [] : [`Deleted ${count(messages, "message")} from the broker.`]),
-      ].join("\n");
+      ];
     });
   },
 });

@@ -111,10 +111,9 @@ function refuseIdle(values: Values<typeof flags>): void {
 async function runOnce(terminal: Terminal, service: Relay): Promise<void> {
   terminal.onSignal((nth) => void (nth === 1 ? service.drain() : service.stop()));
   const summary = await service.runOnce();
-  terminal.out.answer(
-    summary,
-    () => `published ${summary.published}, failed ${summary.failed}, dead ${summary.dead}, held ${summary.held}`,
-  );
+  terminal.out.answer(summary, () => [
+    `published ${summary.published}, failed ${summary.failed}, dead ${summary.dead}, held ${summary.held}`,
+  ]);
 }
 
 interface Running {

@@ -3,7 +3,7 @@ import type { Status } from "../../contracts/operator.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { defaultThresholds, tell, warningsOf } from "../../housekeeping/warnings.ts";
-import { count, fields, shorten, table, visible, type Cell, type Output } from "../output.ts";
+import { count, fields, paragraphs, shorten, table, type Cell, type Output } from "../output.ts";
 import { command } from "../parse.ts";
 import { storeFlag, storeOf } from "./shared.ts";
 
@@ -24,7 +24,7 @@ export const status = command({
   },
 });
 
-function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string {
+function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string[] {
   const { states, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const blocks = [
     table(out, ["state", "events"], Object.entries(states)),
@@ -58,18 +58,18 @@ function page(out: Output, status: Status, warnings: readonly WatchWarning[]): s
       shorten(hold.why, 100),
     ]);
     blocks.push(table(out, ["aggregate", "hold", "since", "why"], rows));
-    if (holds.aggregates > holds.list.length) blocks.push(`… and ${holds.aggregates - holds.list.length} more`);
+    if (holds.aggregates > holds.list.length) blocks.push([`… and ${holds.aggregates - holds.list.length} more`]);
   }
   if (dead.length > 0) {
     const rows = dead.map((group) => [group.events, group.oldest, shorten(group.error, 100)]);
     blocks.push(table(out, ["dead", "oldest", "error"], rows));
   }
   if (watch !== undefined) blocks.push(watched(out, watch));
-  if (warnings.length > 0) blocks.push(warnings.map(({ text }) => `warning: ${visible(text)}`).join("\n"));
-  return blocks.join("\n\n");
+  if (warnings.length > 0) blocks.push(warnings.map(({ text }) => `warning: ${text}`));
+  return paragraphs(blocks);
 }
 
-function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watch): string {
+function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watch): string[] {
   const holder = (found: Watch["writer"]): string => (found === null ? "none" : found === "unknown" ? found : tell(found));
   const entries: [string, Cell][] = [
     ["size", bytes === "unknown" ? bytes : inBytes(bytes)],

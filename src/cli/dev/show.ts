@@ -1,6 +1,5 @@
 import type { Clock } from "../../core/clock.ts";
 import { redactText } from "../redact.ts";
-import { visible } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
 import type { News } from "./news.ts";
 import { clockTime, picture, plainLine, type Scene } from "./scene.ts";
@@ -45,7 +44,7 @@ export function createShow(terminal: Terminal, clock: Clock): Show {
   return {
     news({ at, who, level, text }) {
       if (out.json) json("dev.news", { level, who, text });
-      else out.line(`${clockTime(at)} ${level.padEnd(5)} ${who}: ${visible(redactText(text))}`);
+      else out.line(`${clockTime(at)} ${level.padEnd(5)} ${who}: ${redactText(text)}`);
     },
     run: (scene) =>
       (running = every(lineMs, () => {

@@ -1,6 +1,6 @@
 import { closeSync, existsSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { count, table, type Output } from "../output.ts";
+import { count, table, visible, type Output } from "../output.ts";
 import { page, pageTitle } from "./page.ts";
 import { leftWords, type Report } from "./report.ts";
 
@@ -53,7 +53,7 @@ export function tell(out: Output, given: Report, path: string | undefined): Wayb
     const { counts, faults, left } = report;
     const met = Object.entries(faults).map(([name, times]) => `${name} ${times} ×`);
     return [
-      table(
+      ...table(
         out,
         ["invariant", "verdict", "why"],
         report.verdicts.map(({ invariant, verdict, why }) => [invariant, verdict, why]),
@@ -65,7 +65,7 @@ export function tell(out: Output, given: Report, path: string | undefined): Wayb
       ...(path === undefined || failure !== null ? [] : [`report: ${path}`]),
       report.held ? "Every promise held." : "NOT every promise held.",
       ...(left === null ? [] : leftWords(left)),
-    ].join("\n");
+    ];
   });
   return failure;
 }
@@ -73,7 +73,7 @@ export function tell(out: Output, given: Report, path: string | undefined): Wayb
 function write(report: Report, path: string): WaybillError | null {
   try {
     writeFileSync(path, page(report));
-    writeFileSync(jsonBeside(path), `${JSON.stringify(report, null, 2)}\n`);
+    writeFileSync(jsonBeside(path), `${JSON.stringify(report, null, 2).split("\n").map(visible).join("\n")}\n`);
     return null;
   } catch (cause) {
     return unwritable(path, cause);

@@ -1,8 +1,9 @@
+import { visible } from "../output.ts";
 import { leftWords, type Report, type Told } from "./report.ts";
 import type { Timeline } from "./timeline.ts";
 
 const escape = (text: string): string =>
-  text.replace(/[&<>"']/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[c]!);
+  visible(text).replace(/[&<>"']/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[c]!);
 
 const style = `
 :root { color-scheme: light dark; --ink: #1c2733; --soft: #5d6b7a; --line: #d5dce3; --good: #1a7f4b; --bad: #b3261e; --doubt: #9a6700; --paper: #fff; }
@@ -51,8 +52,8 @@ ${drawing(report.timeline)}
 }
 
 function verdictRow({ invariant, promise, verdict, why, story }: Told): string {
-  const events = story.map((entry) => JSON.stringify(entry)).join("\n");
-  const details = story.length === 0 ? "" : `<details><summary>what was recorded of it</summary><pre>${escape(events)}</pre></details>`;
+  const events = story.map((entry) => escape(JSON.stringify(entry))).join("\n");
+  const details = story.length === 0 ? "" : `<details><summary>what was recorded of it</summary><pre>${events}</pre></details>`;
   return `<tr><td>${escape(invariant)}</td><td class="${verdict}">${verdict}</td><td>${escape(promise)}${why === "" ? "" : `<br><small>${escape(why)}</small>`}${details}</td></tr>`;
 }
 
