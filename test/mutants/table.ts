@@ -42,6 +42,12 @@ export const mutants: readonly Mutant[] = [
     "PostgreSQL: a settle looks at the event's number only: neither at the lane's owner and epoch, nor at the window",
     tests("stores/postgres.slow", "the old owner settles the lanes it still has and no other"),
   ),
+  mutant(
+    "claim-in-passes",
+    "O",
+    "a claim's second pass takes what was inserted after its first, behind which an earlier event may have been committed",
+    "simulation",
+  ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
   mutant(
     "inbox-own-transaction",

@@ -164,6 +164,17 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
         end(tx);
       }
     },
+    /** Statements of one transaction that has these lanes to itself: whoever else acts on them waits. */
+    async onLanes<T>(lanes: Iterable<number>, work: (alive: () => void) => T | Promise<T>): Promise<T> {
+      const tx = await begin();
+      try {
+        for (const lane of [...lanes].sort((a, b) => a - b)) await lock(tx, `lane ${lane}`);
+        alive(tx);
+        return await work(() => alive(tx));
+      } finally {
+        if (tx.open) end(tx);
+      }
+    },
     openTransactions: () => open.size,
     /** The server ends, and everything that was not committed with it. */
     restart() {

@@ -22,6 +22,10 @@ export interface Knobs {
   /** How many processes each consumer has. */
   readonly subscribers: readonly number[];
   readonly purgeEveryMs: number;
+  /** All aggregates fall into so many lanes, which then have a backlog. */
+  readonly lanes?: number;
+  /** How much further away from the store relays are than writers. */
+  readonly distanceMs?: number;
 }
 
 export interface RelayKnobs {
@@ -111,7 +115,38 @@ export function planOf(seed: number): Plan {
     subscribers: pick([[1], [1, 2], [2]]),
     purgeEveryMs: pick([3_000, 60_000]),
   };
-  return { seed, store, broker, knobs, transactions: transactionsOf(seed), faults: faultsOf(seed, store) };
+  const faults = faultsOf(seed, store);
+  return fork(seed, "backlog").next() < 0.2
+    ? { seed, store, broker, knobs: backlogKnobs(seed, knobs), transactions: burstsOf(seed), faults }
+    : { seed, store, broker, knobs, transactions: transactionsOf(seed), faults };
+}
+
+/** Relays at a distance from their database, and lanes that fill up faster than a pass empties them. */
+function backlogKnobs(seed: number, knobs: Knobs): Knobs {
+  const random = fork(seed, "backlog knobs");
+  const pick = picker(random);
+  const relays = knobs.relays.map((relay) => ({ ...relay, batch: pick([10, 20, 50]) }));
+  return { ...knobs, latencyMs: 0.5, distanceMs: pick([3, 6]), lanes: pick([1, 2, 4]), relays };
+}
+
+/** Transactions by the dozen on hot aggregates; a quarter of them stays open for a while, and whoever wants its aggregate waits. */
+function burstsOf(seed: number): Transaction[] {
+  const random = fork(seed, "bursts");
+  const aggregates = 3 + Math.floor(random.next() * 4);
+  const bursts = Array.from({ length: 3 }, () => Math.round(random.next() * (loadMs - 1_000)));
+  return Array.from({ length: 120 }, (_, n) => ({
+    at: bursts[n % bursts.length]! + Math.round(random.next() * 250),
+    writer: Math.floor(random.next() * 3),
+    openMs: random.next() < 0.25 ? Math.round(10 + random.next() * 30) : 0,
+    rollback: random.next() < 0.1,
+    parts: [
+      {
+        aggregate: Math.floor(random.next() * aggregates),
+        undone: false,
+        events: Array.from({ length: random.next() < 0.9 ? 1 : 4 }, () => eventPlan(random)),
+      },
+    ],
+  })).sort((a, b) => a.at - b.at);
 }
 
 export function relayKnobs(random: Random): RelayKnobs {

@@ -26,8 +26,9 @@ const standard = routeOf("{aggregate_type|lower}.events");
 /** One life of a relay. `ended` is told when it ends by itself. */
 export function startRelay(world: World, name: string, knobs: RelayKnobs, ended: () => void): RelayLife {
   const { plan, scheduler, store, broker } = world;
-  const { leaseMs, spanning, purgeEveryMs } = plan.knobs;
+  const { leaseMs, spanning, purgeEveryMs, distanceMs = 0 } = plan.knobs;
   const process = scheduler.process(name, knobs.skewMs);
+  if (distanceMs > 0) store.server.distances.set(process, distanceMs);
   const opened = store.open(process, {
     taken: (won) => {
       // Told by the store itself, whether or not the relay hears of it.

@@ -62,7 +62,7 @@ export async function run(plan: Plan): Promise<Result> {
 function boundsOf({ knobs, transactions }: Plan): Bounds {
   const events = transactions.reduce((sum, { parts }) => sum + parts.reduce((total, part) => total + part.events.length, 0), 0);
   const batch = Math.min(...knobs.relays.map((relay) => relay.batch));
-  const latencyMs = 4_000 + knobs.leaseMs + (10 * knobs.latencyMs * events) / batch;
+  const latencyMs = 4_000 + knobs.leaseMs + (10 * (knobs.latencyMs + (knobs.distanceMs ?? 0)) * events) / batch;
   return { latencyMs, recoveryMs: 5_000 + 3 * knobs.leaseMs, lingerMs: 2 * knobs.leaseMs, mayBeIdle: true, effectsApart: true };
 }
 

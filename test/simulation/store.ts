@@ -1,18 +1,20 @@
 import type { Inbox, InboxKey, Seat } from "../../src/contracts/inbox.ts";
 import type { LeaseStore } from "../../src/contracts/lease-store.ts";
 import type { Action, ActionReport, DeadFilter, Operator } from "../../src/contracts/operator.ts";
-import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import type { OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
 import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
+import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
 import { createOperator } from "../../src/stores/memory/operator.ts";
 import { createOutboxStore } from "../../src/stores/memory/outbox-store.ts";
 import { createSchema } from "../../src/stores/memory/schema.ts";
+import { claimInPasses } from "./claim.ts";
 import { createDatabase, type Database, type Image, type Savepoint, type ServerTx } from "./database.ts";
 import type { Process } from "./scheduler.ts";
-import type { Server } from "./server.ts";
+import type { Server, Trip } from "./server.ts";
 
 /** A transaction in a client's hand. */
 export interface SimTx {
@@ -51,6 +53,7 @@ export interface StoreServer {
   failOver(replica: Image): void;
 }
 
+const allLanes = Array.from({ length: LANES }, (_, lane) => lane);
 const unavailable = (sent: boolean): WaybillError =>
   new WaybillError("STORE_UNAVAILABLE", sent ? "the link to the store was lost" : "the store refuses connections");
 
@@ -75,8 +78,10 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
     open(process, heard = {}) {
       const read = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, execute, unavailable);
       const write = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, () => database.alone(execute), unavailable);
+      const onLanes = <T>(lanes: Iterable<number>, execute: () => T | Promise<T>): Promise<T> =>
+        server.call(process, () => database.onLanes(lanes, execute), unavailable);
       const operate = (action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> =>
-        write(async () => {
+        onLanes(allLanes, async () => {
           const report = await parts.operator[action](filter, by);
           if (!by.dryRun && report.ids.length > 0) heard.operated?.(action, report.ids);
           return report;
@@ -112,28 +117,38 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           claim: (holding, request) => {
             // What goes over the wire is a copy.
             const asked = { relay: holding.relay, lanes: new Map(holding.lanes) };
-            return write(() => parts.outbox.claim(asked, request));
+            const claim = (trip: Trip): Promise<Window> =>
+              database.onLanes(asked.lanes.keys(), (alive) => {
+                const step: Trip = async () => {
+                  // Nothing is far away from a file, and nobody writes to it meanwhile.
+                  if (!oneWriter) await trip();
+                  alive();
+                };
+                return claimInPasses(database.image.tables, clock, asked, request, step);
+              });
+            return server.call(process, claim, unavailable);
           },
           settle: (relay, window, outcomes) => {
             const given = [...outcomes];
-            return write(() => parts.outbox.settle(relay, window, given));
+            const lanes = new Set(given.map(({ claim }) => claim.lane));
+            return onLanes(lanes, () => parts.outbox.settle(relay, window, given));
           },
           release: (holding, destination, limit) => {
             const asked = { relay: holding.relay, lanes: new Map(holding.lanes) };
-            return write(() => parts.outbox.release(asked, destination, limit));
+            return onLanes(asked.lanes.keys(), () => parts.outbox.release(asked, destination, limit));
           },
         },
         leases: {
           look: () => read(() => parts.leases.look()),
           renew: (relay, ttlMs, window, strategy) => write(() => parts.leases.renew(relay, ttlMs, window, strategy)),
           take: (relay, lanes) =>
-            write(async () => {
+            onLanes(new Set(lanes), async () => {
               const won = await parts.leases.take(relay, lanes);
               if (won.size > 0) heard.taken?.(won);
               return won;
             }),
-          give: (relay, lanes) => write(() => parts.leases.give(relay, lanes)),
-          leave: (relay) => write(() => parts.leases.leave(relay)),
+          give: (relay, lanes) => onLanes(lanes, () => parts.leases.give(relay, lanes)),
+          leave: (relay) => onLanes(allLanes, () => parts.leases.leave(relay)),
         },
         inbox: createInbox(clock, database, db, write),
         operator: {

@@ -1,9 +1,10 @@
 import { isWaybillError } from "../../src/core/errors.ts";
 import type { Draft } from "../../src/core/event.ts";
 import { uuidv7 } from "../../src/core/ids.ts";
+import { LANES, laneOf } from "../../src/core/lane.ts";
 import { createOutbox, type Outbox } from "../../src/outbox/outbox.ts";
 import type { Written } from "../../src/verify/history.ts";
-import { aggregateTypes, sharedTopic, texts, type EventPlan, type Part, type Transaction } from "./plan.ts";
+import { aggregateTypes, sharedTopic, texts, type EventPlan, type Knobs, type Part, type Transaction } from "./plan.ts";
 import { stores } from "./profiles.ts";
 import type { Process } from "./scheduler.ts";
 import type { SimDb, SimStore, SimTx } from "./store.ts";
@@ -41,7 +42,7 @@ async function work(world: World, tools: Tools, name: string, transaction: Trans
   const events: Written[] = [];
   const end = (phase: "ok" | "failed" | "unknown"): void => record(process, phase, { op: "add", tx: name });
   try {
-    for (const part of transaction.parts) events.push(...(await add(tools, tx, part, plan.knobs.spanning, broker.moods.poison)));
+    for (const part of transaction.parts) events.push(...(await add(tools, tx, part, plan.knobs, broker.moods.poison)));
     // Where writers go one after the other, whoever takes long keeps everybody waiting: late, but nothing comes twice.
     const over = transaction.openMs > 300 && stores[plan.store].oneWriter ? world.fault("long-writer", name, 0, "all") : null;
     await process.clock.sleep(transaction.openMs);
@@ -64,9 +65,9 @@ async function work(world: World, tools: Tools, name: string, transaction: Trans
 }
 
 /** The aggregate's row is locked by its counter before anything is inserted: that is what its order rests on. */
-async function add(tools: Tools, tx: SimTx, part: Part, spanning: boolean, poison: Map<string, number>): Promise<Written[]> {
+async function add(tools: Tools, tx: SimTx, part: Part, { spanning, lanes }: Knobs, poison: Map<string, number>): Promise<Written[]> {
   const aggregateType = aggregateTypes[part.aggregate % aggregateTypes.length]!;
-  const aggregateId = `a${part.aggregate}`;
+  const aggregateId = idOf(aggregateType, part.aggregate, lanes ?? LANES);
   const aggregate = `${aggregateType} ${aggregateId}`;
   const savepoint = tx.savepoint();
   const last = await tx.count(aggregate, part.events.length);
@@ -92,6 +93,13 @@ async function add(tools: Tools, tx: SimTx, part: Part, spanning: boolean, poiso
     ...(part.undone ? { undone: true } : {}),
     ...(kind === "delayed" ? { delayed: true } : {}),
   }));
+}
+
+/** The first one of its kind that falls into one of the first lanes. */
+function idOf(aggregateType: string, aggregate: number, lanes: number): string {
+  let id = `a${aggregate}`;
+  for (let n = 1; laneOf(aggregateType, id) >= lanes; n++) id = `a${aggregate}-${n}`;
+  return id;
 }
 
 function draft(

@@ -66,10 +66,10 @@ function takeAll(tables: Tables, lanes: readonly LaneState[], allowed: Allowed, 
   return taken.sort(bySeq);
 }
 
-type Allowed = (event: StoredEvent) => boolean;
+export type Allowed = (event: StoredEvent) => boolean;
 
 /** A suspect's predecessors go with it, or it would overtake them; its followers wait until it is settled. */
-function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
+export function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
   const lastSuspect = new Map<string, bigint>();
   for (const { event } of suspects) {
     if (event.seq > (lastSuspect.get(event.aggregate) ?? 0n)) lastSuspect.set(event.aggregate, event.seq);
@@ -80,7 +80,7 @@ function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
   };
 }
 
-function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[]): number {
+export function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[]): number {
   const events = new Set(claimable);
   let smallest = Infinity;
   for (const { event, width } of suspects) if (events.has(event)) smallest = Math.min(smallest, width);
@@ -125,7 +125,7 @@ function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): S
   };
 }
 
-const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
+export const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
 
 const byHead = (a: Scan, b: Scan): number => {
   const [x, y] = [a.peek(), b.peek()];
@@ -133,7 +133,7 @@ const byHead = (a: Scan, b: Scan): number => {
   return x.seq < y.seq ? -1 : 1;
 };
 
-function judge(tables: Tables, event: StoredEvent, now: number): "claimable" | "wait" | "block" | "gone" {
+export function judge(tables: Tables, event: StoredEvent, now: number): "claimable" | "wait" | "block" | "gone" {
   if (event.status !== "PENDING" && event.status !== "FAILED") return "gone";
   if (event.window !== null) return "wait";
   const due = event.status === "FAILED" ? event.nextAttemptAt : (event.row.availableAt?.getTime() ?? null);
@@ -152,7 +152,7 @@ export function inFlight(tables: Tables, relay: string): number {
   return events;
 }
 
-function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]): OpenWindow {
+export function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]): OpenWindow {
   const lanes = new Map<number, Set<StoredEvent>>();
   const window: OpenWindow = { id: String(++tables.lastWindow), relay, width: taken.length + inFlight(tables, relay), lanes };
   for (const event of taken) {
@@ -165,7 +165,7 @@ function openWindow(tables: Tables, relay: string, taken: readonly StoredEvent[]
   return window;
 }
 
-function toClaim(tables: Tables, event: StoredEvent): Claim {
+export function toClaim(tables: Tables, event: StoredEvent): Claim {
   return {
     envelope: toEnvelope(event),
     lane: event.lane,
