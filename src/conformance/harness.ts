@@ -1,4 +1,5 @@
 import type { Store } from "../contracts/store.ts";
+import type { LetterRow } from "../core/letter.ts";
 
 /** The runner's own function; vitest, node:test and mocha all have this shape. */
 export interface Test {
@@ -38,9 +39,25 @@ export interface StoreHarness<Db, Tx> {
   effects(): Promise<readonly string[]>;
   /** Ends the transaction under its user, as servers do on some failures. */
   lose?(tx: Tx): void | Promise<void>;
+  /** Commits the handler's transaction under it, as some statements do. What the handler does afterwards stands alone. */
+  commitInside?(tx: Tx): void | Promise<void>;
   /** What operators did, oldest first. */
   audit(): Promise<readonly AuditLine[]>;
+  /** The letters that the inbox keeps, oldest first. */
+  letters?(): Promise<readonly LetterRow[]>;
+  /**
+   * Writes rows by plain SQL that the store cannot carry, past the table's constraints: each of an aggregate of its own, and
+   * one of each kind that this database can hold.
+   */
+  hostile?(): Promise<readonly HostileRow[]>;
   close(): Promise<void>;
+}
+
+export interface HostileRow {
+  readonly about: string;
+  readonly seq: bigint;
+  /** It can be carried after all, and is in the way of something else, such as settling. @default false */
+  readonly readable?: boolean;
 }
 
 export interface StoreCan {
@@ -52,6 +69,14 @@ export interface StoreCan {
   readonly loseTransaction: boolean;
   /** An id that exists already is refused. @default true */
   readonly uniqueIds?: boolean;
+  /** A handler's statement can commit its transaction: the harness has `commitInside`. @default false */
+  readonly commitInside?: boolean;
+  /** The inbox keeps letters and forgets in steps: the harness has `letters`. @default false */
+  readonly letters?: boolean;
+  /** Plain SQL can write what cannot be carried: the harness has `hostile`. @default false */
+  readonly hostileRows?: boolean;
+  /** A claim keeps to a bound in bytes. @default false */
+  readonly byteBound?: boolean;
 }
 
 export interface StoreSuite<Db, Tx> {

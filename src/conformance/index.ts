@@ -1,4 +1,4 @@
-export type { AuditLine, OpenTransaction, StoreCan, StoreHarness, StoreSuite, SuiteClock, Test } from "./harness.ts";
+export type { AuditLine, HostileRow, OpenTransaction, StoreCan, StoreHarness, StoreSuite, SuiteClock, Test } from "./harness.ts";
 export { inboxSuite } from "./inbox.ts";
 export { leaseStoreSuite } from "./lease-store.ts";
 export { operatorSuite } from "./operator.ts";

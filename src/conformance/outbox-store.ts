@@ -1,8 +1,10 @@
 import type { StoreSuite } from "./harness.ts";
 import { addingCases } from "./outbox-adding.ts";
+import { byteCases } from "./outbox-bytes.ts";
 import { claimingCases } from "./outbox-claiming.ts";
 import { destinationCases } from "./outbox-destinations.ts";
 import { holdCases } from "./outbox-holds.ts";
+import { hostileCases } from "./outbox-hostile.ts";
 import { settlingCases } from "./outbox-settling.ts";
 import { suspectCases } from "./outbox-suspects.ts";
 
@@ -14,4 +16,6 @@ export function outboxStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   holdCases(suite);
   destinationCases(suite);
   suspectCases(suite);
+  byteCases(suite);
+  hostileCases(suite);
 }

@@ -56,7 +56,8 @@ export const maxMarkBytes = 255;
 export const markable = (id: string): boolean =>
   id !== "" && Buffer.byteLength(id) <= maxMarkBytes && !id.includes("\0") && id.isWellFormed();
 
-function fit(text: string): string {
+/** The text, cut and cleaned so that a column of that many bytes takes it on every store. */
+export function fit(text: string): string {
   const clean = cleaned(text);
   if (Buffer.byteLength(clean) <= maxMarkBytes) return clean;
   // Cut between two characters, not inside one.
