@@ -126,6 +126,8 @@ function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof lef
       });
       return null;
     } catch (error) {
+      // Known before the handler could begin, and the event's own all the same.
+      if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
       // A handler that ends its own transaction looks like a database that lost it; one that always does is to blame.
       lost = work.began && isWaybillError(error, "TRANSACTION_LOST") ? lost + 1 : 0;
       if (!work.began || (ofDatabase(error) && lost < maxLost)) throw error;

@@ -10,5 +10,5 @@ export function fatal(reason: string | Error): Error {
 }
 
 export function isFatal(error: Error): boolean {
-  return brand in error || isWaybillError(error, "INVALID_PAYLOAD");
+  return brand in error || isWaybillError(error, "INVALID_PAYLOAD") || isWaybillError(error, "EFFECT_UNFINISHED");
 }

@@ -95,13 +95,15 @@ const tables = [
   "outbox",
   "inbox",
   "effects",
-  ...["keys", "relays", "windows", "suspects", "holds", "destinations", "audit", "attempts", "seats"].map((name) => `waybill_${name}`),
+  ...["keys", "relays", "windows", "suspects", "holds", "destinations", "audit", "attempts", "seats", "letters"].map(
+    (name) => `waybill_${name}`,
+  ),
 ];
 
 async function empty(pool: mysql2.Pool): Promise<void> {
   for (const table of tables) await pool.query(`DELETE FROM ${table}`);
   await pool.query("UPDATE waybill_lanes SET owner = NULL, epoch = 0, reopened = 0");
-  await pool.query("UPDATE waybill_meta SET version = 1");
+  await pool.query("UPDATE waybill_meta SET version = 2");
 }
 
 const moments: Readonly<Record<string, readonly string[]>> = {

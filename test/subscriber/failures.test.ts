@@ -164,6 +164,17 @@ describe("attempts", () => {
     expect(inbox.effects).toEqual([]);
   });
 
+  it("an effect that an earlier attempt left unfinished ends in a letter at once, and its handler does not run", async () => {
+    const { broker, inbox, subscriber, of } = setup();
+    const placed = envelope("a");
+    broker.add(topic, placed);
+    inbox.troubles.once.push(new WaybillError("EFFECT_UNFINISHED", "half of it is there"));
+    await subscriber({}).start();
+    await eventually(() => broker.acked.length === 1);
+    expect(of("subscriber.died")).toMatchObject([{ id: placed.id, attempts: 1, error: "EFFECT_UNFINISHED: half of it is there" }]);
+    expect([inbox.effects.length, broker.letters.length]).toEqual([0, 1]);
+  });
+
   it("are spent by a commit that the handler's work made impossible", async () => {
     const { broker, inbox, subscriber, of } = setup();
     broker.add(topic, envelope("a"));

@@ -97,7 +97,7 @@ async function readTables(connection: Connection, n: Names, clock: Clock): Promi
     [n.schema],
   );
   const own = new Map(expected.filter(({ kind }) => kind === "table").map(({ name }) => [name.toLowerCase(), name]));
-  const consumers = [n.inbox, n.attempts, n.seats].map(nameIn);
+  const consumers = [n.inbox, n.attempts, n.seats, n.letters].map(nameIn);
   const engines = tables.flatMap((row) => {
     const table = own.get(textOf(row, "name").toLowerCase());
     return table === undefined || textOrNull(row, "type") === "VIEW" ? [] : [{ table, engine: textOrNull(row, "engine") ?? "none" }];

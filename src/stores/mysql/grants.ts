@@ -31,14 +31,14 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     ...partitions("waybill_relay"),
     // Subscriber: the inbox, beside whatever its handlers need.
     "CREATE ROLE IF NOT EXISTS waybill_subscriber",
-    ...each("SELECT, INSERT, UPDATE, DELETE", [n.inbox, n.attempts, n.seats], "waybill_subscriber"),
+    ...each("SELECT, INSERT, UPDATE, DELETE", [n.inbox, n.attempts, n.seats, n.letters], "waybill_subscriber"),
     `GRANT SELECT ON ${n.meta} TO waybill_subscriber`,
     // Operator: reads everything, redrives, discards and purges.
     "CREATE ROLE IF NOT EXISTS waybill_operator",
     `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator`,
     ...each(
       "SELECT",
-      [n.relays, n.windows, n.suspects, n.destinations, n.meta, n.events, n.inbox, n.attempts, n.seats],
+      [n.relays, n.windows, n.suspects, n.destinations, n.meta, n.events, n.inbox, n.attempts, n.seats, n.letters],
       "waybill_operator",
     ),
     ...each("SELECT, UPDATE", [n.lanes, n.holds], "waybill_operator"),

@@ -1,28 +1,36 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import type { Connection } from "./connection.ts";
-import { errnoOf, isConflict, type MysqlConnection } from "./driver.ts";
-import { askOf, type Ask } from "./handle.ts";
+import { errnoOf, explain, isConflict, type MysqlConnection } from "./driver.ts";
+import { askOf, textIn, type Ask } from "./handle.ts";
 import type { Names } from "./names.ts";
 import { isSet, numberOf } from "./rows.ts";
-import { runTransaction } from "./transactor.ts";
+import { beginAndCommit, stayingInside } from "./transactor.ts";
 
-/** How a transaction for one event begins, and how statements of ours run in it. */
+/** How a transaction for one event begins, how statements of ours run in it, and how a handler is given it. */
 export interface Applying<Tx> {
-  transaction<T>(work: (tx: Tx, ask: Ask) => Promise<T>): Promise<T>;
+  transaction<T>(work: (ask: Ask, lend: (handler: Handler<Tx>) => void | Promise<void>) => Promise<T>): Promise<T>;
 }
+
+type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
 const forgottenAtOnce = 1_000;
 
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>): Inbox<Tx> {
-  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> =>
-    applying.transaction(async (tx, ask) => {
+  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> =>
+    applying.transaction(async (own, lend) => {
+      const ask: Ask = (sql, values) =>
+        own(sql, values).catch((error: unknown) => {
+          throw explain(error, connection.place);
+        });
       if (!(await mark(ask, n, key, handlerVersion))) return "seen";
-      await work(tx);
+      await stayingInside(ask, () => lend(work));
       // A delete of what is not there would lock the gap, and other events' counts with it.
       const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
       if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+      await ask(`UPDATE ${n.inbox} SET finished = 1 WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
       return "done";
     });
 
@@ -76,15 +84,28 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   };
 }
 
-/** False when the event was applied before. Two at once: the second waits here for the first. */
+/**
+ * False when the event was applied before. Two at once: the second waits here for the first. A statement of the handler
+ * that commits by itself commits the mark too, with half an effect: so a mark counts only once it is finished.
+ */
 async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): Promise<boolean> {
+  const { consumer, id } = key;
   try {
-    await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version) VALUES (?, ?, ?)`, [key.consumer, key.id, handlerVersion]);
+    await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES (?, ?, ?, 0)`, [consumer, id, handlerVersion]);
     return true;
   } catch (error) {
-    if (errnoOf(error) === 1062) return false;
-    throw error;
+    if (errnoOf(error) !== 1062) throw error;
   }
+  // As it is now, whatever snapshot the transaction has. The insert that failed has locked the mark.
+  const found = await ask(
+    `SELECT IF(finished = 1, 'finished', 'open') AS mark FROM ${n.inbox} WHERE consumer = ? AND event_id = ? LOCK IN SHARE MODE`,
+    [consumer, id],
+  );
+  if (textIn(found[0]?.[0]) === "finished") return false;
+  throw new WaybillError(
+    "EFFECT_UNFINISHED",
+    "an earlier attempt committed before its handler had finished (TRUNCATE, DDL, LOCK TABLES or COMMIT in it): part of its effect may be there",
+  );
 }
 
 async function forgetSome(connection: Connection, table: string, column: string, before: Date): Promise<number> {
@@ -108,7 +129,7 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
         await own.query("SET autocommit = 0");
         let result;
         try {
-          result = await runTransaction(own, connection, (tx) => lending(tx, (lent) => work(lent, askOf(tx))));
+          result = await beginAndCommit(own, connection, () => work(askOf(own), (handler) => lending(own, async (lent) => handler(lent))));
         } catch (error) {
           // Turning it on commits what is open: only after a rollback that certainly happened.
           await own

@@ -14,7 +14,13 @@ export function throughLibrary<Db, Tx>(handle: Handle<Db, Tx, Begins>, db: Db, w
         (tx: Tx) => writer.staying(handle(tx), () => work(tx)),
       ),
   };
-  const applying: Applying<Tx> = { transaction: (work) => transactor.transaction(db, (tx) => work(tx, askOf(handle(tx)))) };
+  const applying: Applying<Tx> = {
+    transaction: (work) =>
+      committed(
+        (inner) => handle.begin(db, inner),
+        (tx: Tx) => work(askOf(handle(tx)), (handler) => handler(tx)),
+      ),
+  };
   return {
     applying,
     transactor,

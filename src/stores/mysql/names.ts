@@ -12,17 +12,30 @@ export interface MysqlNames {
   readonly prefix?: string;
 }
 
-const tables = ["keys", "relays", "lanes", "windows", "suspects", "holds", "destinations", "audit", "attempts", "seats", "meta"] as const;
+const tables = [
+  "keys",
+  "relays",
+  "lanes",
+  "windows",
+  "suspects",
+  "holds",
+  "destinations",
+  "audit",
+  "attempts",
+  "seats",
+  "letters",
+  "meta",
+] as const;
 
 /** Every name of the schema as it stands in SQL: quoted, and qualified where a schema is given. */
-export type Names = Readonly<Record<(typeof tables)[number] | "outbox" | "inbox" | "events" | "trigger", string>> & {
+export type Names = Readonly<Record<(typeof tables)[number] | "outbox" | "inbox" | "events" | "trigger" | "guard", string>> & {
   /** The database that was named; null for that of the connection. */
   readonly schema: string | null;
   readonly quotedSchema: string;
   /** Quoted only; constraints are not qualified. */
   readonly constraint: (what: string) => string;
   /** As it is, for messages and look-ups. */
-  readonly plain: (of: "outbox" | "meta" | "trigger") => string;
+  readonly plain: (of: "outbox" | "meta" | "trigger" | "guard") => string;
 };
 
 const maxCharacters = 64;
@@ -38,6 +51,7 @@ export function namesOf(schema: string | undefined, given: MysqlNames = {}): Nam
     inbox,
     events,
     trigger: `${prefix}use_key`,
+    guard: `${prefix}guard`,
   };
   const all = Object.values(plain);
   for (const name of [...all, `${prefix}event_version`, ...(schema === undefined ? [] : [schema])]) {

@@ -73,11 +73,12 @@ async function migrate({ run, server }: Session, place: string, n: Names, asked:
   return applied;
 }
 
-async function apply(run: Run, place: string, n: Names, { sql, trigger }: Step): Promise<void> {
-  if (trigger && (await hasTrigger(run, n))) return;
+async function apply(run: Run, place: string, n: Names, { sql, trigger, done = [] }: Step): Promise<void> {
+  if (trigger !== undefined && (await hasTrigger(run, n, trigger))) return;
   try {
     await run(sql);
   } catch (error) {
+    if (done.includes(errnoOf(error) ?? 0)) return;
     if (errnoOf(error) !== 1419) throw error;
     throw new WaybillError(
       "UNSUPPORTED",
@@ -87,10 +88,10 @@ async function apply(run: Run, place: string, n: Names, { sql, trigger }: Step):
   }
 }
 
-async function hasTrigger(run: Run, n: Names): Promise<boolean> {
+async function hasTrigger(run: Run, n: Names, name: string): Promise<boolean> {
   const found = await run(
     "SELECT 1 AS found FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = COALESCE(?, DATABASE()) AND TRIGGER_NAME = ?",
-    [n.schema, n.plain("trigger")],
+    [n.schema, name],
   );
   return found.length > 0;
 }
@@ -113,7 +114,7 @@ function printed(n: Names, asked: PartitionUnit | null): string {
     "-- For MariaDB. On MySQL, put utf8mb4_0900_bin in place of utf8mb4_nopad_bin.",
     `SET SESSION lock_wait_timeout = ${lockSeconds};`,
     ...(n.schema === null ? [] : [`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema};`]),
-    ...steps.map(({ sql, trigger }) => (trigger ? `DELIMITER //${sql} //\nDELIMITER ;` : `${sql};`)),
+    ...steps.map(({ sql, trigger }) => (trigger !== undefined ? `DELIMITER //${sql} //\nDELIMITER ;` : `${sql};`)),
     "-- The least that each role needs, for whoever administers the server. The names of the roles are examples.",
     ...grants(n, asked !== null).map((grant) => `-- ${grant};`),
     "",

@@ -1,4 +1,5 @@
 import { LANES } from "../../core/lane.ts";
+import { guard, replaced } from "./guard.ts";
 import { partitionedBy, type PartitionUnit } from "./layout.ts";
 import type { Names } from "./names.ts";
 
@@ -56,9 +57,22 @@ export const keyUsed = /the idempotency key was used by event (\S+) \(for (\S+)\
 
 export interface Step {
   readonly sql: string;
-  /** There is no CREATE OR REPLACE for it that every server has. */
-  readonly trigger?: true;
+  /** The name of what is made, where no server has a CREATE OR REPLACE that all have. */
+  readonly trigger?: string;
+  /** The errors by which the server says that this was done before. */
+  readonly done?: readonly number[];
 }
+
+/** There is such a column. */
+const columnThere = [1060];
+/** There is no such constraint: MariaDB's number, and MySQL's. */
+const constraintGone = [1091, 3940];
+
+const tableIn =
+  (collation: Collation) =>
+  (name: string, lines: string, partitions = ""): Step => ({
+    sql: `CREATE TABLE IF NOT EXISTS ${name} (${lines}\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}${partitions}`,
+  });
 
 /**
  * One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may come twice.
@@ -66,9 +80,7 @@ export interface Step {
  */
 export const migrations: readonly ((n: Names, collation: Collation, unit: PartitionUnit | null) => readonly Step[])[] = [
   (n, collation, unit) => {
-    const table = (name: string, lines: string, partitions = ""): Step => ({
-      sql: `CREATE TABLE IF NOT EXISTS ${name} (${lines}\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}${partitions}`,
-    });
+    const table = tableIn(collation);
     return [
       table(
         n.keys,
@@ -118,7 +130,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   CONSTRAINT ${n.constraint("status")} CHECK (status <> '')`,
         unit === null ? "" : partitionedBy(unit),
       ),
-      { sql: useKey(n), trigger: true },
+      { sql: useKey(n), trigger: n.plain("trigger") },
       table(
         n.relays,
         `
@@ -230,6 +242,44 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
       ),
       // What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
       { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },
+    ];
+  },
+  // Nothing here copies a table: writers, relays and subscribers of version 1 go on meanwhile.
+  (n, collation) => {
+    const table = tableIn(collation);
+    const add = (to: string, column: string): Step => ({ sql: `ALTER TABLE ${to} ADD COLUMN ${column}`, done: columnThere });
+    return [
+      { sql: guard(n, collation === "utf8mb4_nopad_bin"), trigger: n.plain("guard") },
+      // Only now that the guard is there.
+      {
+        sql: `ALTER TABLE ${n.outbox} ${replaced.map((name) => `DROP CONSTRAINT ${n.constraint(name)}`).join(", ")}`,
+        done: constraintGone,
+      },
+      // Marks that are there count as finished.
+      add(n.inbox, "finished TINYINT NOT NULL DEFAULT 1"),
+      add(n.relays, "ttl_ms BIGINT"),
+      add(n.seats, "ttl_ms BIGINT"),
+      table(
+        n.letters,
+        `
+  consumer        VARBINARY(255) NOT NULL,
+  topic           VARBINARY(255) NOT NULL,
+  id              VARBINARY(255) NOT NULL,
+  seq             BIGINT NOT NULL AUTO_INCREMENT,
+  aggregate_type  VARCHAR(255) NOT NULL,
+  aggregate_id    VARCHAR(255) NOT NULL,
+  event_type      VARCHAR(255) NOT NULL,
+  envelope        LONGTEXT NOT NULL,
+  data            LONGBLOB NOT NULL,
+  raw             LONGBLOB,
+  error_code      ${token(64)} NOT NULL,
+  error           LONGTEXT NOT NULL,
+  attempts        INT NOT NULL,
+  handler_version INT NOT NULL,
+  parked_at       ${now},
+  PRIMARY KEY (consumer, topic, id),
+  UNIQUE KEY seq (seq)`,
+      ),
     ];
   },
 ];

@@ -47,20 +47,25 @@ function isPool(db: MysqlDatabase): db is MysqlPool {
   return typeof (db as Partial<MysqlPool> | null)?.getConnection === "function";
 }
 
-/** A COMMIT without an answer is neither yes nor no, and is never tried again. */
-export async function runTransaction<T>(
+const runTransaction = <T>(connection: MysqlConnection, patience: Patience, work: (tx: MysqlConnection) => T | Promise<T>): Promise<T> =>
+  beginAndCommit(connection, patience, (query) => stayingInside(query, () => work(connection)));
+
+type Query = (sql: string) => Promise<unknown>;
+
+/** A COMMIT without an answer is neither yes nor no, and is never tried again. Whether the work stayed inside is its own to find out. */
+export async function beginAndCommit<T>(
   connection: MysqlConnection,
   { place, patienceMs }: Patience,
-  work: (tx: MysqlConnection) => T | Promise<T>,
+  work: (query: Query) => Promise<T>,
 ): Promise<T> {
-  const query = (sql: string): Promise<unknown> =>
+  const query: Query = (sql) =>
     connection.query({ sql, timeout: patienceMs }).catch((error: unknown) => {
       throw sql === "COMMIT" ? commitError(error, place) : explain(error, place);
     });
   let result: T;
   try {
     await query("START TRANSACTION");
-    result = await stayingInside(query, () => work(connection));
+    result = await work(query);
   } catch (error) {
     await query("ROLLBACK").catch(() => undefined);
     throw error;
@@ -73,7 +78,7 @@ export async function runTransaction<T>(
  * A deadlock rolls the whole transaction back, and a statement that ends it does so for all that follow; whoever
  * swallows that goes on outside. The savepoint is there at the end only if the transaction is the one it was made in.
  */
-export async function stayingInside<T>(query: (sql: string) => Promise<unknown>, work: () => T | Promise<T>): Promise<T> {
+export async function stayingInside<T>(query: Query, work: () => T | Promise<T>): Promise<T> {
   await query("SAVEPOINT waybill_work");
   const result = await work();
   try {
