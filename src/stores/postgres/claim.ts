@@ -57,17 +57,24 @@ LEFT JOIN (
   SELECT ${columns}
   FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
-    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
+    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND o.seq <= $5::bigint AND ${notOpen(n, "$4")}
     ${suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}
     ORDER BY o.seq LIMIT l.want
   ) o ${joins(n)}
 ) f ON true`;
 
+const highest = 2n ** 63n - 1n;
+
 /**
  * Failed events whose turn has come, then the pending rows of all lanes in one statement: every lane an equal share
- * first, and what lanes leave over goes to those that are behind.
+ * first, and what lanes leave over goes to those that are behind, in statements that follow.
+ *
+ * Each statement has a snapshot of its own, and begins behind the rows of the one before. So a later one must take no event
+ * whose predecessor became visible in between. `drawn` is the highest number that had been drawn before the first
+ * statement looked. An event up to there was added after its aggregate's earlier events had committed, so the first
+ * statement saw those. What is above it waits for the next claim.
  */
-export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, due: boolean): Promise<Caught> {
+export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, drawn: bigint, due: boolean): Promise<Caught> {
   const { run, names, limit } = scan;
   const catcher = catchRows(scan);
   const dueLimit = Math.ceil(limit / 2);
@@ -84,6 +91,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       list(behind.map(({ after }) => after)),
       list(behind.map(() => share)),
       scan.open,
+      oldest === null ? highest : drawn,
     ]);
     const byLane = new Map<number, PgRow[]>(behind.map(({ lane }) => [lane, []]));
     for (const row of rows) if (row["seq"] !== null) byLane.get(Number(row["lane"]))!.push(row);

@@ -12,6 +12,8 @@ import { type Published, settleWindow } from "./settle.ts";
 
 /** Tells one server, and one run of it, from another. */
 const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
+/** The highest number that a sequence has given out. */
+const drawnOf = "CASE WHEN s.is_called THEN s.last_value ELSE 0 END";
 /** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
 const rowsPerStep = 10_000;
 const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
@@ -90,7 +92,7 @@ interface Seen {
 async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
   const lanes = [...holding.lanes.keys()];
   const [facts] = await run(
-    `SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END AS drawn, ${serverStart} AS server,
+    `SELECT ${drawnOf} AS drawn, ${serverStart} AS server,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS delayed,
        EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
@@ -181,7 +183,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
 
   const scan = { run, names: n, lanes, limit: request.limit, open: request.open, suspicious: seen.suspicious };
   const from = new Map(lanes.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
-  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
+  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, owned.drawn, seen.due);
   const inFlight = await recordWindow(run, n, id, holding, request, caught);
   return {
     window: {
@@ -213,12 +215,14 @@ interface Locked {
   readonly lanes: ReadonlyMap<number, bigint>;
   readonly xid: bigint;
   readonly server: string | null;
+  /** The highest number that had been drawn, on this server, before anything was scanned. */
+  readonly drawn: bigint;
 }
 
 /** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
 async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> {
   const rows = await run(
-    `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server FROM (
+    `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server, (SELECT ${drawnOf} FROM ${n.seq} s) AS drawn FROM (
        SELECT lane, epoch, reopened FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE) l`,
     [holding.relay, list(holding.lanes.keys())],
   );
@@ -227,6 +231,7 @@ async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> 
     lanes: new Map(mine.map((row) => [Number(row["lane"]), BigInt(row["reopened"]!)])),
     xid: BigInt(rows[0]?.["xid"] ?? 0),
     server: rows[0]?.["server"] ?? null,
+    drawn: BigInt(rows[0]?.["drawn"] ?? 0),
   };
 }
 
