@@ -19,7 +19,14 @@ export type PublishResult =
 
 export interface Sink extends AsyncDisposable {
   readonly name: string;
-  readonly can: { readonly maxBytes: number };
+  readonly can: {
+    readonly maxBytes: number;
+    /**
+     * How many messages of one aggregate a round trip stores. The relay hands over no more of an aggregate in one `publish`, so that
+     * its deadline covers a round trip and not a whole run of them. @default any number
+     */
+    readonly run?: number;
+  };
   connect(signal: AbortSignal): Promise<void>;
   /**
    * One result per message, in the order given; never rejects, and settles soon after the signal aborts.

@@ -17,6 +17,8 @@ export interface PollFeedOptions {
   readonly stops: Stops;
   readonly batch: number;
   readonly batchesInFlight: number;
+  /** A lane with so many events in flight gets no more until some are settled: an aggregate that is slow to publish must not take the room of all others. */
+  readonly laneShare: number;
   readonly pollIntervalMs: number;
   /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
@@ -50,6 +52,12 @@ export function createPollFeed(options: PollFeedOptions): Feed {
   const none: Holding["lanes"] = new Map();
   let claiming = none;
   let settledSome: () => void = () => undefined;
+  /** By lane, how many events are in flight. */
+  const inLane = new Map<number, number>();
+  const countIn = (lane: number, change: number): void => void inLane.set(lane, (inLane.get(lane) ?? 0) + change);
+  const hasRoom = (lane: number): boolean => (inLane.get(lane) ?? 0) < options.laneShare;
+  /** Lanes that the last claim left out. */
+  let full: readonly number[] = [];
   const unsettled = (): number => [...open.values()].reduce((sum, window) => sum + window.unsettled, 0);
 
   async function* windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow> {
@@ -63,7 +71,9 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     /** How many more may be claimed. Suspects are alone in flight: nothing before them, nothing beside them. */
     const room = (): number => {
       const apart = suspects > 0 || [...open.values()].some((entry) => entry.narrow);
-      return apart && open.size > 0 ? 0 : Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
+      const lanes = [...coordinator.holding.lanes.keys()];
+      if (open.size > 0 && (apart || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
+      return Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
     };
     for (;;) {
       while (room() <= 0 && !draining.aborted) await new Promise<void>((resolve) => (settledSome = resolve));
@@ -80,7 +90,9 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const request = { limit: room(), open: [...open.keys()], narrow };
       // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
       const holding = (): Holding => {
-        claiming = new Map(coordinator.holding.lanes);
+        const lanes = [...coordinator.holding.lanes];
+        claiming = new Map(lanes.filter(([lane]) => hasRoom(lane)));
+        full = lanes.flatMap(([lane]) => (hasRoom(lane) ? [] : [lane]));
         return { relay: coordinator.holding.relay, lanes: claiming };
       };
       const window = await untilDone(
@@ -98,6 +110,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
+        for (const { lane } of fed.claims) countIn(lane, 1);
         open.set(fed.id, { window: fed, narrow, unsettled: fed.claims.length, settling: null });
         claiming = none;
         burst = burstMs.length;
@@ -133,6 +146,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     // What moved nothing must not be claimed again in a tight circle.
     fruitless = outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
     found = true; // what was given back, or held, is for the next claim to see
+    for (const { lane } of claims) countIn(lane, -1);
+    if (full.some(hasRoom)) options.wake.notify();
     entry.unsettled -= outcomes.length;
     if (entry.unsettled === 0) open.delete(entry.window.id);
     settledSome();

@@ -7,6 +7,7 @@ import { asError, WaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import { checkHeaders } from "../core/headers.ts";
+import { runsOf } from "../core/runs.ts";
 import { follow } from "../core/signal.ts";
 import type { Breaker } from "./breaker.ts";
 import type { Part } from "./feed.ts";
@@ -30,8 +31,15 @@ export interface PublisherOptions {
 }
 
 export interface Publisher {
-  /** Sends what may be sent, and says what became of each claim, in the order of the claims. Never rejects. */
-  publish(part: Part, stopping: AbortSignal): Promise<readonly Outcome[]>;
+  /** Sends what may be sent, round trip by round trip, and says what became of each claim. Never rejects. */
+  publish(part: Part, signals: { readonly draining: AbortSignal; readonly stopping: AbortSignal }): Promise<Published>;
+}
+
+export interface Published {
+  /** In the order of the claims. */
+  readonly outcomes: readonly Outcome[];
+  /** Those that have no outcome yet: nothing of them was sent, and what comes before them is to be settled first. */
+  readonly left: readonly Claim[];
 }
 
 /** How often an event may end a relay that had it alone in its window. */
@@ -40,6 +48,8 @@ const deathsToPark = 3;
 const leastShare = 4;
 /** A sink that ignores its signal is left behind after this. */
 const graceMs = 1_000;
+/** A run of many round trips ends between two of them after this, so that what it has stored is settled while it goes on. */
+const turnMs = 100;
 
 export function createPublisher(options: PublisherOptions): Publisher {
   const { sink, breaker, coordinator, stops, clock, policy } = options;
@@ -48,7 +58,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const admit = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
     const { envelope } = claim;
     if (coordinator.holding.lanes.get(claim.lane) !== claim.epoch || stops.waits(aggregateKey(envelope), envelope.seq, claimedAt))
-      return { claim, as: "returned" };
+      return returned(claim);
     if (claim.deaths >= deathsToPark) {
       return refuse(
         claim,
@@ -113,44 +123,85 @@ export function createPublisher(options: PublisherOptions): Publisher {
     return judge(claim, topic, result, policy);
   };
 
-  return {
-    async publish(part, stopping) {
-      const outcomes = new Map<Claim, Outcome>();
+  /**
+   * Results by place; none for what was not sent. The next events of an aggregate are sent when those before them are stored.
+   * "untrusted": the lease leaves hardly any time for more.
+   */
+  const sendAll = async (
+    batch: readonly Outgoing[],
+    { draining, stopping }: { readonly draining: AbortSignal; readonly stopping: AbortSignal },
+  ): Promise<{ readonly results: readonly (PublishResult | undefined)[]; readonly untrusted: boolean }> => {
+    const results: (PublishResult | undefined)[] = [];
+    const until = clock.monotonic() + turnMs;
+    let runs = runsOf(batch.map(({ envelope }) => envelope));
+    while (runs.length > 0) {
+      const round = runs.flatMap((run) => run.splice(0, sink.can.run ?? Infinity));
+      const ids = round.map((at) => batch[at]!.envelope.id);
+      await options.failpoints.hit("before-publish", ids);
+      const messages = round.map((at) => batch[at]!);
+      const answers = await options.steps.run(options.publishTimeoutMs + 2 * graceMs, () => send(messages, stopping));
+      if (answers === null) return { results, untrusted: true };
+      await options.failpoints.hit("after-publish", ids);
       const stopped = new Set<string>();
-      const conclusion = (outcome: Outcome): void => {
-        outcomes.set(outcome.claim, outcome);
-        if (outcome.as === "published") return;
-        const aggregate = aggregateKey(outcome.claim.envelope);
-        stopped.add(aggregate);
-        stops.stop(part, aggregate, outcome.claim.envelope.seq);
-      };
+      round.forEach((at, i) => {
+        results[at] = answers[i] ?? noResult(sink.name);
+        if (results[at].status !== "stored") stopped.add(aggregateKey(batch[at]!.envelope));
+      });
+      if (stopped.size > 0) {
+        for (const run of runs)
+          if (run.length > 0 && stopped.has(aggregateKey(batch[run[0]!]!.envelope))) for (const at of run.splice(0)) results[at] = skipped;
+      }
+      runs = runs.filter((run) => run.length > 0);
+      if (draining.aborted || clock.monotonic() >= until) break;
+    }
+    return { results, untrusted: false };
+  };
 
+  return {
+    async publish(part, signals) {
       // All is looked at before anything is sent: a run of one aggregate ends at its first bad event.
+      const unsent = new Map<Claim, Outcome>();
+      const stopped = new Set<string>();
       const sent: { readonly claim: Claim; readonly message: Outgoing }[] = [];
       for (const claim of part.claims) {
-        const admitted = stopped.has(aggregateKey(claim.envelope)) ? ({ claim, as: "returned" } as const) : admit(claim, part.claimedAt);
-        if ("as" in admitted) conclusion(admitted);
-        else sent.push({ claim, message: admitted });
+        const aggregate = aggregateKey(claim.envelope);
+        const admitted = stopped.has(aggregate) ? returned(claim) : admit(claim, part.claimedAt);
+        if ("as" in admitted) {
+          unsent.set(claim, admitted);
+          stopped.add(aggregate);
+        } else sent.push({ claim, message: admitted });
       }
-      if (sent.length > 0) {
-        const ids = sent.map(({ claim }) => claim.envelope.id);
-        await options.failpoints.hit("before-publish", ids);
-        const batch = sent.map(({ message }) => message);
-        const results = await options.steps.run(options.publishTimeoutMs + 2 * graceMs, () => send(batch, stopping));
-        await options.failpoints.hit("after-publish", ids);
-        for (const [index, { claim, message }] of sent.entries()) {
-          if (results === null) {
-            breaker.unsent(message.topic, claim.envelope.id);
-            conclusion({ claim, as: "returned" });
-          } else {
-            conclusion(conclude(claim, message.topic, results[index] ?? noResult(sink.name)));
-          }
+      const { results, untrusted } =
+        sent.length === 0
+          ? { results: [], untrusted: false }
+          : await sendAll(
+              sent.map(({ message }) => message),
+              signals,
+            );
+
+      const outcomes = new Map<Claim, Outcome>();
+      /** Aggregates that have more to send. */
+      const unfinished = new Set<string>();
+      sent.forEach(({ claim, message }, at) => {
+        const result = results[at];
+        if (result !== undefined) outcomes.set(claim, conclude(claim, message.topic, result));
+        else {
+          breaker.unsent(message.topic, claim.envelope.id);
+          if (untrusted) outcomes.set(claim, returned(claim));
+          else unfinished.add(aggregateKey(claim.envelope));
         }
-      }
-      return headsOnly(part.claims.map((claim) => outcomes.get(claim)!));
+      });
+      // What was found out about an event is of no account before those ahead of it in its aggregate have been sent.
+      for (const [claim, outcome] of unsent) if (!unfinished.has(aggregateKey(claim.envelope))) outcomes.set(claim, outcome);
+      const [known, left] = [part.claims.filter((claim) => outcomes.has(claim)), part.claims.filter((claim) => !outcomes.has(claim))];
+      for (const claim of known)
+        if (outcomes.get(claim)!.as !== "published") stops.stop(part, aggregateKey(claim.envelope), claim.envelope.seq);
+      return { outcomes: headsOnly(known.map((claim) => outcomes.get(claim)!)), left };
     },
   };
 }
+
+const returned = (claim: Claim): Outcome => ({ claim, as: "returned" });
 
 /**
  * Only the first event of an aggregate that was not published is judged. What came after it was not sent, whatever
@@ -166,6 +217,8 @@ function headsOnly(outcomes: readonly Outcome[]): readonly Outcome[] {
     return outcome;
   });
 }
+
+const skipped: PublishResult = { status: "skipped" };
 
 const noResult = (name: string): PublishResult => ({
   status: "unknown",

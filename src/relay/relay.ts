@@ -11,11 +11,11 @@ import { createService, type Run, type Service } from "../core/service.ts";
 import { createWake, type Wake } from "../core/wake.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
-import type { Part } from "./feed.ts";
+import type { FedWindow, Part } from "./feed.ts";
 import { createQueue, groupsOf } from "./groups.ts";
 import type { Policy } from "./judge.ts";
 import { createPollFeed } from "./poll-feed.ts";
-import { createPublisher } from "./publisher.ts";
+import { createPublisher, type Published } from "./publisher.ts";
 import { type Route, topicOf } from "./route.ts";
 import { createSteps } from "./steps.ts";
 import { createStops } from "./stops.ts";
@@ -78,6 +78,8 @@ export function createRelayService(parts: RelayParts): Relay {
 }
 
 const stopMs = 1_000;
+/** Where an aggregate's events go one per round trip, a lane with this part of a batch in flight has enough to do. */
+const shareOfBatch = 8;
 
 /** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
 async function orStopped(clock: Clock, { stopping }: Run, work: Promise<void>): Promise<void> {
@@ -115,6 +117,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     steps,
     stops,
     storeTimeoutMs: parts.leaseMs,
+    laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
     onClaimed: (window, narrow) => observe({ type: "relay.claimed", relay: name, count: window.claims.length, narrow }),
     onHeld: (topics) => {
       failingSince = null; // a claim went through
@@ -139,12 +142,13 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     }
   };
 
-  const publish = async (part: Part, noMore: AbortSignal): Promise<void> => {
+  const publish = async (part: Part, noMore: AbortSignal): Promise<readonly Claim[]> => {
     const started = clock.monotonic();
-    const outcomes = noMore.aborted ? giveBack(part) : await publisher.publish(part, run.stopping);
+    const signals = { draining: noMore, stopping: run.stopping };
+    const { outcomes, left } = noMore.aborted ? giveBack(part) : await publisher.publish(part, signals);
     const published = outcomes.filter(({ as }) => as === "published").length;
     if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
-    // Not awaited here: the next group of these topics need not wait for the store.
+    // Not awaited here: what comes next need not wait for the store.
     track(
       feed.settle(part, outcomes, run.stopping).then(() => {
         stops.settled(part);
@@ -154,6 +158,11 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
         }
       }),
     );
+    return left;
+  };
+  /** Each part is settled while the next one is published. */
+  const publishAll = async (window: FedWindow, claims: readonly Claim[], noMore: AbortSignal): Promise<void> => {
+    for (let left = claims; left.length > 0;) left = await publish({ window, claims: left, claimedAt: window.claimedAt }, noMore);
   };
   const underWay = new Set<Promise<void>>();
   /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
@@ -191,10 +200,8 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
       (error: unknown) => trouble("publish", asError(error)),
     );
     for await (const window of feed.windows(noMore, run.stopping)) {
-      for (const group of groupsOf(window.claims, topic)) {
-        const part: Part = { window, claims: group.claims, claimedAt: window.claimedAt };
-        track(queue.run(group, () => publish(part, noMore)));
-      }
+      for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
+        track(queue.run(group, () => publishAll(window, group.claims, noMore)));
     }
     while (underWay.size > 0) await Promise.all(underWay);
     if (failure !== null) throw failure as Error;
@@ -207,8 +214,8 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
 }
 
 /** Nothing of it was sent: nothing is spent and nothing can be doubled. */
-function giveBack(part: Part): readonly Outcome[] {
-  return part.claims.map((claim) => ({ claim, as: "returned" }));
+function giveBack(part: Part): Published {
+  return { outcomes: part.claims.map((claim) => ({ claim, as: "returned" })), left: [] };
 }
 
 async function endWhenIdle(parts: RelayParts, idle: () => boolean, done: AbortController, signal: AbortSignal): Promise<void> {

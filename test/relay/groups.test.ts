@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Claim } from "../../src/contracts/outbox-store.ts";
+import { turn } from "../../src/core/clock.ts";
 import { createQueue, groupsOf } from "../../src/relay/groups.ts";
 import { createStops } from "../../src/relay/stops.ts";
 
@@ -46,7 +47,6 @@ test("groups of one topic or aggregate go one after the other, others side by si
       await new Promise<void>((resolve) => gates.set(name, resolve));
       log.push(`${name} ends`);
     });
-  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const first = start("first", [claim("a", "t1")]);
   const sameTopic = start("same topic", [claim("b", "t1")]);
   const sameAggregate = start("same aggregate", [claim("a", "t2")]);
@@ -58,6 +58,45 @@ test("groups of one topic or aggregate go one after the other, others side by si
   expect(log.slice(2).sort()).toEqual(["first ends", "same aggregate begins", "same topic begins"]);
   for (const gate of gates.values()) gate();
   await Promise.all([first, sameTopic, sameAggregate, other]);
+});
+
+test("an aggregate that needs many round trips goes apart, so that its topic does not wait for it; and its next events wait for it, however few", () => {
+  const queue = createQueue();
+  const options = { run: 1, queue };
+  const hot = Array.from({ length: 9 }, () => claim("hot", "t"));
+  const others = [...Array.from({ length: 8 }, () => claim("warm", "t")), claim("cold", "t")];
+  const groups = groupsOf([...hot, ...others], topicIn, options);
+  expect(groups.map(({ topics, aggregates }) => [[...topics], [...aggregates]])).toEqual([
+    [[], ["A\0hot"]],
+    [["t"], ["A\0warm", "A\0cold"]],
+  ]);
+  const log: string[] = [];
+  const start = (claims: readonly Claim[], work: Promise<void>): Promise<void>[] =>
+    groupsOf(claims, topicIn, options).map((group) =>
+      queue.run(group, () => {
+        log.push([...group.aggregates].join());
+        return work;
+      }),
+    );
+  let finish = (): void => undefined;
+  const finished = new Promise<void>((resolve) => (finish = resolve));
+  const first = start(hot, finished);
+  const next = start([claim("hot", "t"), claim("cold", "t")], Promise.resolve());
+  return turn()
+    .then(() => expect(log).toEqual(["A\0hot", "A\0cold"]))
+    .then(finish)
+    .then(() => Promise.all([...first, ...next]))
+    .then(() => expect(log).toEqual(["A\0hot", "A\0cold", "A\0hot"]))
+    .then(() => expect(queue.apart("A\0hot")).toBe(false));
+});
+
+test("a sink that takes a whole run at once gets it with its topic", () => {
+  const groups = groupsOf(
+    Array.from({ length: 50 }, (_, i) => claim(i === 0 ? "cold" : "hot", "t")),
+    topicIn,
+    { queue: createQueue() },
+  );
+  expect(groups).toHaveLength(1);
 });
 
 test("a group whose predecessor failed still has its turn", async () => {

@@ -40,6 +40,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     stops: createStops(),
     batch: 10,
     batchesInFlight: 1,
+    laneShare: Infinity,
     pollIntervalMs: 1,
     storeTimeoutMs: 1_000,
     onClaimed: () => undefined,

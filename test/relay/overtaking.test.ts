@@ -80,7 +80,8 @@ test("followers of an event that failed in a part whose later event had to wait 
     const claims = ns.map(claim);
     return { window: { id, claims, claimedAt } as unknown as FedWindow, claims, claimedAt };
   };
-  const none = new AbortController().signal;
+  const never = new AbortController().signal;
+  const none = { draining: never, stopping: never };
 
   refused = 1;
   const a = part("a", 1, 2, 3),
@@ -93,6 +94,6 @@ test("followers of an event that failed in a part whose later event had to wait 
   await publisher.publish(c, none); // 7 has to wait, 1 is stored, 2 is refused
   stops.settled(b);
   const d = part("d", 4, 5, 6); // c is not settled yet
-  const outcomes = await publisher.publish(d, none);
+  const { outcomes } = await publisher.publish(d, none);
   expect({ sent, d: outcomes.map(({ as }) => as) }).toEqual({ sent: [1, 1, 2], d: ["returned", "returned", "returned"] });
 });

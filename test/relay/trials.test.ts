@@ -12,7 +12,8 @@ import { createStops } from "../../src/relay/stops.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
 
-const none = new AbortController().signal;
+const never = new AbortController().signal;
+const none = { draining: never, stopping: never };
 const clock = manualClock(Date.UTC(2030, 0, 1));
 
 test("a topic that is on trial with an event from elsewhere stays so, though nothing waits for it in the store", () => {
@@ -58,7 +59,7 @@ function onTrial() {
   });
   const publish = async (...claims: readonly Claim[]): Promise<readonly string[]> => {
     const part: Part = { window: { claims } as unknown as FedWindow, claims, claimedAt: stops.tick() };
-    const outcomes = await publisher.publish(part, none);
+    const { outcomes } = await publisher.publish(part, none);
     stops.settled(part);
     return outcomes.map(({ as }) => as);
   };

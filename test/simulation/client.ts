@@ -11,7 +11,7 @@ import type { Process, Scheduler } from "./scheduler.ts";
 
 /** A process's link to the broker. */
 export interface Client extends Sink, Source {
-  readonly can: { readonly maxBytes: number; readonly assign: boolean };
+  readonly can: { readonly maxBytes: number; readonly assign: boolean; readonly run?: number };
 }
 
 const away = (sent: boolean): WaybillError =>
@@ -25,7 +25,7 @@ export function openClient(scheduler: Scheduler, random: Random, broker: Broker,
   const closed = (): WaybillError => new WaybillError("STOPPED", "the link to the broker has been closed");
   return {
     name: "simulated",
-    can: { maxBytes: profile.maxBytes, assign: profile.assign !== "none" },
+    can: { maxBytes: profile.maxBytes, assign: profile.assign !== "none", ...(profile.run === undefined ? {} : { run: profile.run }) },
     async connect(signal) {
       if (closing.signal.aborted || signal.aborted) throw closed();
       await orAborted(

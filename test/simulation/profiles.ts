@@ -20,6 +20,8 @@ export interface BrokerProfile {
   /** Without a link, a message is certainly not stored; otherwise nobody can say. */
   readonly knowsWhenDown: boolean;
   readonly maxBytes: number;
+  /** How many events of an aggregate a round trip takes; any number where it is not given. */
+  readonly run?: number;
 }
 
 export const stores = {
@@ -32,9 +34,18 @@ const mebibyte = 1_048_576;
 
 export const brokers = {
   kafka: { units: 3, assign: "share", dedupeMs: 0, singleAcks: false, noticeMs: 3_000, knowsWhenDown: false, maxBytes: mebibyte },
-  rabbitmq: { units: 1, assign: "one", dedupeMs: 0, singleAcks: true, noticeMs: 100, knowsWhenDown: true, maxBytes: mebibyte },
-  jetstream: { units: 1, assign: "none", dedupeMs: 120_000, singleAcks: true, noticeMs: 1_000, knowsWhenDown: false, maxBytes: mebibyte },
-  redis: { units: 1, assign: "none", dedupeMs: 0, singleAcks: true, noticeMs: 500, knowsWhenDown: true, maxBytes: mebibyte },
+  rabbitmq: { units: 1, assign: "one", dedupeMs: 0, singleAcks: true, noticeMs: 100, knowsWhenDown: true, maxBytes: mebibyte, run: 1 },
+  jetstream: {
+    units: 1,
+    assign: "none",
+    dedupeMs: 120_000,
+    singleAcks: true,
+    noticeMs: 1_000,
+    knowsWhenDown: false,
+    maxBytes: mebibyte,
+    run: 1,
+  },
+  redis: { units: 1, assign: "none", dedupeMs: 0, singleAcks: true, noticeMs: 500, knowsWhenDown: true, maxBytes: mebibyte, run: 1 },
   embedded: { units: 1, assign: "none", dedupeMs: 0, singleAcks: false, noticeMs: 0, knowsWhenDown: true, maxBytes: mebibyte },
 } as const satisfies Record<string, BrokerProfile>;
 

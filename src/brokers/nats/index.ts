@@ -31,7 +31,7 @@ export interface NatsOptions {
 }
 
 export interface Nats extends Sink, Source, Examination {
-  readonly can: { readonly maxBytes: number; readonly assign: false };
+  readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: false };
   /** Makes a stream for each topic that none takes, and each consumer's place in it; what is there stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
 }
@@ -57,6 +57,7 @@ export function nats(options: NatsOptions): Nats {
       get maxBytes() {
         return link.maxBytes;
       },
+      run: 1,
       assign: false,
     },
     ...createSink({ link, provision, replicas }),

@@ -36,7 +36,7 @@ export interface RabbitmqOptions {
 }
 
 export interface Rabbitmq extends Sink, Source, Examination {
-  readonly can: { readonly maxBytes: number; readonly assign: true };
+  readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: true };
   /** Makes the exchange, and a queue for each consumer and topic that takes what is published from then on; what is there stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
 }
@@ -82,7 +82,7 @@ export function rabbitmq(options: RabbitmqOptions): Rabbitmq {
 
   return {
     name: "rabbitmq",
-    can: { maxBytes, assign: true },
+    can: { maxBytes, run: 1, assign: true },
     ...createSink({ links, exchange, provision, maxBytes, management, timeoutMs, clock }),
     receive: source.receive,
     connect: (signal) => links.connect(signal),

@@ -35,7 +35,7 @@ export interface RedisOptions {
 }
 
 export interface Redis extends Sink, Source, Examination {
-  readonly can: { readonly maxBytes: number; readonly assign: false };
+  readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: false };
   /** Makes these streams, and in each a group for these consumers, from its beginning; what is there stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
   /**
@@ -79,6 +79,7 @@ export function redis(options: RedisOptions): Redis {
       get maxBytes() {
         return maxBytes();
       },
+      run: 1,
       assign: false,
     },
     ...createSink({ link, provision, maxBytes, copies }),

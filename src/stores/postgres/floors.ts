@@ -78,7 +78,8 @@ export function createFloors(clock: Clock): Floors {
         return [lane, known?.epoch === epoch ? known : { epoch, at: 0n, redrives: null }];
       }),
     );
-    relays.set(relay, now);
+    // A claim may leave lanes out for a while: their floors stay.
+    relays.set(relay, new Map([...(before ?? []), ...now]));
     return now;
   };
 
