@@ -78,9 +78,9 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
   while (catcher.found.length < limit && catcher.blocked() < blockedPerClaim) {
     const picked = await pending.pick(limit - catcher.found.length);
     if (picked.length === 0) break;
-    const rows = await rowsOf(scan, picked);
-    for (const row of [...rows, ...(await missedRows(scan, pending, chain.add(rows)))]) catcher.take(row);
+    for (const row of chain.add(await rowsOf(scan, picked))) catcher.take(row);
   }
+  for (const row of await missedRows(scan, pending, chain)) catcher.take(row);
   await catcher.block();
   const found = catcher.found.sort(bySeq).slice(0, limit);
   return {
@@ -98,13 +98,13 @@ interface Chain {
   readonly last: bigint;
   /** Whether something of its aggregate that comes after it was picked. */
   precedes(row: MysqlRow): boolean;
-  add(rows: readonly MysqlRow[]): Chain;
+  add(rows: readonly MysqlRow[]): readonly MysqlRow[];
 }
 
 function createChain(): Chain {
   const ends = new Map<string, bigint>();
   let last = 0n;
-  const chain: Chain = {
+  return {
     get last() {
       return last;
     },
@@ -115,20 +115,19 @@ function createChain(): Chain {
         if (seq > (ends.get(key) ?? 0n)) ends.set(key, seq);
         if (seq > last) last = seq;
       }
-      return chain;
+      return rows;
     },
   };
-  return chain;
 }
 
 /**
- * MariaDB makes a snapshot while transactions go on committing, so that one look may show a commit and not the one before
- * it: of one aggregate, the second event without the first. A second look begins when that commit is long over, and
- * shows both. What only the second one shows is taken if it belongs before something that was picked, and otherwise left
- * for the next claim.
+ * Each look of a claim has a snapshot of its own, and MariaDB makes one while transactions go on committing. So a look may
+ * show the second event of an aggregate although no look before showed the first. The last look comes when everything is
+ * picked: whatever was committed before something that was picked is visible by then. What only the last look shows is
+ * taken if it belongs before something that was picked, and otherwise left for the next claim.
  */
 async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[]> {
-  const missed = await pending.missed(chain.last);
+  const missed = chain.last === 0n ? [] : await pending.missed(chain.last);
   return missed.length === 0 ? [] : (await rowsOf(scan, missed)).filter(chain.precedes);
 }
 

@@ -33,8 +33,7 @@ export interface Pending {
   pick(count: number): Promise<readonly bigint[]>;
   /** What was seen and not picked, or not seen yet. */
   more(): boolean;
-  has(seq: bigint): boolean;
-  /** What has become visible since then, up to this number. */
+  /** What no look before has shown, up to this number. Comes last: what is picked afterwards is not looked at again. */
   missed(last: bigint): Promise<readonly bigint[]>;
   /** In each lane the lowest number, or how far it has been looked for. Null where there is none. */
   lowest(): ReadonlyMap<number, bigint | null>;
@@ -125,12 +124,9 @@ export function createPending({ run, names: n, groups, which, lanes, limit, prob
       return picked;
     },
     more: () => total() > 0 || parts.some(({ full }) => full),
-    has: (seq) => seen.has(seq),
     async missed(last) {
       const rows = await run(parts.map((part) => numbers(part, part.floor, `AND o.seq <= ${last}`)).join(" UNION ALL "));
-      const missed = rows.map((row) => bigOf(row, "seq")).filter((seq) => !seen.has(seq));
-      for (const seq of missed) seen.add(seq);
-      return missed;
+      return rows.map((row) => bigOf(row, "seq")).filter((seq) => !seen.has(seq));
     },
     lowest: () =>
       new Map(
