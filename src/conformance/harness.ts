@@ -77,6 +77,8 @@ export interface StoreCan {
   readonly hostileRows?: boolean;
   /** A claim keeps to a bound in bytes. @default false */
   readonly byteBound?: boolean;
+  /** A claim beyond the bound does not read an event that has ended too many relays. @default false */
+  readonly leavesDeadly?: boolean;
 }
 
 export interface StoreSuite<Db, Tx> {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Claim, Window } from "../contracts/outbox-store.ts";
+import { deathsToPark } from "../core/deaths.ts";
 import type { Row } from "../core/event.ts";
 import type { StoreSuite } from "./harness.ts";
 import { cases, idsOf, retry, ttlMs, type Relay } from "./scene.ts";
@@ -129,5 +130,23 @@ export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       assert.deepEqual([idsOf(again), again.claims[0]!.deaths], [idsOf(window), 1]);
     },
     "byteBound",
+  );
+
+  test(
+    "an event larger than the bound that has ended too many relays is claimed without its payload",
+    async (scene) => {
+      await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
+      const found: [number, number][] = [];
+      for (let n = 0; n <= deathsToPark; n++) {
+        const { claims } = await (await scene.relay(`r${n}`)).claim({ bytes: 1_000, narrow: n > 0 });
+        found.push([claims[0]!.deaths, claims[0]!.envelope.data.byteLength]);
+        await scene.clock.advance(ttlMs + 2_000);
+      }
+      assert.deepEqual(
+        found,
+        Array.from({ length: deathsToPark + 1 }, (_, n) => [n, n < deathsToPark ? 5_000 : 0]),
+      );
+    },
+    "leavesDeadly",
   );
 }

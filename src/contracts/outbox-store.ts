@@ -59,7 +59,8 @@ export interface ClaimRequest {
   readonly narrow: boolean;
   /**
    * How many payload bytes the window may hold. An event that alone has more is claimed alone, and its payload is read only
-   * when that window is committed: an event that exhausts the relay's memory is found like any other that ends it. @default no bound
+   * when that window is committed: an event that exhausts the relay's memory is found like any other that ends it. Once it has
+   * `deathsToPark` deaths, its payload is not read at all: the claim's data is empty, and the relay parks it. @default no bound
    */
   readonly bytes?: number;
 }

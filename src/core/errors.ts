@@ -136,7 +136,7 @@ export const errorTable = {
     retryable: false,
   },
   CRASHED_RELAY: {
-    meaning: "The relay process died three times in a row while it was publishing this event alone.",
+    meaning: "The relay process died three times in a row while it had this event alone in hand.",
     remedy: "Find out why this event ends the process, then redrive or discard it.",
     retryable: false,
   },

@@ -3,6 +3,7 @@ import type { Claim, Outcome } from "../contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../contracts/sink.ts";
 import { toAttributes } from "../core/cloudevents.ts";
 import { type Clock, withDeadline } from "../core/clock.ts";
+import { deathsToPark } from "../core/deaths.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
@@ -42,8 +43,6 @@ export interface Published {
   readonly left: readonly Claim[];
 }
 
-/** How often an event may end a relay that had it alone in its window. */
-const deathsToPark = 3;
 /** Where less than this part of its time is left before the lease is doubtful, a publish is not begun: called off, it may leave a copy. */
 const leastShare = 4;
 /** A sink that ignores its signal is left behind after this. */
@@ -62,7 +61,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     if (claim.deaths >= deathsToPark) {
       return refuse(
         claim,
-        new WaybillError("CRASHED_RELAY", `the relay died ${claim.deaths} times in a row while it was publishing this event alone`),
+        new WaybillError("CRASHED_RELAY", `the relay died ${claim.deaths} times in a row while it had this event alone in hand`),
         false,
         policy,
       );
