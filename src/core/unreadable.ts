@@ -20,4 +20,8 @@ export function unreadableEnvelope(id: string): Envelope {
 }
 
 /** For a broker whose messages have no place that stays: the same bytes are the same message. */
-export const idOfBytes = (raw: Uint8Array): string => `unreadable:${createHash("sha256").update(raw).digest("hex")}`;
+export function idOfBytes(...parts: readonly Uint8Array[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part);
+  return `unreadable:${hash.digest("hex")}`;
+}

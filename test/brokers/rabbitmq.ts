@@ -67,6 +67,18 @@ export async function raw<T>(url: string, work: (channel: Channel) => Promise<T>
   }
 }
 
+/** The same, and everything that was published is stored. */
+export async function confirmed(url: string, publish: (channel: Channel) => void): Promise<void> {
+  const connection = await connect(url);
+  try {
+    const channel = await connection.createConfirmChannel();
+    publish(channel);
+    await channel.waitForConfirms();
+  } finally {
+    await connection.close();
+  }
+}
+
 /** Beside the consumers' queues: everything that was published to the topic stays in it. */
 export const tapOf = (topic: string): string => `tap.${topic}`;
 

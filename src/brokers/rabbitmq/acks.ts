@@ -5,13 +5,10 @@ import type { Channel } from "./driver.ts";
 export interface Acks {
   /** Notes what has arrived; the answer acknowledges it. */
   note(tag: number): () => void;
-  /** It was rejected, and needs no acknowledgement. */
-  pass(tag: number): void;
 }
 
 export function createAcks(channel: Pick<Channel, "ack">): Acks {
   const ledger = createAckLedger<number>();
-  const marks = new Map<number, () => void>();
   let fresh: number[] = [];
 
   const flush = (): void => {
@@ -23,22 +20,17 @@ export function createAcks(channel: Pick<Channel, "ack">): Acks {
     if (last !== undefined) channel.ack(last, whole.length > 1);
     for (const tag of tags.slice(whole.length)) channel.ack(tag, false);
   };
-  const mark = (tag: number): boolean => {
-    const known = marks.get(tag);
-    marks.delete(tag);
-    known?.();
-    return known !== undefined;
-  };
 
   return {
     note(tag) {
       const settle = ledger.open(tag);
-      marks.set(tag, () => void settle());
+      let open = true;
       return () => {
-        if (!mark(tag)) return;
+        if (!open) return;
+        open = false;
+        settle();
         if (fresh.push(tag) === 1) queueMicrotask(flush);
       };
     },
-    pass: (tag) => void mark(tag),
   };
 }

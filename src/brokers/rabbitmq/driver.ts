@@ -2,6 +2,8 @@ import type * as Client from "amqplib";
 import { withDeadline, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { orAborted, shared } from "../../core/signal.ts";
+import { tapFrames } from "./frames.ts";
+import type { Properties } from "./tables.ts";
 import { shownAddress, type Address, type Settings } from "./url.ts";
 
 /** What the server closed a channel or a connection with. */
@@ -38,10 +40,8 @@ export interface Wire {
 /** A message that came. */
 export interface Arrival {
   readonly tag: number;
-  readonly redelivered: boolean;
   readonly content: Buffer;
-  readonly contentType: string | undefined;
-  readonly headers: Readonly<Record<string, unknown>>;
+  readonly properties: Properties;
 }
 
 export interface Confirmation {
@@ -66,8 +66,6 @@ export interface Channel {
   /** Null when the server has ended it: the queue is gone, or its node. */
   consume(queue: string, prefetch: number, take: (arrival: Arrival | null) => void): Promise<void>;
   ack(tag: number, multiple: boolean): void;
-  /** Away with it: to the queue's dead-letter exchange. */
-  reject(tag: number): void;
   close(): Promise<void>;
 }
 
@@ -93,6 +91,9 @@ export interface Connection {
   readonly ended: AbortSignal;
   openChannel(): Promise<Channel>;
   openPublishing(listener: Listener): Promise<Publishing>;
+  /** Reads nothing more, on any channel, until it is resumed. The server keeps what it cannot send. */
+  pause(): void;
+  resume(): void;
   end(why: Error): void;
   /** In order, or at once when the server does not answer. */
   close(): Promise<void>;
@@ -171,6 +172,7 @@ interface Wrapping {
 
 function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: Wrapping): Connection {
   const ended = shared(new AbortController());
+  const { pause, resume } = tapFrames(model.connection);
   let blocked: string | null = null;
   let failure: Error | undefined;
   const end = (why: Error): void => {
@@ -221,7 +223,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
       channel.on("nack", ({ deliveryTag, multiple }) => confirmed({ as: "nack", tag: deliveryTag, multiple }));
       channel.on("return", ({ fields, properties }) => {
         const { replyCode, replyText } = fields as unknown as { replyCode: number; replyText: string };
-        returned(String(properties.messageId), `${replyText} (${replyCode})`);
+        returned(String((properties as unknown as Properties).messageId), `${replyText} (${replyCode})`);
       });
       return {
         ...wrapped,
@@ -231,8 +233,11 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
         },
       };
     },
+    pause,
+    resume,
     end,
     async close() {
+      resume();
       const late = new AbortController();
       const closed = (async () => model.close())().catch(() => undefined);
       await Promise.race([closed, clock.sleep(closeMs, late.signal)]);
@@ -267,25 +272,18 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
     ack(tag, multiple) {
       if (!ended.signal.aborted) channel.ack({ fields: { deliveryTag: tag } } as Client.Message, multiple);
     },
-    reject(tag) {
-      if (!ended.signal.aborted) channel.reject({ fields: { deliveryTag: tag } } as Client.Message, false);
-    },
     async close() {
       if (!ended.signal.aborted) await answered(() => channel.close()).catch(() => undefined);
     },
   };
 }
 
-function arrivalOf({ content, fields, properties }: Client.ConsumeMessage): Arrival {
-  const contentType = properties.contentType as unknown;
-  return {
-    tag: fields.deliveryTag,
-    redelivered: fields.redelivered,
-    content,
-    contentType: typeof contentType === "string" ? contentType : undefined,
-    headers: properties.headers ?? {},
-  };
-}
+/** The properties are those of our own decoder: see frames.ts. */
+const arrivalOf = ({ content, fields, properties }: Client.ConsumeMessage): Arrival => ({
+  tag: fields.deliveryTag,
+  content,
+  properties: properties as unknown as Properties,
+});
 
 const [basic, publish] = [60, 40];
 

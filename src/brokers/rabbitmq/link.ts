@@ -14,6 +14,8 @@ export interface Links {
   readonly shown: string;
   readonly publishing: Link;
   readonly consuming: Link;
+  /** One for a single reader, who may pause it. Its end is for the reader to see to. */
+  own(signal: AbortSignal): Promise<Connection>;
   /** Opens one that either of them takes over. */
   connect(signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
@@ -83,8 +85,15 @@ export function createLinks({ settings, timeoutMs, clock }: LinksOptions): Links
     shown,
     publishing,
     consuming,
+    own(signal) {
+      const dialled = take();
+      return orAborted(dialled, signal, () => {
+        void dialled.then((late) => late.close()).catch(() => undefined);
+        return called();
+      });
+    },
     async connect(signal) {
-      if (publishing.there() || consuming.there()) return;
+      if (publishing.there() || consuming.there() || open.size > 0) return;
       const dialled = (spare ??= dialAny());
       const forget = (): void => {
         if (spare === dialled) spare = null;

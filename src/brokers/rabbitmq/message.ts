@@ -4,6 +4,7 @@ import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { Arrival, Wire } from "./driver.ts";
 import { shortBytes } from "./names.ts";
+import type { Value } from "./tables.ts";
 
 const prefix = "cloudEvents:";
 /** CC and BCC would send the message to other topics too, x-* belongs to the server, and the client cannot carry __proto__. */
@@ -60,26 +61,33 @@ function headerBytes({ headers }: Wire): number {
 /** What `maxBytes` counts. */
 export const bytesOf = (wire: Wire): number => wire.content.byteLength + headerBytes(wire);
 
-/** Null when it is not an event: it came from elsewhere, or is damaged. */
-export function envelopeOf({ headers, contentType, content }: Pick<Arrival, "headers" | "contentType" | "content">): Envelope | null {
+/** An event, or in words why it is none: it came from elsewhere, or is damaged. */
+export function envelopeOf({ properties: { wrong, contentType, headers, garbled }, content }: Omit<Arrival, "tag">): Envelope | string {
+  if (wrong !== null) return wrong;
   const attributes: [string, string][] = contentType === undefined ? [] : [["datacontenttype", contentType]];
   const others: [string, string][] = [];
-  for (const [name, value] of Object.entries(headers)) {
+  for (const [name, value] of headers) {
     // Clients of AMQP 1.0 write an underscore, as the binding allows.
-    if (/^cloudEvents[:_]/.test(name)) attributes.push([name.slice(prefix.length), textOf(value)]);
+    if (/^cloudEvents[:_]/.test(name)) {
+      if (typeof value === "object" && value !== null) return "one of its cloudEvents: headers is a table";
+      // Two ids that differ in such bytes only would be one event to an inbox.
+      if (garbled.includes(name)) return "one of its cloudEvents: headers is not UTF-8";
+      attributes.push([name.slice(prefix.length), textOf(value)]);
+    }
     // The server's own, such as x-delivery-count.
     else if (!name.startsWith("x-")) others.push([name, textOf(value)]);
   }
-  // A copy: the client's bytes are a view into all that came with them, which a delivery that waits would keep in memory.
-  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), new Uint8Array(content));
+  const event = fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), owned(content));
+  return event ?? "it has no cloudEvents:id, or no cloudEvents:type, and is no event";
 }
 
-/** Other producers write numbers, booleans, times and tables into headers; ours are texts. */
-function textOf(value: unknown): string {
+/** The client's bytes may be a view into all that came with them, which a delivery that waits would keep in memory. */
+const owned = (content: Buffer): Uint8Array =>
+  content.byteLength === content.buffer.byteLength ? new Uint8Array(content.buffer) : new Uint8Array(content);
+
+/** Other producers write numbers, booleans and tables into headers; ours are texts. */
+function textOf(value: Value): string {
   if (typeof value === "string") return value;
-  if (value === null || value === undefined) return "";
-  if (value instanceof Uint8Array) return Buffer.from(value).toString();
-  const { "!": kind, value: inner } = value as { readonly "!"?: unknown; readonly value?: unknown };
-  if (kind === "timestamp" && typeof inner === "number" && inner <= 8.64e12) return new Date(inner * 1_000).toISOString();
-  return JSON.stringify(value);
+  if (value === null) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -1,27 +1,32 @@
+import type { Unreadable } from "../../contracts/source.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
+import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
 import { createAcks } from "./acks.ts";
-import type { Connection } from "./driver.ts";
+import type { Arrival, Connection } from "./driver.ts";
 import { explain } from "./link.ts";
 import { envelopeOf } from "./message.ts";
+import { lasting } from "./tables.ts";
 
 export interface Received {
   readonly topic: string;
   readonly envelope: Envelope;
+  readonly unreadable?: Unreadable;
+  readonly bytes: number;
   /** Rejects when the channel has ended: then it is delivered again. */
   ack(): Promise<void>;
 }
 
-/** One receiver of one or more queues, on a channel of its own. */
+/** One receiver of one or more queues, on a connection of its own. */
 export interface Reader {
   readonly queues: readonly string[];
-  /** The next of what has arrived. */
-  next(): Received | undefined;
+  /** The next of what has arrived, if there is room for as many bytes as it has. */
+  next(fits: (bytes: number) => boolean): Received | undefined;
   /** How many were given out and are not acknowledged. */
   readonly out: number;
   /** Why nothing more will come. */
   failure(): Error | null;
-  /** What is not acknowledged goes back to where it was in its queue, for the next receiver. */
+  /** What is not acknowledged goes back to where it was in its queue, for the next receiver. The connection ends with it. */
   close(): Promise<void>;
 }
 
@@ -30,16 +35,19 @@ export interface ReaderOptions {
   readonly queues: readonly { readonly topic: string; readonly name: string }[];
   /** How many of each queue may be unacknowledged. */
   readonly prefetch: number;
+  /** Nothing more is read while this many bytes are unacknowledged. */
+  readonly bytes: number;
   /** Called when there may be something to take or to tell. */
   readonly changed: () => void;
 }
 
-export async function openReader({ connection, queues, prefetch, changed }: ReaderOptions): Promise<Reader> {
+export async function openReader({ connection, queues, prefetch, bytes: most, changed }: ReaderOptions): Promise<Reader> {
   const { shown } = connection;
   const channel = await connection.openChannel();
   const acks = createAcks(channel);
   const arrived: Received[] = [];
   let out = 0;
+  let held = 0;
   let failure: Error | null = null;
   const fail = (why: Error): void => {
     failure ??= explain(why, shown);
@@ -47,21 +55,33 @@ export async function openReader({ connection, queues, prefetch, changed }: Read
   };
   channel.ended.addEventListener("abort", () => fail(channel.ended.reason as Error), { once: true });
 
-  const receivedOf = (topic: string, tag: number, envelope: Envelope): Received => {
-    const acknowledge = acks.note(tag);
+  const hold = (bytes: number): void => {
+    held += bytes;
+    // AMQP has no window of bytes: what is not read from the socket stays with the server.
+    if (held >= most) connection.pause();
+    else connection.resume();
+  };
+
+  const receivedOf = (topic: string, arrival: Arrival): Received => {
+    const acknowledge = acks.note(arrival.tag);
+    const bytes = arrival.content.length + arrival.properties.raw.length;
+    const read = readOf(arrival);
+    hold(bytes);
     let acked = false;
     return {
       topic,
-      envelope,
+      ...read,
+      bytes,
       async ack() {
         if (acked) return;
         acked = true;
         out -= 1;
+        hold(-bytes);
         changed();
         if (channel.ended.aborted) {
           throw new WaybillError(
             "DESTINATION_UNAVAILABLE",
-            `the channel that delivered event ${envelope.id} has ended: it is delivered again`,
+            `the channel that delivered event ${read.envelope.id} has ended: it is delivered again`,
           );
         }
         acknowledge();
@@ -79,13 +99,7 @@ export async function openReader({ connection, queues, prefetch, changed }: Read
           ),
         );
       }
-      const envelope = envelopeOf(arrival);
-      if (envelope === null) {
-        acks.note(arrival.tag);
-        acks.pass(arrival.tag);
-        return channel.reject(arrival.tag);
-      }
-      arrived.push(receivedOf(topic, arrival.tag, envelope));
+      arrived.push(receivedOf(topic, arrival));
       changed();
     });
   }
@@ -94,13 +108,27 @@ export async function openReader({ connection, queues, prefetch, changed }: Read
     get out() {
       return out;
     },
-    next() {
-      const received = arrived.shift();
-      if (received !== undefined) out += 1;
-      return received;
+    next(fits) {
+      if (arrived.length === 0 || !fits(arrived[0]!.bytes)) return undefined;
+      out += 1;
+      return arrived.shift();
     },
     failure: () => failure,
     // Not by basic.cancel: the next receiver would be given newer messages while ours are not acknowledged.
-    close: () => channel.close(),
+    async close() {
+      const closing = channel.close();
+      connection.resume(); // the answer is behind what the server has sent meanwhile, which is dropped
+      await closing;
+      await connection.close();
+    },
   };
+}
+
+function readOf(arrival: Arrival): Pick<Received, "envelope" | "unreadable"> {
+  const envelope = envelopeOf(arrival);
+  if (typeof envelope !== "string") return { envelope };
+  const { content, properties } = arrival;
+  // A queue has no places that stay, and delivered again the message has one header more.
+  const id = idOfBytes(...lasting(properties.raw), content);
+  return { envelope: unreadableEnvelope(id), unreadable: { why: envelope, raw: Buffer.concat([properties.raw, content]) } };
 }

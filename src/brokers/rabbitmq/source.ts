@@ -5,6 +5,7 @@ import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
+import type { Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { checkTopic, queueName } from "./names.ts";
 import { openReader, type Reader } from "./reader.ts";
@@ -74,15 +75,17 @@ async function* iterate(
     while (!signal.aborted) {
       const failure = reader.failure();
       if (failure !== null) throw failure;
-      const received = room.left > 0 ? reader.next() : undefined;
+      const received = reader.next(room.fits);
       if (received === undefined) {
         await wake.wait(clock, lookMs, signal);
         continue;
       }
-      const taken = room.take();
+      const { topic, envelope, unreadable, bytes } = received;
+      const taken = room.take(bytes);
       yield {
-        topic: received.topic,
-        envelope: received.envelope,
+        topic,
+        envelope,
+        ...(unreadable === undefined ? {} : { unreadable }),
         async ack() {
           taken.ack();
           wake.notify();
@@ -130,24 +133,26 @@ async function closed(reader: Reader, clock: Clock): Promise<void> {
 }
 
 async function open(
-  { consumer, topics, prefetch, waiting = 0 }: Subscription,
+  { consumer, topics, prefetch, waiting = 0, bytes = Infinity }: Subscription,
   signal: AbortSignal,
   { links, topology, provision: make, clock }: SourceOptions,
   readers: Readers,
   changed: () => void,
 ): Promise<Reader> {
+  let connection: Connection | null = null;
   try {
-    const connection = await links.consuming.open(signal);
+    connection = await links.own(signal);
     if (make) await provision(connection, topology, topics, [consumer]);
     const queues: { topic: string; name: string }[] = [];
     for (const topic of topics) queues.push({ topic, name: await needQueue(connection, topology, consumer, topic) });
     // One that has ended, here, and still waits for acknowledgements would keep its messages from this one.
     const before = [...readers.leaving].filter((reader) => reader.queues.some((queue) => queues.some(({ name }) => name === queue)));
     await Promise.all(before.map((reader) => closed(reader, clock)));
-    const reader = await openReader({ connection, queues, prefetch: prefetch + waiting, changed });
+    const reader = await openReader({ connection, queues, prefetch: prefetch + waiting, bytes, changed });
     readers.all.add(reader);
     return reader;
   } catch (error) {
+    await connection?.close();
     throw explain(error, links.shown);
   }
 }

@@ -9,7 +9,7 @@ export interface Topology {
   readonly queueType: QueueType;
 }
 
-/** Where what a subscriber cannot read goes, and whatever a policy of the server's throws out of a queue; the last ten thousand. */
+/** Where whatever a policy of the server's throws out of a queue goes; the last ten thousand. */
 export const skippedName = (exchange: string): string => `${exchange}.skipped`;
 const skippedKept = 10_000;
 
