@@ -46,6 +46,7 @@ export function notable(event: PathEvent): LogLine | null {
     case "subscriber.ignored":
     case "subscriber.full":
     case "subscriber.missed":
+    case "subscriber.forgot":
     case "subscriber.seat":
     case "subscriber.trouble":
       return null;

@@ -14,6 +14,9 @@ export interface Letter {
 
 /** Where a subscriber puts what it cannot apply. */
 export interface DeadLetters {
-  /** Resolves once the letter is durable; only then may the delivery be acknowledged. */
+  /**
+   * Resolves once the letter is durable; only then may the delivery be acknowledged. Rejects with `fatal(…)` where this place will
+   * never take this letter: then it goes to the consumer's inbox. After any other error it is tried again.
+   */
   park(letter: Letter, signal: AbortSignal): Promise<void>;
 }

@@ -24,10 +24,10 @@ export interface Inbox<Tx> {
   /** Keeps a letter. Parked again under the same consumer, topic and id, it replaces the one before. */
   park?(letter: Letter): Promise<void>;
   /**
-   * Deletes up to `limit` marks older than this, and up to as many counts of attempts of which the last failed before it.
-   * Says how many of both; 0 means that none is left.
+   * Deletes up to `limit` marks older than this, and up to as many counts of attempts of which the last failed before it: those of one
+   * consumer, or of all. Says how many of both; 0 means that none is left.
    */
-  forget(before: Date, limit: number): Promise<number>;
+  forget(before: Date, limit: number, consumer?: string): Promise<number>;
   /** Takes or renews the one seat of a consumer on a topic; false while another owner's seat has not run out. */
   sit(seat: Seat, ttlMs: number): Promise<boolean>;
   leave(seat: Seat): Promise<void>;

@@ -5,6 +5,8 @@ export interface Delivery {
   readonly envelope: Envelope;
   /** Set where the message is no event. The envelope then has an id made from the message's place, and nothing else that is true. */
   readonly unreadable?: Unreadable;
+  /** What it counts against the subscription's `bytes`. @default the length of its data */
+  readonly bytes?: number;
   /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
   ack(): Promise<void>;
   /** It waits, perhaps for long: until its ack it counts against `waiting`, and no more against `prefetch`. Twice is harmless. */
@@ -27,6 +29,12 @@ export interface Subscription {
   readonly waiting?: number;
   /** How many bytes of deliveries may be unacknowledged at once. One delivery is let through whatever its size. @default no bound */
   readonly bytes?: number;
+  /**
+   * How many receivings of this subscription in a row have ended before one of their deliveries was acknowledged. From the first on, a
+   * source that can tell which message comes next reads one at a time; a message that it could not read in three receivings is
+   * delivered as unreadable, with what can be had of it. @default 0
+   */
+  readonly stalls?: number;
   /** Is told when the broker removed messages before this consumer read them; null: it cannot tell how many. */
   readonly missed?: (topic: string, messages: number | null) => void;
 }
@@ -38,6 +46,11 @@ export interface Source extends AsyncDisposable {
     readonly assign: boolean;
   };
   connect(signal: AbortSignal): Promise<void>;
+  /**
+   * When the oldest message was stored that the broker may still deliver on this topic, read by this consumer or not; null: there is
+   * none. An inbox keeps its marks for longer than that. A source that has no such function cannot tell.
+   */
+  oldest?(topic: string, signal: AbortSignal): Promise<Date | null>;
   /**
    * Pulled: nothing is delivered beyond `prefetch` and `waiting`. One aggregate's deliveries come in the order they were stored.
    * Ends when the signal aborts; what was not acknowledged is delivered again, to whoever asks next.

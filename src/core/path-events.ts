@@ -91,6 +91,16 @@ export type PathEvent =
     }
   /** The broker removed messages before this consumer read them; null: it cannot tell how many. */
   | { readonly type: "subscriber.missed"; readonly consumer: string; readonly topic: string; readonly messages: number | null }
+  /** A round of forgetting: marks and counts of attempts older than `before` are gone from the inbox. */
+  | {
+      readonly type: "subscriber.forgot";
+      readonly consumer: string;
+      readonly rows: number;
+      /** ISO 8601. */
+      readonly before: string;
+      /** The topic whose oldest message made it earlier than the retention asks for; null: none did. */
+      readonly keptFor: string | null;
+    }
   | { readonly type: "subscriber.seat"; readonly consumer: string; readonly topic: string; readonly held: boolean }
   | {
       readonly type: "subscriber.trouble";
@@ -109,7 +119,7 @@ export interface WatchWarning {
   readonly text: string;
 }
 
-export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat";
+export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat" | "forget";
 
 /** Never waits and never throws: a slow or broken observer must not slow or fail a delivery. */
 export type Observe = (event: PathEvent) => void;

@@ -8,10 +8,11 @@ interface Wanted {
   readonly prefetch: number;
   readonly waiting?: number;
   readonly bytes?: number;
+  readonly stalls?: number;
 }
 
 /** Refuses a subscription that nobody could serve; gives its topics, each once. */
-export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes }: Wanted): readonly string[] {
+export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes, stalls = 0 }: Wanted): readonly string[] {
   if (typeof consumer !== "string" || consumer === "") {
     throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
   }
@@ -19,6 +20,7 @@ export function checkSubscription({ consumer, topics, prefetch, waiting = 0, byt
   whole("prefetch", prefetch);
   whole("waiting", waiting, 0);
   if (bytes !== undefined) whole("bytes", bytes);
+  whole("stalls", stalls, 0);
   return [...new Set(topics)];
 }
 

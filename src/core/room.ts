@@ -2,6 +2,8 @@
 export interface Room {
   /** So many may be delivered now; 0 while the bytes that are out reach their bound. */
   readonly left: number;
+  /** So many bytes may be delivered now, besides one delivery that goes beyond them while nothing is out. */
+  readonly bytesLeft: number;
   /** May a delivery of so many bytes go out now? One is let through whatever its size. */
   fits(bytes: number): boolean;
   /** Counts one delivery of so many bytes. */
@@ -28,6 +30,9 @@ export function createRoom({ prefetch, waiting = 0, bytes: most = Infinity }: Bo
   return {
     get left() {
       return out > 0 && held >= most ? 0 : count();
+    },
+    get bytesLeft() {
+      return Math.max(0, most - held);
     },
     fits: (bytes) => count() > 0 && (out === 0 || held + bytes <= most),
     take(bytes = 0) {

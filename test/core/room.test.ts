@@ -20,7 +20,7 @@ describe("the room of a receiving", () => {
   test("holds by bytes, what is set aside included", () => {
     const room = createRoom({ prefetch: 10, waiting: 10, bytes: 100 });
     const first = room.take(60);
-    expect([room.left > 0, room.fits(40), room.fits(41)]).toEqual([true, true, false]);
+    expect([room.left > 0, room.bytesLeft, room.fits(40), room.fits(41)]).toEqual([true, 40, true, false]);
     const second = room.take(40);
     second.aside();
     expect([room.left, room.fits(0)]).toEqual([0, true]);

@@ -31,6 +31,8 @@ export function newsOf(event: PathEvent): LogLine | null {
         : { level: "info", text: `takes more of ${event.topic} again` };
     case "subscriber.missed":
       return { level: "error", text: `${event.messages ?? "some"} messages of ${event.topic} were removed before they were read` };
+    case "subscriber.forgot":
+      return null;
     case "subscriber.seat":
       return { level: "info", text: `${event.held ? "took" : "left"} its seat on ${event.topic}` };
     case "subscriber.trouble":
