@@ -3,6 +3,7 @@ import { WaybillError } from "../core/errors.ts";
 import { checkOptions } from "../core/options.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
+import { fatal } from "./fatal.ts";
 import { oneLine } from "./reason.ts";
 
 /** A template with `{topic}` and `{consumer}` in it, or a function of both. */
@@ -17,7 +18,10 @@ export interface DeadLetterTopicOptions {
   readonly clock?: Clock;
 }
 
-/** Letters on a topic of their own: the event as it came, and in headers why, after how many attempts, and from where. */
+/**
+ * Letters on a topic of their own: the event as it came, and in headers why, after how many attempts, and from where. A letter that
+ * the broker refuses for what it is, and a message that is no event, are left to the consumer's inbox.
+ */
 export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
   checkOptions("deadLetterTopic", options, ["sink", "topic", "source", "clock"]);
   const { sink, source = "/waybill", clock = systemClock } = options;
@@ -32,6 +36,8 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
   };
   return {
     async park(letter, signal) {
+      // A topic carries events: whoever reads this one would find a message that is none.
+      if (letter.raw !== undefined) throw fatal(`a dead-letter topic takes events only, and this message is none: ${letter.error}`);
       const topic = topicFor(letter.topic, letter.consumer);
       await connect(signal);
       const [result] = await sink.publish([{ topic, source, envelope: { ...letter.envelope, headers: headersOf(letter, clock) } }], signal);
@@ -39,6 +45,7 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
         case "stored":
           return;
         case "refused":
+          throw result.blame === "event" && !result.retryable ? fatal(result.error) : result.error;
         case "unknown":
           throw result.error;
         case "skipped":

@@ -1,15 +1,18 @@
+import { causesOf, sqlStateOf } from "../core/causes.ts";
 import { withDeadline, type Clock } from "../core/clock.ts";
 import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
+import { markable, maxMarkBytes } from "../core/letter.ts";
 import type { Random } from "../core/random.ts";
 import type { RetrySchedule } from "../core/retry.ts";
-import type { DeadLetters } from "../contracts/dead-letters.ts";
+import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { isFatal } from "./fatal.ts";
+import { shortened } from "./letters.ts";
 import type { Progress, Step } from "./progress.ts";
 import { reasonOf } from "./reason.ts";
 import type { Session } from "./session.ts";
@@ -20,7 +23,8 @@ import { inTime } from "./until.ts";
 export interface Path<Tx> {
   readonly consumer: string;
   readonly inbox: Inbox<Tx>;
-  readonly letters: DeadLetters;
+  /** Null where the inbox keeps the letters. */
+  readonly letters: DeadLetters | null;
   /** Is there a handler for this type? */
   readonly handles: (type: string) => boolean;
   readonly handle: (topic: string, envelope: Envelope, tx: Tx, signal: AbortSignal) => Promise<void>;
@@ -32,6 +36,8 @@ export interface Path<Tx> {
   readonly progress: Progress;
   /** When interrupted waits end (monotonic), by event id: a broken link must not cut a back-off short. */
   readonly resting: Map<string, number>;
+  /** How often the inbox has done something for an event: what fails meanwhile for one event alone is that event's own failure. */
+  readonly inboxHealth: { successes: number };
   readonly clock: Clock;
   readonly random: Random;
   readonly failpoints: Failpoints;
@@ -53,6 +59,8 @@ const left = Symbol("left");
 /** True once the delivery is acknowledged; false when it was left for another session. */
 export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
   const { id, type } = post.delivery.envelope;
+  const unfit = unfitness(path, post.delivery);
+  if (unfit !== null) return setAside(path, post, unfit, 1);
   if (!path.handles(type)) return ignore(path, post);
   await rest(path, post, (path.resting.get(id) ?? 0) - path.clock.monotonic());
   while (post.session.ours()) {
@@ -64,7 +72,7 @@ export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> 
     const attempts = await count(path, post, failure);
     if (attempts === left) return false;
     const waitMs = isFatal(failure) ? null : path.retry.next(attempts);
-    if (waitMs === null) return (await park(path, post, failure, attempts)) && acknowledge(path, post);
+    if (waitMs === null) return setAside(path, post, failure, attempts);
 
     path.observe({
       type: "subscriber.failed",
@@ -80,6 +88,19 @@ export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> 
   return false;
 }
 
+/** Why no handler may see the message: it is no event, or the inbox could not tell that it was applied. */
+function unfitness<Tx>(path: Path<Tx>, { unreadable, envelope }: Delivery): WaybillError | null {
+  if (unreadable !== undefined) return new WaybillError("MESSAGE_UNREADABLE", unreadable.why);
+  if (markable(envelope.id) || !path.handles(envelope.type)) return null;
+  return new WaybillError("MESSAGE_UNREADABLE", `its id cannot be marked: it has to be 1 to ${maxMarkBytes} bytes of text without NUL`);
+}
+
+/** Parks the letter, and only then acknowledges. */
+export async function setAside<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: number): Promise<boolean> {
+  post.hold();
+  return (await park(path, post, failure, attempts)) && acknowledge(path, post);
+}
+
 async function ignore<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
   if (!post.session.ours()) return false;
   const { id, type } = post.delivery.envelope;
@@ -87,53 +108,68 @@ async function ignore<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
   return acknowledge(path, post);
 }
 
-/** Mark and work commit together. The failure is the event's own; what belongs to the database costs no attempt. */
-function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof left> {
+/**
+ * Mark and work commit together. The failure is the event's own; what belongs to the database costs no attempt, unless the database
+ * works for others meanwhile, again and again.
+ */
+async function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof left> {
   const { envelope, topic } = post.delivery;
   const { clock, handlerTimeoutMs, failpoints } = path;
   const { id, type } = envelope;
   let lost = 0;
-  return persist(path, post, "once", async (step) => {
-    const from = clock.monotonic();
-    const work: { began: boolean; failure: Error | null } = { began: false, failure: null };
-    // A store may let one transaction in at a time; then all the others' handlers come first.
-    step.extend(path.concurrency * handlerTimeoutMs + graceMs);
-    try {
-      await failpoints.hit("before-handle", [id]);
-      const result = await path.inbox.once({ consumer: path.consumer, id }, path.handlerVersion, async (tx) => {
-        if (!post.session.ours()) throw new WaybillError("STOPPED", `event ${id} was given up before its handler began`);
-        work.began = true;
-        work.failure = null;
-        step.extend(handlerTimeoutMs + graceMs);
-        try {
-          const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
-          await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
-          await failpoints.hit("before-commit", [id]);
-        } catch (error) {
-          work.failure = asError(error);
-          throw error;
-        } finally {
-          step.extend(graceMs);
-        }
-      });
-      path.observe({
-        type: "subscriber.handled",
-        consumer: path.consumer,
-        id,
-        eventType: type,
-        first: result === "done",
-        ms: clock.monotonic() - from,
-      });
-      return null;
-    } catch (error) {
-      // Known before the handler could begin, and the event's own all the same.
-      if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
-      // A handler that ends its own transaction looks like a database that lost it; one that always does is to blame.
-      lost = work.began && isWaybillError(error, "TRANSACTION_LOST") ? lost + 1 : 0;
-      if (!work.began || (ofDatabase(error) && lost < maxLost)) throw error;
-      return work.failure ?? asError(error);
-    }
-  });
+  const done = await persist(
+    path,
+    post,
+    "once",
+    async (step) => {
+      const from = clock.monotonic();
+      const work: { began: boolean; failure: Error | null } = { began: false, failure: null };
+      // A store may let one transaction in at a time; then all the others' handlers come first.
+      step.extend(path.concurrency * handlerTimeoutMs + graceMs);
+      try {
+        await failpoints.hit("before-handle", [id]);
+        const result = await path.inbox.once({ consumer: path.consumer, id }, path.handlerVersion, async (tx) => {
+          if (!post.session.ours()) throw new WaybillError("STOPPED", `event ${id} was given up before its handler began`);
+          work.began = true;
+          work.failure = null;
+          step.extend(handlerTimeoutMs + graceMs);
+          try {
+            const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
+            await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
+            await failpoints.hit("before-commit", [id]);
+          } catch (error) {
+            work.failure = asError(error);
+            throw error;
+          } finally {
+            step.extend(graceMs);
+          }
+        });
+        path.observe({
+          type: "subscriber.handled",
+          consumer: path.consumer,
+          id,
+          eventType: type,
+          first: result === "done",
+          ms: clock.monotonic() - from,
+        });
+        return null;
+      } catch (error) {
+        // Known before the handler could begin, and the event's own all the same.
+        if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
+        // A handler that ends its own transaction looks like a database that lost it; one that always does is to blame.
+        lost = work.began && isWaybillError(error, "TRANSACTION_LOST") ? lost + 1 : 0;
+        if (work.began ? ofDatabase(error) && lost < maxLost : !ofMark(error)) throw error;
+        return work.failure ?? asError(error);
+      }
+    },
+    true,
+  );
+  return done instanceof Alone ? done.failure : done;
+}
+
+/** Before the handler began, only the mark can have failed: for what the event is, where the database says so. */
+function ofMark(error: unknown): boolean {
+  return causesOf(error).some((cause) => sqlStateOf(cause)?.startsWith("22") === true);
 }
 
 const maxLost = 3;
@@ -154,21 +190,22 @@ function ofDatabase(error: unknown): boolean {
   return isWaybillError(error) && databaseCodes.includes(error.code);
 }
 
-function count<Tx>(path: Path<Tx>, post: Post, failure: Error): Promise<number | typeof left> {
-  return persist(path, post, "count", () =>
-    path.inbox.failed({ consumer: path.consumer, id: post.delivery.envelope.id }, reasonOf(failure)),
-  );
+/** How many attempts have failed. An event whose attempts cannot be counted has had all of them. */
+async function count<Tx>(path: Path<Tx>, post: Post, failure: Error): Promise<number | typeof left> {
+  const key = { consumer: path.consumer, id: post.delivery.envelope.id };
+  const counted = await persist(path, post, "count", () => path.inbox.failed(key, reasonOf(failure)), true);
+  return counted instanceof Alone ? path.retry.attempts : counted;
 }
 
 /** True once the letter is durable. */
 async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: number): Promise<boolean> {
   if (post.session.ended.aborted) return false;
-  const { envelope, topic } = post.delivery;
-  const letter = { envelope, topic, consumer: path.consumer, error: reasonOf(failure), attempts };
-  const parked = await persist(path, post, "park", () =>
-    withDeadline(path.clock, parkMs, path.stopping, (signal) => path.letters.park(letter, signal)),
-  );
-  if (parked === left) return false;
+  const { envelope, topic, unreadable } = post.delivery;
+  const { consumer, handlerVersion } = path;
+  const error = reasonOf(failure);
+  const raw = unreadable && { raw: unreadable.raw };
+  const letter: Letter = { envelope, topic, consumer, error, attempts, handlerVersion, ...raw };
+  if (!(await kept(path, post, letter))) return false;
   path.observe({
     type: "subscriber.died",
     consumer: path.consumer,
@@ -176,9 +213,32 @@ async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: nu
     eventType: envelope.type,
     topic,
     attempts,
-    error: letter.error,
+    error,
   });
   return true;
+}
+
+/** True once the place that was given has the letter, or the inbox. */
+async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boolean> {
+  const { letters, inbox, clock, stopping } = path;
+  if (letters !== null) {
+    const parked = await persist(path, post, "park", async () => {
+      try {
+        await withDeadline(clock, parkMs, stopping, (signal) => letters.park(letter, signal));
+        return true;
+      } catch (error) {
+        if (!isFatal(asError(error)) || inbox.park === undefined) throw error;
+        return false;
+      }
+    });
+    if (parked === left) return false;
+    if (parked === true) return true;
+  }
+  for (let fitting = letter; ; fitting = shortened(fitting) ?? fitting) {
+    const parked = await persist(path, post, "park", () => withDeadline(clock, parkMs, stopping, () => inbox.park!(fitting)), true);
+    if (parked === left) return false;
+    if (!(parked instanceof Alone)) return true;
+  }
 }
 
 async function acknowledge<Tx>(path: Path<Tx>, post: Post, before?: "after-effect"): Promise<boolean> {
@@ -205,19 +265,37 @@ async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn,
 const graceMs = 30_000;
 const parkMs = 30_000;
 
-/** Tries until it works. What was begun is tried at least once, also while draining; then it is left. */
+/** It failed again and again for this event, while the inbox worked for others. */
+class Alone {
+  readonly failure: Error;
+  constructor(failure: Error) {
+    this.failure = failure;
+  }
+}
+
+const maxAlone = 5;
+
+/**
+ * Tries until it works, or until it is shown to fail for this event alone. What was begun is tried at least once, also while draining;
+ * then it is left.
+ */
 async function persist<Tx, T>(
   path: Path<Tx>,
   post: Post,
   name: SubscriberStep,
   work: (step: Step) => Promise<T>,
-): Promise<T | typeof left> {
+  ofInbox = false,
+): Promise<T | Alone | typeof left> {
   const { session, turn, delivery } = post;
+  const { inboxHealth } = path;
   const { id } = delivery.envelope;
-  for (let tries = 1; ; tries++) {
+  let alone = 0;
+  for (let tries = 1, before = inboxHealth.successes; ; tries++) {
     const step = path.progress.begin({ name, topic: delivery.topic, id }, parkMs + graceMs);
     try {
-      return await work(step);
+      const done = await work(step);
+      if (ofInbox) inboxHealth.successes += 1;
+      return done;
     } catch (error) {
       if (!session.over.aborted || !isWaybillError(error, "STOPPED")) {
         path.observe({
@@ -229,9 +307,12 @@ async function persist<Tx, T>(
           error: reasonOf(asError(error)),
         });
       }
+      if (ofInbox && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
+      before = inboxHealth.successes;
     } finally {
       step.end();
     }
+    if (tries > 1) post.hold();
     await turn.aside(() => path.clock.sleep(backOff(tries, path.random), session.over));
     if (!session.ours()) return left;
   }

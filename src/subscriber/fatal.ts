@@ -1,4 +1,4 @@
-import { isWaybillError } from "../core/errors.ts";
+import { isWaybillError, type ErrorCode } from "../core/errors.ts";
 
 const brand = Symbol.for("waybill.fatal");
 
@@ -9,6 +9,8 @@ export function fatal(reason: string | Error): Error {
   return error;
 }
 
+const fatalCodes: readonly ErrorCode[] = ["INVALID_PAYLOAD", "EFFECT_UNFINISHED"];
+
 export function isFatal(error: Error): boolean {
-  return brand in error || isWaybillError(error, "INVALID_PAYLOAD") || isWaybillError(error, "EFFECT_UNFINISHED");
+  return brand in error || (isWaybillError(error) && fatalCodes.includes(error.code));
 }

@@ -9,14 +9,16 @@ export interface Fullness {
 
 /** Tells when no more is received because so much waits. From there until the prefetch is free again it is one trouble. */
 export function watchFullness(
-  { consumer, topics, prefetch, waiting = 0 }: Subscription,
+  { consumer, topics, prefetch, waiting = 0, bytes = Infinity }: Subscription,
   running: ReadonlySet<unknown>,
   observe: Observe,
 ): Fullness {
   const asides = new Set<Delivery>();
+  let asideBytes = 0;
   let full = false;
   const look = (): void => {
-    const now = full ? running.size > waiting : asides.size >= waiting && running.size >= prefetch + waiting;
+    const counted = full ? running.size > waiting : asides.size >= waiting && running.size >= prefetch + waiting;
+    const now = counted || asideBytes >= bytes;
     if (now === full) return;
     full = now;
     observe({ type: "subscriber.full", consumer, topic: topics.join(","), unacknowledged: running.size, full });
@@ -24,16 +26,19 @@ export function watchFullness(
   return {
     look,
     watch(delivery) {
+      const { topic, envelope, unreadable } = delivery;
+      const size = delivery.bytes ?? envelope.data.byteLength;
       const aside = (): void => {
+        if (!asides.has(delivery)) asideBytes += size;
         asides.add(delivery);
         delivery.aside();
         look();
       };
       const done = (): void => {
-        asides.delete(delivery);
+        if (asides.delete(delivery)) asideBytes -= size;
         look();
       };
-      return { delivery: { topic: delivery.topic, envelope: delivery.envelope, ack: () => delivery.ack(), aside }, done };
+      return { delivery: { topic, envelope, ...(unreadable && { unreadable }), ack: () => delivery.ack(), aside }, done };
     },
   };
 }

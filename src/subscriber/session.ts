@@ -37,15 +37,24 @@ const closeMs = 5_000;
 export async function receive(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<void> {
   const { clock, random, draining } = options;
   let failures = 0;
+  let stalls = 0;
   while (!lost.aborted && !draining.aborted) {
-    const received = await receiveOnce(options, lost, trusted);
+    const subscription = { ...options.subscription, ...(stalls > 0 && { stalls }) };
+    const { received, acked } = await receiveOnce({ ...options, subscription }, lost, trusted);
     failures = received ? 1 : failures + 1;
+    stalls = acked ? 0 : stalls + 1;
     await until(lost, clock.sleep(backOff(failures, random), draining));
   }
 }
 
-/** Says whether anything came before it ended. */
-async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<boolean> {
+interface Ended {
+  /** Something came before it ended. */
+  readonly received: boolean;
+  /** Something was acknowledged. */
+  readonly acked: boolean;
+}
+
+async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<Ended> {
   const { source, subscription, draining, stopping, clock } = options;
   const ending = follow(lost);
   const over = follow(draining);
@@ -53,10 +62,13 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
   else ending.signal.addEventListener("abort", () => over.abort(), { once: true });
   const session: Session = { ended: ending.signal, over: over.signal, ours: () => !over.signal.aborted && trusted() };
 
+  let received = false;
+  let acked = false;
   const take = async (delivery: Delivery): Promise<void> => {
     try {
       // A delivery left behind must not be overtaken by its followers: they come again with it, in a new session.
-      if (!(await options.take(delivery, session)) && !draining.aborted) ending.abort();
+      if (await options.take(delivery, session)) acked = true;
+      else if (!draining.aborted) ending.abort();
     } catch (error) {
       trouble(options, error);
       ending.abort();
@@ -65,7 +77,6 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
 
   const running = new Set<Promise<void>>();
   const fullness = watchFullness(subscription, running, options.observe);
-  let received = false;
   let deliveries: AsyncIterator<Delivery> | null = null;
   try {
     deliveries = source.receive(subscription, ending.signal)[Symbol.asyncIterator]();
@@ -91,7 +102,7 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     over.release();
     await within(clock, closeMs, stopping, close(deliveries)).catch(() => undefined);
   }
-  return received;
+  return { received, acked };
 }
 
 async function close(deliveries: AsyncIterator<Delivery> | null): Promise<void> {

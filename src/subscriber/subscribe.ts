@@ -2,7 +2,7 @@ import { asError, isWaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Run } from "../core/service.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
-import { deliver, type Path } from "./deliver.ts";
+import { deliver, setAside, type Path } from "./deliver.ts";
 import { createHolds } from "./holds.ts";
 import { createProgress, type Step } from "./progress.ts";
 import { createSeat } from "./seat.ts";
@@ -12,10 +12,11 @@ import { createTurns } from "./turns.ts";
 import { until, within } from "./until.ts";
 
 export interface Subscribe<Tx> {
-  readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting">;
+  readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting" | "inboxHealth">;
   readonly source: Source;
   readonly topics: readonly string[];
   readonly prefetch: number;
+  readonly prefetchBytes: number;
   readonly maxWaiting: number;
   readonly seatMs: number;
   readonly owner: string;
@@ -23,23 +24,36 @@ export interface Subscribe<Tx> {
 
 /** How long `stop` waits for transactions to be rolled back. */
 const rollbackMs = 1_000;
+const maxDefects = 3;
 
 /** A subscriber's whole life, from connecting to the last ack. */
 export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<void> {
-  const { parts, source, topics, prefetch, maxWaiting, seatMs, owner } = settings;
+  const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, seatMs, owner } = settings;
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe } = parts;
   const progress = createProgress(clock);
-  const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map() };
+  const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map(), inboxHealth: { successes: 0 } };
   const turns = createTurns(parts.concurrency);
   const holds = createHolds();
+  const defects = new Map<string, number>();
   const take = async (delivery: Delivery, session: Session): Promise<boolean> => {
     const key = `${delivery.topic}\0${aggregateKey(delivery.envelope)}`;
     const { hold, leave } = holds.enter(key, delivery);
+    const { id } = delivery.envelope;
     let acked = false;
     try {
       await turns.take(key, async (turn) => {
-        acked = await deliver(path, { delivery, session, turn, hold });
+        const post = { delivery, session, turn, hold };
+        try {
+          acked = await deliver(path, post);
+          defects.delete(id);
+        } catch (error) {
+          // A defect of ours, which would end every session at this message.
+          const times = (defects.get(id) ?? 0) + 1;
+          defects.set(id, times);
+          if (times < maxDefects) throw error;
+          acked = await setAside(path, post, asError(error), times);
+        }
       });
     } finally {
       leave();
@@ -47,7 +61,8 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<
     return acked;
   };
   const receiving = (from: readonly string[]): Receive => {
-    const subscription = { consumer, topics: from, prefetch, waiting: maxWaiting };
+    const missed = (topic: string, messages: number | null): void => observe({ type: "subscriber.missed", consumer, topic, messages });
+    const subscription = { consumer, topics: from, prefetch, waiting: maxWaiting, bytes: prefetchBytes, missed };
     return { source, subscription, draining, stopping, clock, random, observe, take };
   };
 

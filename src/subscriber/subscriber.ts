@@ -9,11 +9,11 @@ import { retrySchedule, type RetryOptions } from "../core/retry.ts";
 import { createService, type Service } from "../core/service.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
-import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
-import { deadLetterTopic, deadTopicNames, type DeadTopic } from "./dead-letter-topic.ts";
+import type { DeadTopic } from "./dead-letter-topic.ts";
 import type { Path } from "./deliver.ts";
 import { decode, schemaIn, type Handler, type Handlers, type Schemas, type SubscriberEvent } from "./event.ts";
+import { letterPlace } from "./letters.ts";
 import { subscribe, type Subscribe } from "./subscribe.ts";
 
 export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas = Schemas> {
@@ -28,15 +28,17 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly events?: Events;
   /** From the inbox's transaction to the handle that handlers are given. @default the inbox's own */
   readonly tx?: (tx: InboxTx) => Tx;
-  /** @default the dead-letter topic, on the source if it can publish */
+  /** Where letters go instead. What this place refuses for good goes to the inbox all the same. @default the inbox's database */
   readonly deadLetters?: DeadLetters;
-  /** Where the default puts letters. @default "{topic}.dead" */
+  /** A topic on the source's broker for letters, such as "{topic}.dead". @default none: the inbox's database keeps them */
   readonly deadTopic?: DeadTopic;
   readonly retry?: RetryOptions;
   /** How many aggregates are handled side by side. @default 16 */
   readonly concurrency?: number;
   /** How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency` */
   readonly prefetch?: number;
+  /** How many bytes of a topic's deliveries may be unacknowledged, those that wait among them. @default 33554432 (32 MiB) */
+  readonly prefetchBytes?: number;
   /**
    * How many more may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When
    * as many do, the topic's other aggregates wait too, and `subscriber.full` is told. @default 10000
@@ -58,7 +60,7 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
 
 const known = [
   ...["consumer", "source", "inbox", "topics", "handlers", "events", "tx", "deadLetters", "deadTopic", "retry", "concurrency", "prefetch"],
-  ...["maxWaiting", "handlerTimeoutMs", "handlerVersion", "seatMs", "owner", "clock", "random", "failpoints", "observe"],
+  ...["prefetchBytes", "maxWaiting", "handlerTimeoutMs", "handlerVersion", "seatMs", "owner", "clock", "random", "failpoints", "observe"],
 ];
 
 /** The options as far as they do not depend on the types of transactions and events. */
@@ -82,7 +84,10 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
   const parts = {
     consumer,
     inbox: options.inbox.inbox,
-    letters: lettersOf(options, clock),
+    letters: letterPlace({
+      ...{ consumer, topics: options.topics, source, inbox: options.inbox.inbox, clock },
+      ...{ deadLetters: options.deadLetters, deadTopic: options.deadTopic },
+    }),
     ...handling(options),
     handlerVersion: whole("handlerVersion", options.handlerVersion ?? 1),
     handlerTimeoutMs: positive("handlerTimeoutMs", options.handlerTimeoutMs ?? 30_000),
@@ -98,6 +103,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     source,
     topics: [...options.topics],
     prefetch: whole("prefetch", options.prefetch ?? concurrency * 16),
+    prefetchBytes: whole("prefetchBytes", options.prefetchBytes ?? 32 * 1024 * 1024),
     maxWaiting: whole("maxWaiting", options.maxWaiting ?? 10_000),
     seatMs: positive("seatMs", options.seatMs ?? 15_000),
     owner: options.owner ?? uuidv7(clock, random)(),
@@ -109,34 +115,11 @@ function checkNames(option: string, names: readonly string[]): void {
   if (!Array.isArray(names) || names.length === 0)
     throw new WaybillError("INVALID_OPTION", `${option} must name at least one, not ${show(names)}`);
   for (const name of names) {
-    if (typeof name !== "string" || name === "" || Buffer.byteLength(name) > 255 || /[\0\r\n]/.test(name)) {
+    if (typeof name !== "string" || name === "" || Buffer.byteLength(name) > 255 || /[\0\r\n]/.test(name) || !name.isWellFormed()) {
       throw new WaybillError("INVALID_OPTION", `${option} must hold names of 1 to 255 bytes in one line, not ${show(name)}`);
     }
   }
   if (new Set(names).size < names.length) throw new WaybillError("INVALID_OPTION", `${option} must not name one twice: ${show(names)}`);
-}
-
-function lettersOf({ deadLetters, deadTopic, source, topics, consumer }: Checked, clock: Clock): DeadLetters {
-  if (deadLetters !== undefined) {
-    if (deadTopic !== undefined)
-      throw new WaybillError("INVALID_OPTION", "deadTopic is for the default dead-letter topic: give it, or deadLetters, but not both");
-    if (typeof deadLetters?.park !== "function")
-      throw new WaybillError("INVALID_OPTION", `deadLetters must have park, not be ${show(deadLetters)}`);
-    return deadLetters;
-  }
-  if (!isSink(source)) {
-    throw new WaybillError(
-      "INVALID_OPTION",
-      `deadLetters is missing, and ${source.name} cannot publish letters: give deadLetterTopic({ sink }), or a place of your own`,
-    );
-  }
-  const topicFor = deadTopicNames(deadTopic);
-  for (const topic of topics) topicFor(topic, consumer);
-  return deadLetterTopic({ sink: source, clock, ...(deadTopic === undefined ? {} : { topic: deadTopic }) });
-}
-
-function isSink(source: Source): source is Source & Sink {
-  return "publish" in source && typeof source.publish === "function";
 }
 
 function handling<InboxTx>(

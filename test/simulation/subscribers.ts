@@ -54,6 +54,7 @@ export function startSubscriber(world: World, consumer: string, name: string, fa
       source: recordedSource(world, process, consumer, client),
       inbox: store,
       topics: topicsOf(world),
+      deadTopic: "{topic}.dead",
       handlers: {
         async "*"(event, tx) {
           const { n, kind } = event.payload as Payload;
@@ -113,15 +114,13 @@ function recordedSource({ record }: World, process: Process, consumer: string, c
             async next() {
               const next = await iterator.next();
               if (next.done === true) return next;
-              const { topic, envelope, ack, aside } = next.value;
+              const { topic, envelope, ack } = next.value;
               const { id } = envelope;
               record(process, "ok", { op: "deliver", consumer, topic, id, sha: shaOf(envelope.data) });
               return {
                 done: false as const,
                 value: {
-                  topic,
-                  envelope,
-                  aside,
+                  ...next.value,
                   async ack() {
                     await ack();
                     record(process, "ok", { op: "ack", consumer, id });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { WaybillError } from "../../src/core/errors.ts";
 import type { PublishResult } from "../../src/contracts/sink.ts";
 import { deadLetterTopic } from "../../src/subscriber/dead-letter-topic.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
@@ -15,11 +16,63 @@ const refusing = {
 };
 
 describe("a letter", () => {
+  it("is kept by the inbox's database: the event as it came, why, and after how many attempts", async () => {
+    const { broker, inbox, subscriber } = setup();
+    const placed = envelope("a", { sum: 3 }, { headers: { tenant: "north" }, idempotencyKey: "k" });
+    broker.add(topic, placed);
+    await subscriber({ handlers: refusing, handlerVersion: 7 }).start();
+    await eventually(() => broker.acked.length === 1);
+    expect([...inbox.letters.values()]).toEqual([
+      { envelope: placed, topic, consumer: "stock", error: "no such customer !", attempts: 1, handlerVersion: 7 },
+    ]);
+    expect(broker.letters).toEqual([]);
+  });
+
+  it("is acknowledged only once the inbox has it", async () => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    broker.add(topic, envelope("a"));
+    inbox.troubles.park.push(...Array.from({ length: 4 }, () => new WaybillError("STORE_UNAVAILABLE", "not now")));
+    await subscriber({ handlers: refusing }).start();
+    await eventually(() => of("subscriber.trouble").length === 1);
+    expect([broker.acked, of("subscriber.died")]).toEqual([[], []]);
+    await clock.advance(60_000);
+    await eventually(() => broker.acked.length === 1);
+    expect(inbox.letters.size).toBe(1);
+    expect(of("subscriber.died")).toHaveLength(1);
+  });
+
+  it("that the inbox takes only in part is kept in part, and says so", async () => {
+    const { broker, inbox, subscriber, clock } = setup();
+    const large = envelope("a", {}, { data: new Uint8Array(1_000_000) });
+    inbox.refuses = (step, id) => (step === "park" && id === large.id && inbox.letters.size === 0 ? new Error("packet too large") : null);
+    const { park } = inbox.inbox;
+    inbox.inbox.park = async (letter) => {
+      if (letter.envelope.data.byteLength > 500_000) throw new Error("packet too large");
+      inbox.refuses = () => null;
+      await park!(letter);
+    };
+    broker.add(topic, large);
+    await subscriber({
+      handlers: { OrderPlaced: (event, tx) => (event.id === large.id ? refusing.OrderPlaced() : tx.write(event.id)) },
+    }).start();
+    for (let i = 0; i < 20; i++) {
+      broker.add(topic, envelope(`b${i}`));
+      await clock.advance(10_000);
+    }
+    await eventually(() => broker.acked.length === 21);
+    const [letter] = inbox.letters.values();
+    expect(letter!.envelope.data.byteLength).toBe(262_144);
+    expect(letter!.error).toContain("the inbox did not take its 1000000 bytes");
+  });
+});
+
+describe("a letter on a dead-letter topic", () => {
+  const deadTopic = "{topic}.dead";
   it("is the event as it came, with reason, attempts and origin in its headers", async () => {
     const { broker, subscriber } = setup();
     const placed = envelope("a", { sum: 3 }, { headers: { tenant: "north" }, idempotencyKey: "k" });
     broker.add(topic, placed);
-    await subscriber({ handlers: refusing }).start();
+    await subscriber({ handlers: refusing, deadTopic }).start();
     await eventually(() => broker.acked.length === 1);
     expect(broker.letters).toEqual([
       {
@@ -43,14 +96,14 @@ describe("a letter", () => {
   it.each<PublishResult>([
     { status: "unknown", error: new Error("no answer") },
     { status: "refused", blame: "destination", retryable: true, error: new Error("no such topic") },
-    { status: "refused", blame: "event", retryable: false, error: new Error("too large") },
     { status: "skipped" },
   ])("that is $status is parked again until it is stored, and only then acknowledged", async (answer) => {
-    const { broker, subscriber, clock, of } = setup();
+    const { broker, inbox, subscriber, clock, of } = setup();
     const [placed, follower, other] = [envelope("a"), envelope("a"), envelope("b")];
     broker.answers.push(...Array.from({ length: 6 }, () => answer));
     broker.add(topic, placed, follower);
     await subscriber({
+      deadTopic,
       handlers: {
         OrderPlaced: (event, tx) => {
           if (event.id === placed.id) throw fatal("no");
@@ -70,6 +123,28 @@ describe("a letter", () => {
     expect(broker.letters).toHaveLength(1);
     expect(of("subscriber.trouble")).toHaveLength(6);
     expect(of("subscriber.died")).toHaveLength(1);
+    expect(inbox.letters.size).toBe(0);
+  });
+
+  it("that the broker refuses for what it is goes to the inbox, and the next one is delivered", async () => {
+    const { broker, inbox, subscriber, of } = setup();
+    const [placed, follower] = [envelope("a"), envelope("a")];
+    broker.answers.push({ status: "refused", blame: "event", retryable: false, error: new WaybillError("MESSAGE_TOO_LARGE", "too large") });
+    broker.add(topic, placed, follower);
+    await subscriber({
+      deadTopic,
+      handlers: {
+        OrderPlaced: (event, tx) => {
+          if (event.id === placed.id) throw fatal("no");
+          tx.write(event.id);
+        },
+      },
+    }).start();
+    await eventually(() => broker.acked.length === 2);
+    expect(broker.letters).toEqual([]);
+    expect([...inbox.letters.values()]).toMatchObject([{ envelope: placed, error: "no" }]);
+    expect(inbox.effects).toEqual([follower.id]);
+    expect(of("subscriber.died")).toHaveLength(1);
   });
 
   it("goes where the template or function says", async () => {
@@ -88,21 +163,23 @@ describe("a letter", () => {
   });
 
   it("may go to a place of the user's own", async () => {
-    const { broker, subscriber } = setup();
+    const { broker, inbox, subscriber } = setup();
     const placed = envelope("a");
     broker.add(topic, placed);
     const kept: unknown[] = [];
     await subscriber({ handlers: refusing, deadLetters: { park: async (letter) => void kept.push(letter) } }).start();
     await eventually(() => broker.acked.length === 1);
-    expect(kept).toEqual([{ envelope: placed, topic, consumer: "stock", error: "no such customer !", attempts: 1 }]);
-    expect(broker.letters).toEqual([]);
+    expect(kept).toEqual([{ envelope: placed, topic, consumer: "stock", error: "no such customer !", attempts: 1, handlerVersion: 1 }]);
+    expect([broker.letters.length, inbox.letters.size]).toEqual([0, 0]);
   });
 
-  it("needs a place: a source that cannot publish must come with one", () => {
+  it("needs a source that can publish", () => {
     const clock = manualClock();
     const { source } = fakeBroker({}, clock);
-    expect(() => createSubscriber({ consumer: "stock", source, inbox: fakeInbox(clock), topics: [topic], handlers: refusing })).toThrow(
-      expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining("deadLetters is missing") as string }),
+    const options = { consumer: "stock", source, inbox: fakeInbox(clock), topics: [topic], handlers: refusing };
+    expect(() => createSubscriber({ ...options, deadTopic })).toThrow(
+      expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining("cannot publish letters") as string }),
     );
+    expect(() => createSubscriber(options)).not.toThrow();
   });
 });

@@ -4,9 +4,10 @@ import type { Envelope } from "../../src/core/event.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { createRoom } from "../../src/core/room.ts";
 import { createWake } from "../../src/core/wake.ts";
+import type { Letter } from "../../src/contracts/dead-letters.ts";
 import type { Inbox, Seat } from "../../src/contracts/inbox.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
-import type { Delivery, Source } from "../../src/contracts/source.ts";
+import type { Delivery, Source, Subscription, Unreadable } from "../../src/contracts/source.ts";
 
 /** Polls until the condition holds; time of an injected clock does not pass meanwhile. */
 export async function eventually(condition: () => boolean): Promise<void> {
@@ -52,6 +53,10 @@ export interface FakeBroker {
   readonly both: Source & Sink;
   /** How often `receive` was called, and for which topics. */
   readonly received: string[];
+  /** The last subscription. */
+  readonly subscription: Subscription | null;
+  /** A message that is no event. */
+  addUnreadable(topic: string, envelope: Envelope, unreadable: Unreadable): void;
   add(topic: string, ...envelopes: Envelope[]): void;
   /** Delivers it once more, as a broker may. */
   redeliver(topic: string, envelope: Envelope): void;
@@ -64,7 +69,7 @@ export interface FakeBroker {
 
 /** A log that gives what is not acknowledged to whoever receives, in order, from the start. */
 export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
-  const log: { topic: string; envelope: Envelope }[] = [];
+  const log: { topic: string; envelope: Envelope; unreadable?: Unreadable }[] = [];
   const acked = new Set<string>();
   const letters: Outgoing[] = [];
   const answers: PublishResult[] = [];
@@ -74,13 +79,15 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
   let broken: { error: Error; at: number } | null = null;
   let breaks = 0;
   let delivered = 0;
+  let subscription: Subscription | null = null;
   const notify = (): void => wakes.forEach((wake) => wake.notify());
 
   const source: Source = {
     name: "fake",
     can: { assign },
     connect: async () => undefined,
-    async *receive({ topics, ...bounds }, signal): AsyncGenerator<Delivery> {
+    async *receive(wanted, signal): AsyncGenerator<Delivery> {
+      const { topics, ...bounds } = (subscription = wanted);
       received.push(topics.join(","));
       const wake = createWake();
       wakes.add(wake);
@@ -97,7 +104,7 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
           }
           at += 1;
           if (!topics.includes(next.topic) || acked.has(next.envelope.id)) continue;
-          const taken = room.take();
+          const taken = room.take(next.envelope.data.byteLength);
           delivered += 1;
           yield {
             ...next,
@@ -145,6 +152,13 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
     sink,
     both: { ...sink, ...source, can: { ...sink.can, ...source.can } },
     received,
+    get subscription() {
+      return subscription;
+    },
+    addUnreadable(topic, one, unreadable) {
+      log.push({ topic, envelope: one, unreadable });
+      notify();
+    },
     answers,
     ackErrors,
     add(topic, ...envelopes) {
@@ -175,9 +189,19 @@ export interface FakeInbox {
   readonly effects: string[];
   readonly failures: Map<string, number>;
   readonly errors: string[];
+  /** By consumer, topic and id: parked again, a letter replaces the one before. */
+  readonly letters: Map<string, Letter>;
   readonly seats: Map<string, { owner: string; expiresAt: number }>;
   /** Thrown by the next calls, instead of doing anything. */
-  readonly troubles: { readonly once: Error[]; readonly commit: Error[]; readonly failed: Error[]; readonly sit: Error[] };
+  readonly troubles: {
+    readonly once: Error[];
+    readonly commit: Error[];
+    readonly failed: Error[];
+    readonly sit: Error[];
+    readonly park: Error[];
+  };
+  /** Rejects what it is asked for this event, for as long as it gives an error. */
+  refuses: (step: "once" | "failed" | "park", id: string) => Error | null;
   /** While set, `sit` never answers. */
   hung: boolean;
 }
@@ -190,12 +214,18 @@ export function fakeInbox(clock: Clock): FakeInbox {
     const error = errors.shift();
     if (error !== undefined) throw error;
   };
+  const refuse = (...[step, id]: Parameters<FakeInbox["refuses"]>): void => {
+    const error = fake.refuses(step, id);
+    if (error !== null) throw error;
+  };
   const fake: FakeInbox = {
     effects: [],
     failures: new Map(),
     errors: [],
+    letters: new Map(),
+    refuses: () => null,
     seats: new Map(),
-    troubles: { once: [], commit: [], failed: [], sit: [] },
+    troubles: { once: [], commit: [], failed: [], sit: [], park: [] },
     hung: false,
     inbox: {
       once(key, _version, work) {
@@ -204,6 +234,7 @@ export function fakeInbox(clock: Clock): FakeInbox {
         locks.set(name, lock);
         return lock.run(async () => {
           fail(fake.troubles.once);
+          refuse("once", key.id);
           if (marks.has(name)) return "seen";
           const written: string[] = [];
           let open = true;
@@ -226,10 +257,16 @@ export function fakeInbox(clock: Clock): FakeInbox {
       },
       async failed({ id }, error) {
         fail(fake.troubles.failed);
+        refuse("failed", id);
         const count = (fake.failures.get(id) ?? 0) + 1;
         fake.failures.set(id, count);
         fake.errors.push(error);
         return count;
+      },
+      async park(letter) {
+        fail(fake.troubles.park);
+        refuse("park", letter.envelope.id);
+        fake.letters.set(`${letter.consumer} ${letter.topic} ${letter.envelope.id}`, letter);
       },
       forget: async () => 0,
       async sit(seat, ttlMs) {

@@ -232,7 +232,8 @@ describe("delivering", () => {
         if (aggregateId === "bad") throw fatal(new Error("no such order"));
       },
     };
-    const report = await t.assertParked({ consumer: "stock", handlers }, [{ type: "OrderPlaced", aggregateId: "bad" }]);
+    const deadTopic = "{topic}.dead";
+    const report = await t.assertParked({ consumer: "stock", handlers, deadTopic }, [{ type: "OrderPlaced", aggregateId: "bad" }]);
     expect(report).toMatchObject({ handled: 2, parked: [{ attempts: 1, error: "no such order" }] });
     expect(await t.published("order.events.dead")).toMatchObject([{ aggregateId: "bad" }]);
     expect(await failure(t.assertParked({ consumer: "other", handlers }, []))).toMatch(/^0 events were expected to be parked, not 1/);
