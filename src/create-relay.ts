@@ -40,6 +40,8 @@ export interface RelayOptions {
   readonly batch?: number;
   /** Windows claimed and not settled at once; times `batch`, that is how many duplicates one fault may cause. @default 3 */
   readonly batchesInFlight?: number;
+  /** Payload bytes per window; times `batchesInFlight`, that is what a relay holds. A larger event is claimed alone. @default 8 MiB */
+  readonly windowBytes?: number;
   /** Wait after a poll that found nothing. @default 100 */
   readonly pollIntervalMs?: number;
   /** How long the others wait before they take a dead relay's lanes. @default 10000 */
@@ -86,6 +88,7 @@ const optionNames = [
   "source",
   "batch",
   "batchesInFlight",
+  "windowBytes",
   "pollIntervalMs",
   "leaseMs",
   "publishTimeoutMs",
@@ -144,6 +147,7 @@ export function createRelay(options: RelayOptions): Relay {
     policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
     batch,
     batchesInFlight,
+    windowBytes: whole("windowBytes", options.windowBytes ?? 8 * 1024 * 1024),
     pollIntervalMs: positive("pollIntervalMs", options.pollIntervalMs ?? 100),
     publishTimeoutMs,
     leaseMs,

@@ -25,6 +25,7 @@ export const settings = {
   coordination: oneOf(strategyNames),
   own: laneNumbers(LANES),
   batch: whole(1, 100_000),
+  windowBytes: whole(1, 1_073_741_824),
   // Longer waits would overflow the timers of Node, which then fire at once.
   pollInterval: duration(1, day),
   lease: duration(1_000, day),
@@ -108,10 +109,11 @@ export function readConfig(content: unknown, path: string): Config {
 /** Numbers and lists may be written as such; they are then read like the text of a flag. A time needs its unit. */
 function asText(key: string, value: unknown, refuse: Refuse): string {
   if (typeof value === "string") return value;
-  if (key === "batch" && typeof value === "number") return String(value);
+  const number = key === "batch" || key === "windowBytes";
+  if (number && typeof value === "number") return String(value);
   if (["topics", "skip", "own"].includes(key) && Array.isArray(value))
     return value.length === 0 ? refuse("must not be empty: leave the key out") : value.join(",");
-  return refuse(`must be ${key === "batch" ? "a number" : "text"}, not ${value === null ? "null" : typeof value}`);
+  return refuse(`must be ${number ? "a number" : "text"}, not ${value === null ? "null" : typeof value}`);
 }
 
 function retry(value: unknown, where: string, refuse: Refuse): RetryOptions {

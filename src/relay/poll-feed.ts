@@ -19,6 +19,8 @@ export interface PollFeedOptions {
   readonly batchesInFlight: number;
   /** A lane with so many events in flight gets no more until some are settled: an aggregate that is slow to publish must not take the room of all others. */
   readonly laneShare: number;
+  /** Payload bytes of a window; what is in flight has at most so many for each batch in flight. */
+  readonly windowBytes: number;
   readonly pollIntervalMs: number;
   /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
@@ -34,6 +36,8 @@ const burstMs = [1, 2, 5, 10, 20, 40];
 interface OpenWindow {
   readonly window: FedWindow;
   readonly narrow: boolean;
+  /** Held in memory until the whole window is settled. */
+  readonly bytes: number;
   unsettled: number;
   /** Parts that were finished at the same time are settled together. */
   settling: { readonly outcomes: Outcome[]; readonly done: Promise<void> } | null;
@@ -72,7 +76,9 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     const room = (): number => {
       const apart = suspects > 0 || [...open.values()].some((entry) => entry.narrow);
       const lanes = [...coordinator.holding.lanes.keys()];
-      if (open.size > 0 && (apart || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
+      const bytes = [...open.values()].reduce((sum, entry) => sum + entry.bytes, 0);
+      const heavy = bytes > options.windowBytes * (options.batchesInFlight - 1);
+      if (open.size > 0 && (apart || heavy || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
       return Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
     };
     for (;;) {
@@ -87,7 +93,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       narrow = suspects > 0 && !narrow;
       if (open.size === 0) stops.forget();
       const claimedAt = stops.tick();
-      const request = { limit: room(), open: [...open.keys()], narrow };
+      const request = { limit: room(), bytes: options.windowBytes, open: [...open.keys()], narrow };
       // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
       const holding = (): Holding => {
         const lanes = [...coordinator.holding.lanes];
@@ -111,7 +117,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
         for (const { lane } of fed.claims) countIn(lane, 1);
-        open.set(fed.id, { window: fed, narrow, unsettled: fed.claims.length, settling: null });
+        open.set(fed.id, { window: fed, narrow, bytes: bytesOf(fed), unsettled: fed.claims.length, settling: null });
         claiming = none;
         burst = burstMs.length;
         options.onClaimed(fed, narrow);
@@ -169,5 +175,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     empty: () => !found && open.size === 0,
   };
 }
+
+const bytesOf = ({ claims }: FedWindow): number => claims.reduce((sum, { envelope }) => sum + envelope.data.byteLength, 0);
 
 const idsOf = (claims: FedWindow["claims"]): readonly string[] => claims.map(({ envelope }) => envelope.id);

@@ -30,6 +30,7 @@ export interface RelayParts {
   readonly policy: Policy;
   readonly batch: number;
   readonly batchesInFlight: number;
+  readonly windowBytes: number;
   readonly pollIntervalMs: number;
   readonly publishTimeoutMs: number;
   readonly leaseMs: number;

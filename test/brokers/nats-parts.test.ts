@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { flightsOf } from "../../src/brokers/nats/flights.ts";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { envelopeOf, headersOf, sizeOf } from "../../src/brokers/nats/message.ts";
 import { checkSubject, durablePrefix, streamName } from "../../src/brokers/nats/names.ts";
@@ -165,4 +166,14 @@ describe("nats: the answer", () => {
     for (const code of [10023, 10047, 10060, 10077, 10109, 99999])
       expect(error(code)).toMatchObject({ status: "refused", blame: "destination", error: { code: "DESTINATION_UNAVAILABLE" } });
   });
+});
+
+test("a publish has no more under way than 2 MiB and 1,024 messages, and a larger message goes alone", () => {
+  const envelopes = [1_000_000, 1_000_000, 1_000_000, 5_000_000, 10, 10].map((size, n) =>
+    sampleEvent({ aggregateId: `order-${n}`, data: new Uint8Array(size) }),
+  );
+  const batch = envelopes.map((envelope) => ({ topic: "t", source: "/", envelope }));
+  expect(flightsOf(batch, [[0], [1], [2], [3], [4], [5]])).toEqual([[[0], [1]], [[2]], [[3]], [[4], [5]]]);
+  const many = Array.from({ length: 1_500 }, (_, n) => [n % 2 === 0 ? 4 : 5]);
+  expect(flightsOf(batch, many).map(({ length }) => length)).toEqual([1_024, 476]);
 });

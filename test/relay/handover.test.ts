@@ -10,7 +10,7 @@ import { createStops } from "../../src/relay/stops.ts";
 
 const window = (lane: number): Window => ({
   id: "w",
-  claims: [{ envelope: { id: "e" }, lane, epoch: 1n, failures: 0, deaths: 0 } as unknown as Claim],
+  claims: [{ envelope: { id: "e", data: new Uint8Array() }, lane, epoch: 1n, failures: 0, deaths: 0 } as unknown as Claim],
   suspects: 0,
   destinations: [],
   more: false,
@@ -41,6 +41,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     batch: 10,
     batchesInFlight: 1,
     laneShare: Infinity,
+    windowBytes: 1_000,
     pollIntervalMs: 1,
     storeTimeoutMs: 1_000,
     onClaimed: () => undefined,

@@ -4,6 +4,7 @@ import { runsOf } from "../../core/runs.ts";
 import { orAborted } from "../../core/signal.ts";
 import { createApi, explain } from "./api.ts";
 import type { Connection } from "./driver.ts";
+import { flightsOf } from "./flights.ts";
 import type { Link } from "./link.ts";
 import { headersOf, sizeOf, type Headers } from "./message.ts";
 import { checkSubject } from "./names.ts";
@@ -17,9 +18,6 @@ export interface SinkOptions {
 }
 
 const skipped: PublishResult = { status: "skipped" };
-/** How many messages of one publish are under way at once, each of another aggregate. */
-const inFlight = 1_024;
-
 export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sink, "publish" | "probe"> {
   /** Which stream has a topic; looked up once for each connection, and again after a refusal. */
   const streams = new WeakMap<Connection, Map<string, string>>();
@@ -106,11 +104,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
         }
       };
       const sendAll = async (connection: Connection): Promise<void> => {
-        const left = runs.values();
-        const work = async (): Promise<void> => {
-          for (const run of left) await sendRun(connection, run);
-        };
-        await Promise.all(Array.from({ length: Math.min(inFlight, runs.length) }, work));
+        for (const flight of flightsOf(batch, runs)) await Promise.all(flight.map((run) => sendRun(connection, run)));
       };
       try {
         const connection = await link.get(signal);
@@ -128,5 +122,3 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
     },
   };
 }
-
-/** The places of each aggregate's messages, in their order: one goes out when the one before it is stored. */

@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import type { ClaimRequest, OutboxStore } from "../../src/contracts/outbox-store.ts";
+import { createRelay } from "../../src/create-relay.ts";
+import { manualClock } from "../../src/testing/manual-clock.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { scriptedSink } from "../support/scripted-sink.ts";
+
+const windowBytes = 10_000;
+
+/** Keeps to the bound that it is asked for, by claiming less. */
+function bounded(outbox: OutboxStore, bytesEach: number, requests: ClaimRequest[]): OutboxStore {
+  return {
+    ...outbox,
+    claim(holding, request) {
+      requests.push(request);
+      const fit = Math.max(1, Math.floor((request.bytes ?? Infinity) / bytesEach));
+      return outbox.claim(holding, { ...request, limit: Math.min(request.limit, fit) });
+    },
+  };
+}
+
+test.each([
+  ["many of a window", 1_000],
+  ["larger than a window", 25_000],
+])("what a relay holds is bounded by bytes, whatever its events are: %s", async (_, bytesEach) => {
+  const clock = manualClock(Date.UTC(2030, 0, 1));
+  await using bench = await benches["memory"]!(clock);
+  const requests: ClaimRequest[] = [];
+  const outbox = bounded(bench.store.outbox, bytesEach, requests);
+  let held = 0;
+  let most = 0;
+  const settle: OutboxStore["settle"] = async (relay, window, outcomes) => {
+    const report = await outbox.settle(relay, window, outcomes);
+    held -= outcomes.length * bytesEach;
+    return report;
+  };
+  const claim: OutboxStore["claim"] = async (holding, request) => {
+    const window = await outbox.claim(holding, request);
+    held += window.claims.length * bytesEach;
+    most = Math.max(most, held);
+    return window;
+  };
+  const sink = { ...scriptedSink({ before: () => clock.sleep(50) }), can: { maxBytes: 100_000 } };
+  const relay = createRelay({
+    store: { ...bench.store, outbox: { ...outbox, claim, settle } },
+    sink,
+    clock,
+    windowBytes,
+    housekeeping: false,
+  });
+  await relay.start();
+  const empty = JSON.stringify({ n: 1, x: "" }).length;
+  const payload = (n: number) => ({ n, x: "x".repeat(bytesEach - empty - String(n).length + 1) });
+  await bench.add(...Array.from({ length: 60 }, (_, n) => draft(`order-${n}`, n, { payload: payload(n) })));
+  await clock.advance(20_000);
+  expect(sink.log).toHaveLength(60);
+  expect(new Set(requests.map(({ bytes }) => bytes))).toEqual(new Set([windowBytes]));
+  // A window that is beyond the bound is one event, and the windows before it have left room for one of the bound.
+  expect(most).toBeLessThanOrEqual(Math.max(3 * windowBytes, 2 * windowBytes + bytesEach));
+  expect(most).toBeGreaterThanOrEqual(windowBytes);
+  const stopped = relay.stop();
+  await clock.advance(3_000);
+  await stopped;
+});
