@@ -14,6 +14,7 @@ export default defineConfig({
       {
         test: {
           name: "fast",
+          setupFiles: ["test/support/no-leaks.ts"],
           include: ["test/**/*.test.ts"],
           exclude: [...slow, ...long],
           testTimeout: 60_000,

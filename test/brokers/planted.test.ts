@@ -281,7 +281,11 @@ describe("the source suite", () => {
         return (delivery) => (old.has(delivery.envelope.id) ? [] : delivery);
       }),
     ],
-    ["does not hear an abort", /an abort ends/, (broker) => ({ receive: (subscription) => broker.receive(subscription, never) })],
+    [
+      "does not hear an abort",
+      /an abort ends/,
+      (broker) => ({ receive: (subscription) => broker.receive(subscription, new AbortController().signal) }),
+    ],
     ["cannot be closed", /closing ends/, () => ({ [Symbol.asyncDispose]: async () => undefined })],
   ])("finds a source that %s", async (_, found, mutate) => {
     expect(await sourceFailures(mutate)).toContainEqual(expect.stringMatching(found));
