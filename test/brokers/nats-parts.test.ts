@@ -1,10 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { flightsOf } from "../../src/brokers/nats/flights.ts";
 import { nats } from "../../src/brokers/nats/index.ts";
+import { readHead } from "../../src/brokers/nats/head.ts";
 import { envelopeOf, headersOf, sizeOf } from "../../src/brokers/nats/message.ts";
 import { checkSubject, durablePrefix, streamName } from "../../src/brokers/nats/names.ts";
 import { resultOf } from "../../src/brokers/nats/result.ts";
 import { placeOf, settingsOf } from "../../src/brokers/nats/url.ts";
+import { seededRandom } from "../../src/core/random.ts";
 import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
 
 describe("nats: the URL", () => {
@@ -86,13 +88,10 @@ describe("nats: names", () => {
 
 describe("nats: the message", () => {
   const source = "/test";
-  const message = (event: Parameters<typeof comparable>[0]) => ({
-    subject: "t",
-    reply: "",
-    status: 0,
-    headers: headersOf({ topic: "t", source, envelope: event }).map(([name, value]) => [name, [value]] as const),
-    data: event.data,
-  });
+  const message = (event: Parameters<typeof comparable>[0]) => {
+    const lines = headersOf({ topic: "t", source, envelope: event }).map(([name, value]) => `${name}: ${value}\r\n`);
+    return { head: readHead(Buffer.from(`NATS/1.0\r\n${lines.join("")}\r\n`)), data: event.data };
+  };
 
   test("carries every event there and back", () => {
     for (const [about, event] of difficultEvents()) expect(comparable(envelopeOf(message(event))!), about).toEqual(comparable(event));
@@ -107,18 +106,30 @@ describe("nats: the message", () => {
   });
 
   test("of somebody else is read as far as it is an event", () => {
-    const read = (headers: Record<string, string[]>) =>
-      envelopeOf({ subject: "t", reply: "", status: 0, headers: Object.entries(headers), data: new Uint8Array() });
-    expect(read({})).toBeNull();
-    expect(read({ "ce-id": ["1"] })).toBeNull();
-    expect(read({ "ce-id": ["1"], "ce-type": ["%C0%A0"] })).toBeNull();
-    expect(
-      read({ "Ce-Id": ["1"], "CE-TYPE": ['"a \\"b\\""'], "Nats-Msg-Id": ["x"], many: ["1", "2"], ["__proto__"]: ["p"] }),
-    ).toMatchObject({
+    const read = (...lines: string[]) => envelopeOf({ head: readHead(Buffer.from(lines.join("\r\n"))), data: new Uint8Array() });
+    const first = "NATS/1.0";
+    expect(read("")).toBeNull();
+    expect(read(first, "ce-id: 1")).toBeNull();
+    expect(read(first, "ce-id: 1", "ce-type: %C0%A0")).toBeNull();
+    expect(read(first, "ce-id: 1", "ce-type: a", "Ce-Id: 2"), "two ids").toBeNull();
+    expect(read("HTTP/1.0", "ce-id: 1", "ce-type: a")).toBeNull();
+    const odd = ["a header: with a space", "no colon", ": no name", "ding\u0007: x", "many: 1", "many: 2", "__proto__: p"];
+    expect(read(`${first} 409 Consumer Deleted`, "Ce-Id: 1", 'CE-TYPE: "a \\"b\\""', "Nats-Msg-Id: x", ...odd)).toMatchObject({
       id: "1",
       type: 'a "b"',
-      headers: { many: "1, 2" },
+      headers: { many: "1, 2", "a header": "with a space" },
     });
+  });
+
+  test("has headers that can be any bytes: none of them throws", () => {
+    const random = seededRandom(7);
+    for (let i = 0; i < 2_000; i++) {
+      const bytes = Buffer.from(Array.from({ length: Math.floor(random.next() * 60) }, () => Math.floor(random.next() * 256)));
+      const head = readHead(i % 2 === 0 ? bytes : Buffer.concat([Buffer.from("NATS/1.0 "), bytes]));
+      expect(head.status).toBeLessThan(1_000);
+      envelopeOf({ head, data: bytes });
+    }
+    expect(readHead(Buffer.from("NATS/1.0\r\n" + "a: b\r\n".repeat(20_000))).readable).toBe(false);
   });
 
   test("of a letter is told apart from its event, and from another consumer's letter", () => {
@@ -137,7 +148,10 @@ describe("nats: the message", () => {
 describe("nats: the answer", () => {
   const verdict = (text: string) =>
     resultOf(
-      { is: "answer", message: { subject: "i", reply: "", status: 0, headers: [], data: Buffer.from(text) } },
+      {
+        is: "answer",
+        message: { subject: "i", reply: "", head: readHead(new Uint8Array()), data: Buffer.from(text), raw: Buffer.from(text) },
+      },
       { topic: "t", source: "/test", envelope: sampleEvent() },
       "S",
       "nats://host:1",

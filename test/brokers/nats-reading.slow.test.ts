@@ -144,28 +144,6 @@ await describeWith("nats", "nats: reading", () => {
     });
   });
 
-  test("passes over what is not an event, and JetStream tells of it", async () => {
-    const topic = freshTopic();
-    const [first, second] = many(2);
-    await using({ url: server.url(), provision: true }, (broker) =>
-      raw(server.url(), async (nc) => {
-        await broker.provision([topic], ["shop"]);
-        const advisories: unknown[] = [];
-        nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>", { callback: (_, message) => void advisories.push(message.json()) });
-        await broker.publish(outgoing([first!], topic), never);
-        for (const data of ["", "not an event", "\xff"]) await nc.request(topic, data, { timeout: 15_000 });
-        await broker.publish(outgoing([second!], topic), never);
-        const { take } = receive(broker, topic, { prefetch: 1 });
-        for (const { id } of [first!, second!]) {
-          const [delivery] = await take(1);
-          expect(delivery!.envelope.id).toBe(id);
-          await delivery!.ack();
-        }
-        await expect.poll(() => advisories.length).toBe(3);
-      }),
-    );
-  });
-
   test("a wildcard's stream gives each topic to its own readers only", async () => {
     await raw(server.url(), async (_, manager) => void (await manager.streams.add({ name: "WILD", subjects: ["wild.>"] })));
     const [one, two] = many(2);

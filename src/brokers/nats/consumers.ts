@@ -21,11 +21,17 @@ interface ConsumerInfo {
 /** Longer than anything waits: a message that the server delivers again by itself comes behind those that followed it. */
 const ackWaitNs = 10 * 365 * 86_400 * 1e9;
 
+export interface Taken {
+  readonly durable: string;
+  /** The number behind which it begins. */
+  readonly from: number;
+}
+
 /**
  * A new durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and the end of that
  * one. An old durable would give what it has delivered before to nobody until its wait is over, and newer messages meanwhile.
  */
-export async function takeOver(api: Api, reading: Reading, provision: boolean): Promise<string> {
+export async function takeOver(api: Api, reading: Reading, provision: boolean): Promise<Taken> {
   if (reading.stream.isQueue) {
     throw new WaybillError(
       "DESTINATION_UNAVAILABLE",
@@ -34,16 +40,18 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   }
   const before = await durablesOf(api, reading);
   if (before.length === 0 && !provision) throw missing(reading);
-  const floor = Math.max(0, ...before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1)));
+  const { stream } = reading;
+  const floors = before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1));
   // A stream that has lost its last messages numbers the next ones as those.
-  const name = await create(api, reading, Math.min(floor, reading.stream.lastSeq));
-  for (const { name: old } of before) await remove(api, reading.stream.name, old);
-  return name;
+  const from = before.length === 0 ? stream.firstSeq - 1 : Math.min(Math.max(...floors), stream.lastSeq);
+  const durable = await create(api, reading, from);
+  for (const { name: old } of before) await remove(api, stream.name, old);
+  return { durable, from };
 }
 
 /** The consumer begins with the oldest message that the stream has. One that is there stays as it is. */
 export async function makeDurable(api: Api, reading: Reading): Promise<void> {
-  if ((await durablesOf(api, reading)).length === 0) await create(api, reading, 0);
+  if ((await durablesOf(api, reading)).length === 0) await create(api, reading, reading.stream.firstSeq - 1);
 }
 
 async function create(api: Api, { consumer, topic, stream, bound }: Reading, floor: number): Promise<string> {

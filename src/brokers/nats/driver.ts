@@ -4,16 +4,17 @@ import type * as Client from "@nats-io/transport-node";
 import { asError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
 import { follow, shared } from "../../core/signal.ts";
+import { readHead, type Head } from "./head.ts";
 import type { Address, Settings } from "./url.ts";
 
 export interface Message {
   readonly subject: string;
   /** Where it may be acknowledged or answered; empty when nowhere. */
   readonly reply: string;
-  /** What the server says of a request of ours, such as 408; 0 for a message that somebody published. */
-  readonly status: number;
-  readonly headers: Iterable<readonly [string, readonly string[]]>;
+  readonly head: Head;
   readonly data: Uint8Array;
+  /** Headers and data as they came. */
+  readonly raw: Uint8Array;
 }
 
 export type Answer =
@@ -199,8 +200,9 @@ function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock):
   nc.subscribe(`${inbox}.*`, {
     callback(error, message) {
       if (error !== null) return settleAll((denied = { is: "forbidden", error }));
-      const nobody = message.headers?.code === 503 && message.data.length === 0;
-      settle(message.subject, nobody ? { is: "nobody" } : { is: "answer", message: messageOf(message) });
+      const answer = messageOf(message);
+      const nobody = answer.head.status === 503 && answer.data.length === 0;
+      settle(answer.subject, nobody ? { is: "nobody" } : { is: "answer", message: answer });
     },
   });
   // Errors come in the order of what they are about, and name no more than its subject.
@@ -245,13 +247,15 @@ function headersOf(client: typeof Client, pairs: readonly (readonly [string, str
   return headers;
 }
 
+/** Every message of the client has it, and JetStream's own library counts by it; only its type keeps quiet about it. */
+type Sized = Client.Msg & { size(): number };
+
+/** Never by the client's `headers`, which throws at some. They are the bytes before the data, and the size says how many. */
 function messageOf(message: Client.Msg): Message {
-  const { headers } = message;
-  return {
-    subject: message.subject,
-    reply: message.reply ?? "",
-    status: headers?.code ?? 0,
-    headers: headers ?? [],
-    data: message.data,
-  };
+  const { subject, data } = message;
+  const reply = message.reply ?? "";
+  const bytes = (message as Sized).size() - Buffer.byteLength(subject) - Buffer.byteLength(reply) - data.byteLength;
+  const headBytes = Math.min(Math.max(0, bytes), data.byteOffset);
+  const raw = new Uint8Array(data.buffer, data.byteOffset - headBytes, headBytes + data.byteLength);
+  return { subject, reply, head: readHead(raw.subarray(0, headBytes)), data, raw };
 }

@@ -49,7 +49,7 @@ export function nats(options: NatsOptions): Nats {
   const connectTimeoutMs = positive("connectTimeoutMs", options.connectTimeoutMs ?? 3_000);
   const link = createLink({ settings: settingsOf(options.url), connectTimeoutMs, clock });
   const closing = shared(new AbortController());
-  const { flush, receive } = createSource({ link, provision, replicas, clock, closing: closing.signal });
+  const { flush, receive, oldest } = createSource({ link, provision, replicas, clock, closing: closing.signal });
 
   return {
     name: "nats",
@@ -62,6 +62,7 @@ export function nats(options: NatsOptions): Nats {
     },
     ...createSink({ link, provision, replicas }),
     receive,
+    oldest,
     ...createExamination(link),
     async connect(signal) {
       await link.get(signal);

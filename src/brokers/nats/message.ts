@@ -33,22 +33,30 @@ export function sizeOf(headers: Headers, data: Uint8Array): number {
 }
 
 /** Null when it is not an event: it came from elsewhere, or is damaged. */
-export function envelopeOf({ headers, data }: Message): Envelope | null {
-  const attributes: [string, string][] = [];
-  const others: [string, string][] = [];
-  for (const [name, values] of headers) {
-    const value = values.join(", ");
+export function envelopeOf({ head, data }: Pick<Message, "head" | "data">): Envelope | null {
+  if (!head.readable) return null;
+  const attributes = new Map<string, string>();
+  const others = new Map<string, string>();
+  for (const [name, value] of head.headers) {
     const lower = name.toLowerCase();
     if (lower.startsWith("nats-")) continue;
     if (!lower.startsWith(prefix)) {
-      others.push([name, value]);
+      const before = others.get(name);
+      others.set(name, before === undefined ? value : `${before}, ${value}`);
       continue;
     }
     const text = decode(value);
-    if (text === null) return null;
-    attributes.push([lower.slice(prefix.length), text]);
+    const attribute = lower.slice(prefix.length);
+    // Two ids, or two types: nobody can say which is meant.
+    if (text === null || attributes.has(attribute)) return null;
+    attributes.set(attribute, text);
   }
-  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), data);
+  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), own(data));
+}
+
+/** A copy where the bytes are a small part of what came with them, which a delivery that waits would keep in memory. */
+function own(data: Uint8Array): Uint8Array {
+  return data.byteLength * 2 < data.buffer.byteLength ? data.slice() : data;
 }
 
 /** As the CloudEvents bindings say: space, double quote, percent, and whatever is not printable ASCII. */

@@ -5,14 +5,16 @@ import type { Connection, Message } from "./driver.ts";
 export interface Received {
   readonly reader: Reader;
   readonly message: Message;
+  /** Names the message in its stream for ever. */
+  readonly place: string;
 }
 
 /** Pulls the messages of one topic through its durable consumer, in the order of the stream. */
 export interface Reader {
   readonly topic: string;
-  /** Asks for as many, unless it has asked already. */
-  ask(count: number): void;
-  acknowledge(message: Message, how?: "+ACK" | "+TERM"): void;
+  /** Asks for as many, and for no more bytes unless the first has more; nothing while it has asked already. */
+  ask(count: number, bytes: number): void;
+  acknowledge(message: Message): void;
   /** Resolves when the server has taken all acknowledgements, or cannot any more. */
   flush(): Promise<void>;
   /** Why nothing more will come. */
@@ -26,21 +28,29 @@ export interface ReaderOptions {
   readonly topic: string;
   readonly stream: string;
   readonly durable: string;
+  /** The number of the last message that is done with, or was never there. */
+  readonly from: number;
   readonly take: (received: Received) => void;
+  /** So many numbers were left out before the next message. */
+  readonly skipped: (messages: number) => void;
   /** Called when there may be something to ask or to tell. */
   readonly changed: () => void;
 }
 
 const expiresMs = 5_000;
 const graceMs = 5_000;
+/** More than this is no bound: the server counts in 32 bits. */
+const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
 
-export function openReader({ connection, clock, topic, stream, durable, take, changed }: ReaderOptions): Reader {
+export function openReader({ connection, clock, topic, stream, durable, from, take, skipped, changed }: ReaderOptions): Reader {
   const inbox = connection.inbox();
   let pull = 0;
   let asked = 0;
   let overdueAt = Infinity;
-  let last = 0;
+  let last = from;
+  /** The next message has more bytes than were asked for: it is asked for alone, whatever it has. */
+  let large = false;
   let lastAck: string | null = null;
   let failure: WaybillError | null = null;
   const fail = (why: string): void => {
@@ -50,23 +60,28 @@ export function openReader({ connection, clock, topic, stream, durable, take, ch
 
   const lost = (): void => fail(`the connection that ${topic} was read from has ended`);
   const unsubscribe = connection.subscribe(`${inbox}.*`, (message) => {
-    if (message.status === 0) {
-      const sequence = sequenceOf(message.reply);
+    const delivered = deliveredBy(message.reply);
+    if (delivered !== null) {
+      const { sequence, place } = delivered;
       asked -= 1;
       // The server would deliver one again only if somebody had changed the consumer; it is in hand, or done with.
       if (sequence > last) {
+        if (sequence > last + 1) skipped(sequence - last - 1);
         last = sequence;
-        take({ reader, message });
+        take({ reader, message, place });
       }
       return changed();
     }
-    if (message.status === 100) return;
-    if (message.status !== 408 && message.status !== 404) {
-      return fail(
-        `stream ${stream} has ended the reading of ${topic} with status ${message.status}: its consumer was deleted or taken over`,
-      );
+    const { status, description } = message.head;
+    if (status === 100) return;
+    const tooLarge = status === 409 && /max ?bytes/i.test(description);
+    if (status !== 408 && status !== 404 && !tooLarge) {
+      return fail(`stream ${stream} has ended the reading of ${topic} with status ${status}: its consumer was deleted or taken over`);
     }
-    if (message.subject === `${inbox}.${pull}`) asked = 0;
+    if (message.subject === `${inbox}.${pull}`) {
+      asked = 0;
+      large ||= tooLarge;
+    }
     changed();
   });
   if (connection.over.aborted) lost();
@@ -74,17 +89,19 @@ export function openReader({ connection, clock, topic, stream, durable, take, ch
 
   const reader: Reader = {
     topic,
-    ask(count) {
+    ask(count, bytes) {
       if (asked > 0 || count <= 0) return;
-      asked = count;
+      const bound = large || bytes > maxBytes ? {} : { max_bytes: bytes };
+      asked = large ? 1 : count;
+      large = false;
       pull += 1;
       overdueAt = clock.monotonic() + expiresMs + graceMs;
-      const request = text.encode(JSON.stringify({ batch: count, expires: expiresMs * 1e6 }));
+      const request = text.encode(JSON.stringify({ batch: asked, expires: expiresMs * 1e6, ...bound }));
       connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${durable}`, request, `${inbox}.${pull}`);
     },
-    acknowledge({ reply }, how = "+ACK") {
+    acknowledge({ reply }) {
       lastAck = reply;
-      connection.publish(reply, text.encode(how));
+      connection.publish(reply, text.encode("+ACK"));
     },
     async flush() {
       const ack = lastAck;
@@ -107,8 +124,14 @@ export function openReader({ connection, clock, topic, stream, durable, take, ch
   return reader;
 }
 
-/** From `$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.…`. */
-function sequenceOf(reply: string): number {
+/**
+ * From `$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer-sequence.time.pending`. Only what a stream delivers has such a
+ * reply; what the server says of a request has none. The status line does not tell them apart: whoever publishes can write one.
+ */
+function deliveredBy(reply: string): { readonly sequence: number; readonly place: string } | null {
+  if (!reply.startsWith("$JS.ACK.")) return null;
   const parts = reply.split(".");
-  return Number(parts[parts.length >= 11 ? 7 : 5] ?? 0);
+  const at = parts.length >= 11 ? 7 : 5;
+  const sequence = Number(parts[at] ?? 0);
+  return Number.isSafeInteger(sequence) ? { sequence, place: `${sequence}-${parts[at + 2] ?? 0}` } : null;
 }

@@ -4,14 +4,15 @@ import { createRoom } from "../../core/room.ts";
 import { follow, type Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { createApi, explain } from "./api.ts";
 import { takeOver } from "./consumers.ts";
-import type { Connection } from "./driver.ts";
+import type { Connection, Message } from "./driver.ts";
 import type { Link } from "./link.ts";
 import { envelopeOf } from "./message.ts";
 import { checkSubject } from "./names.ts";
 import { openReader, type Reader, type ReaderOptions, type Received } from "./reader.ts";
-import { makeStream, needStream } from "./streams.ts";
+import { findStream, makeStream, needStream } from "./streams.ts";
 
 export interface SourceOptions {
   readonly link: Link;
@@ -29,9 +30,18 @@ const flushMs = 2_000;
  * Each receiving has a durable consumer of its own, which starts behind what its predecessor had acknowledged. Acknowledgements are sent
  * at once and not waited for; those given after the iteration has ended are taken by the server when they resolve.
  */
-export function createSource(options: SourceOptions): Pick<Source, "receive"> & { flush(): Promise<void> } {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> & { flush(): Promise<void> } {
   const reading = new Set<Reader>();
   return {
+    async oldest(topic, signal) {
+      const { link } = options;
+      try {
+        const stream = await findStream(createApi(await link.get(signal), link.place, signal), link.place, topic);
+        return stream?.oldest ?? null;
+      } catch (error) {
+        throw explain(error, link.place);
+      }
+    },
     flush: () => withinFlush(options.clock, [...reading]),
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
@@ -66,25 +76,22 @@ async function* iterate(
       for (const reader of readers) {
         const failure = reader.failure();
         if (failure !== null) throw failure;
-        if ((held.get(reader) ?? 0) === 0) reader.ask(room.left);
+        if ((held.get(reader) ?? 0) === 0) reader.ask(room.left, room.bytesLeft);
       }
       const next = room.left > 0 ? queue.shift() : undefined;
       if (next === undefined) {
         await wake.wait(clock, lookMs, signal);
         continue;
       }
-      const { reader, message } = next;
+      const { reader, message, place } = next;
       held.set(reader, (held.get(reader) ?? 0) - 1);
-      const envelope = envelopeOf(message);
-      if (envelope === null) {
-        reader.acknowledge(message, "+TERM"); // which JetStream tells those who listen to its advisories
-        continue;
-      }
-      const taken = room.take();
+      const bytes = message.raw.byteLength;
+      const taken = room.take(bytes);
       let acked = false;
       yield {
         topic: reader.topic,
-        envelope,
+        bytes,
+        ...contentOf(message, place),
         async ack() {
           if (acked) return;
           acked = true;
@@ -108,6 +115,13 @@ async function* iterate(
   }
 }
 
+function contentOf(message: Message, place: string): Pick<Delivery, "envelope" | "unreadable"> {
+  const envelope = envelopeOf(message);
+  if (envelope !== null) return { envelope };
+  const why = "it is not an event: attributes are missing, or its headers cannot be read";
+  return { envelope: unreadableEnvelope(`unreadable:${place}`), unreadable: { why, raw: message.raw.slice() } };
+}
+
 /** A link that has just died does not answer, and nobody should wait for it. */
 async function withinFlush(clock: Clock, readers: readonly Reader[]): Promise<void> {
   const done = new AbortController();
@@ -116,7 +130,7 @@ async function withinFlush(clock: Clock, readers: readonly Reader[]): Promise<vo
 }
 
 async function openAll(
-  { consumer, topics, prefetch, waiting = 0 }: Subscription,
+  { consumer, topics, prefetch, waiting = 0, missed }: Subscription,
   outer: AbortSignal,
   { link, provision, replicas, clock }: SourceOptions,
   how: Pick<ReaderOptions, "take" | "changed">,
@@ -126,8 +140,11 @@ async function openAll(
   const open = async (connection: Connection, topic: string): Promise<Reader> => {
     const api = createApi(connection, link.place, opening.signal);
     const stream = await (provision ? makeStream(api, link.place, topic, replicas) : needStream(api, link.place, topic));
-    const durable = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
-    return openReader({ connection, clock, topic, stream: stream.name, durable, ...how });
+    const taken = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
+    const skipped = (messages: number): void => {
+      if (stream.isGapless) missed?.(topic, messages);
+    };
+    return openReader({ connection, clock, topic, stream: stream.name, ...taken, skipped, ...how });
   };
   try {
     const connection = await link.get(opening.signal);

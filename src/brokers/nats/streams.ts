@@ -5,13 +5,26 @@ import { streamName } from "./names.ts";
 export interface Stream {
   readonly name: string;
   readonly lastSeq: number;
+  /** The oldest message that it has, or the next that it will have. */
+  readonly firstSeq: number;
+  /** Null when it is empty. */
+  readonly oldest: Date | null;
+  /** Every number is a message of the topic, and only limits remove one: a number that is left out was removed unread. */
+  readonly isGapless: boolean;
   /** A message goes to one reader and is gone: there is no place in it to come back to. */
   readonly isQueue: boolean;
 }
 
 interface StreamInfo {
-  readonly config: { readonly name: string; readonly no_ack?: boolean; readonly retention: string };
-  readonly state: { readonly last_seq: number };
+  readonly config: {
+    readonly name: string;
+    readonly no_ack?: boolean;
+    readonly retention: string;
+    readonly subjects?: readonly string[] | null;
+    readonly mirror?: unknown;
+    readonly sources?: readonly unknown[] | null;
+  };
+  readonly state: { readonly messages: number; readonly first_seq: number; readonly first_ts: string; readonly last_seq: number };
 }
 
 /** The stream that keeps a topic, or null. JetStream sees to it that a subject has no more than one. */
@@ -23,7 +36,15 @@ export async function findStream(api: Api, place: string, topic: string): Promis
   if (config.no_ack === true) {
     throw new WaybillError("DESTINATION_UNAVAILABLE", `stream ${name} of ${place} acknowledges nothing (no_ack): switch that off`);
   }
-  return { name, lastSeq: state.last_seq, isQueue: config.retention === "workqueue" };
+  const { subjects, mirror, sources, retention } = config;
+  return {
+    name,
+    lastSeq: state.last_seq,
+    firstSeq: Math.max(1, state.first_seq),
+    oldest: state.messages === 0 ? null : new Date(state.first_ts),
+    isGapless: retention === "limits" && subjects?.length === 1 && subjects[0] === topic && !mirror && !sources?.length,
+    isQueue: retention === "workqueue",
+  };
 }
 
 export async function needStream(api: Api, place: string, topic: string): Promise<Stream> {
@@ -70,5 +91,5 @@ export async function makeStream(api: Api, place: string, topic: string, replica
       cause: error,
     });
   }
-  return { name, lastSeq: 0, isQueue: false };
+  return { name, lastSeq: 0, firstSeq: 1, oldest: null, isGapless: true, isQueue: false };
 }

@@ -1,0 +1,39 @@
+/** What stands before a message's data. */
+export interface Head {
+  /** The number and the words of its first line; 0 for a message that has none. Whoever publishes can write one. */
+  readonly status: number;
+  readonly description: string;
+  readonly headers: readonly (readonly [string, string])[];
+  /** False where the bytes are no headers. */
+  readonly readable: boolean;
+}
+
+const none: Head = { status: 0, description: "", headers: [], readable: true };
+const unreadable: Head = { ...none, readable: false };
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const firstLine = /^NATS\/1\.0(?: +(\d{3})(?: +(.*))?)? *$/;
+const maxHeaders = 10_000;
+
+/**
+ * Reads them without trust: the client's own reading throws at a name with a space, in the middle of its input, and the connection is deaf
+ * from there on. A name may be anything here; a line without a colon is left out, as the client does it.
+ */
+export function readHead(bytes: Uint8Array): Head {
+  if (bytes.byteLength === 0) return none;
+  let text: string;
+  try {
+    text = utf8.decode(bytes);
+  } catch {
+    return unreadable;
+  }
+  const lines = text.split("\r\n", maxHeaders);
+  const [, status, description] = firstLine.exec(lines[0]!) ?? [];
+  if (!text.startsWith("NATS/1.0") || lines.length === maxHeaders) return unreadable;
+  const headers: [string, string][] = [];
+  for (let i = 1; i < lines.length; i++) {
+    const line = lines[i]!;
+    const colon = line.indexOf(":");
+    if (colon > 0) headers.push([line.slice(0, colon), line.slice(colon + 1).trim()]);
+  }
+  return { status: Number(status ?? 0), description: description ?? "", headers, readable: true };
+}

@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { nats } from "../../src/brokers/nats/index.ts";
+import { sampleEvent, within } from "../../src/conformance/corpus.ts";
+import type { Delivery, Subscription } from "../../src/contracts/source.ts";
+import { systemClock } from "../../src/core/clock.ts";
+import { createSubscriber } from "../../src/subscriber/subscriber.ts";
+import { describeWith } from "../servers/available.ts";
+import { startNats, type NatsServer } from "../servers/nats.ts";
+import { fakeInbox, watched } from "../subscriber/fakes.ts";
+import { publishRaw } from "../support/nats-raw.ts";
+import { freshTopic, never, outgoing, raw, using } from "./nats.ts";
+
+const first = "NATS/1.0";
+const event = (id: string): string => `ce-id: ${id}\r\nce-type: Changed\r\nce-subject: ${id}\r\n`;
+const hostile: readonly (readonly [string, string | Uint8Array])[] = [
+  ...[409, 503, 404, 408, 100, 999].map((status) => [`status ${status}`, `${first} ${status} Consumer Deleted\r\n\r\n`] as const),
+  ["status 409 without words", `${first} 409\r\n\r\n`],
+  ["a first line that goes on", `${first}409\r\n\r\n`],
+  ["a name with a space", `${first}\r\na name: b\r\n\r\n`],
+  ["a name with control characters", `${first}\r\n\x07\0: b\r\n\r\n`],
+  ["no name", `${first}\r\n: b\r\n\r\n`],
+  ["a line feed alone", `${first}\r\na: b\nc: d\r\n\r\n`],
+  ["bytes that are not UTF-8", Buffer.from(`${first}\r\n\xff\xfe: \xc3\x28\r\n\r\n`, "latin1")],
+  ["an attribute that cannot be decoded", `${first}\r\n${event("%ff")}\r\n`],
+  ["two ids", `${first}\r\n${event("1")}${event("2")}\r\n`],
+  ["no end", first],
+];
+
+await describeWith("nats", "nats: hostile messages", () => {
+  let server: NatsServer;
+  beforeAll(async () => void (server = await startNats({ settings: "max_payload: 8388608" })));
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  async function receiving<T>(topic: string, more: Partial<Subscription>, work: (take: () => Promise<Delivery>) => Promise<T>): Promise<T> {
+    return using({ url: server.url(), provision: true }, async (broker) => {
+      const deliveries = broker.receive({ consumer: "shop", topics: [topic], prefetch: 50, ...more }, never)[Symbol.asyncIterator]();
+      const work_ = work(async () => {
+        const next = await within(8_000, "a delivery", deliveries.next());
+        if (next.done === true) throw new Error("it ended");
+        return next.value;
+      });
+      return work_.finally(() => deliveries.return?.());
+    });
+  }
+
+  test.each(hostile)("one with %s is delivered as unreadable, with its bytes, and the next one follows", async (_, head) => {
+    const topic = freshTopic();
+    await using({ url: server.url() }, (broker) => broker.provision([topic], ["shop"]));
+    const [before, after] = [sampleEvent(), sampleEvent()];
+    await using({ url: server.url() }, (broker) => broker.publish(outgoing([before], topic), never));
+    await publishRaw(server.url(), [{ subject: topic, head, data: "the data" }]);
+    await using({ url: server.url() }, (broker) => broker.publish(outgoing([after], topic), never));
+    await receiving(topic, {}, async (take) => {
+      const [one, odd, two] = [await take(), await take(), await take()];
+      expect([one.envelope.id, two.envelope.id]).toEqual([before.id, after.id]);
+      expect(odd.unreadable?.why).toContain("not an event");
+      expect(Buffer.from(odd.unreadable!.raw).equals(Buffer.concat([Buffer.from(head as string), Buffer.from("the data")]))).toBe(true);
+      for (const delivery of [one, odd, two]) await delivery.ack();
+    });
+    await receiving(topic, {}, async (take) => {
+      const last = sampleEvent();
+      await using({ url: server.url() }, (broker) => broker.publish(outgoing([last], topic), never));
+      expect((await take()).envelope.id).toBe(last.id);
+    });
+  });
+
+  test("an event with a status line or an odd header is an event all the same", async () => {
+    const topic = freshTopic();
+    await using({ url: server.url() }, (broker) => broker.provision([topic], ["shop"]));
+    await publishRaw(server.url(), [
+      { subject: topic, head: `${first} 409 Consumer Deleted\r\n${event("one")}\r\n`, data: "1" },
+      { subject: topic, head: `${first}\r\nan odd name: x\r\n${event("two")}\r\n`, data: "2" },
+    ]);
+    await receiving(topic, {}, async (take) => {
+      expect((await take()).envelope).toMatchObject({ id: "one", type: "Changed", headers: {} });
+      expect((await take()).envelope).toMatchObject({ id: "two", headers: { "an odd name": "x" } });
+    });
+  });
+
+  test("all of them end as letters of a subscriber, and no event waits for them", async () => {
+    const topic = freshTopic();
+    const broker = nats({ url: server.url(), provision: true });
+    const inbox = fakeInbox(systemClock);
+    const { observe, of } = watched();
+    await broker.provision([topic], ["shop"]);
+    const events = hostile.map(() => sampleEvent());
+    for (const [n, [, head]] of hostile.entries()) {
+      await publishRaw(server.url(), [{ subject: topic, head, data: `${n}` }]);
+      await broker.publish(outgoing([events[n]!], topic), never);
+    }
+    const subscriber = createSubscriber({
+      ...{ consumer: "shop", source: broker, inbox, topics: [topic], observe },
+      handlers: { "*": (one, tx) => tx.write(one.id) },
+    });
+    await subscriber.start();
+    await expect.poll(() => inbox.effects.length, { timeout: 15_000 }).toBe(events.length);
+    await expect.poll(() => inbox.letters.size, { timeout: 15_000 }).toBe(hostile.length);
+    expect([...inbox.effects].sort()).toEqual(events.map(({ id }) => id).sort());
+    expect(of("subscriber.died")).toHaveLength(hostile.length);
+    expect(of("subscriber.trouble")).toEqual([]);
+    await subscriber.drain();
+    await broker[Symbol.asyncDispose]();
+  });
+
+  test("no more bytes are unacknowledged than were asked for, and one message more", async () => {
+    const topic = freshTopic();
+    const data = new Uint8Array(1_000_000);
+    await using({ url: server.url() }, async (broker) => {
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(
+        outgoing(
+          Array.from({ length: 10 }, () => sampleEvent({ data })),
+          topic,
+        ),
+        never,
+      );
+      await broker.publish(outgoing([sampleEvent({ data: new Uint8Array(6_000_000) }), sampleEvent()], topic), never);
+    });
+    await receiving(topic, { bytes: 3_500_000 }, async (take) => {
+      const inHand: Delivery[] = [];
+      let handed = 0;
+      while (handed < 12) {
+        for (;;) {
+          const out = inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
+          expect(out - (inHand.at(-1)?.bytes ?? 0)).toBeLessThan(3_500_000);
+          if (out >= 3_500_000 || handed === 12) break;
+          inHand.push(await take());
+          handed += 1;
+        }
+        await inHand.shift()!.ack();
+      }
+    });
+  });
+
+  test("what a stream removed before it was read is told, with its number", async () => {
+    const topic = freshTopic();
+    const missed: (number | null)[] = [];
+    const more = { missed: (_: string, messages: number | null) => void missed.push(messages) };
+    await using({ url: server.url() }, async (broker) => {
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(
+        outgoing(
+          Array.from({ length: 10 }, () => sampleEvent()),
+          topic,
+        ),
+        never,
+      );
+    });
+    const purge = (keep: number) =>
+      raw(server.url(), async (_, manager) => void (await manager.streams.purge(await manager.streams.find(topic), { keep })));
+    await receiving(topic, { ...more, prefetch: 1 }, async (take) => {
+      const one = await take();
+      await purge(6);
+      await one.ack();
+      await (await take()).ack();
+      expect(missed).toEqual([3]);
+    });
+    await purge(2);
+    await receiving(topic, more, async (take) => {
+      await (await take()).ack();
+      expect(missed).toEqual([3, 3]);
+    });
+    await using({ url: server.url() }, async (broker) => {
+      expect((await broker.oldest!(topic, never))!.getTime()).toBeGreaterThan(Date.now() - 60_000);
+      await purge(0);
+      expect(await broker.oldest!(topic, never)).toBeNull();
+    });
+  });
+});
