@@ -186,6 +186,15 @@ describe("payloads", () => {
     expect(contentType).toBe("application/json");
   });
 
+  test.each([
+    ["a", "x".repeat(10_000_000)],
+    ["of backslashes", "\\".repeat(5_000_000)],
+    ["of quotes", '"'.repeat(1_000_000)],
+  ])("a string %s of millions of characters is read like any other", (_, text) => {
+    expect(exactJson(JSON.stringify({ text, n: 1 })).payload).toEqual({ text, n: 1 });
+    expect(exactJson(`{"text":${JSON.stringify(text)},"n":12345678901234567890}`).payload).toBeInstanceOf(Uint8Array);
+  });
+
   test.each(["", "{", "{'a':1}", "undefined", "NaN"])("%j is refused", (text) => {
     expect(() => exactJson(text)).toThrow(/the payload is not JSON/);
   });

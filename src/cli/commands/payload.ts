@@ -1,8 +1,8 @@
 import { asError, WaybillError } from "../../core/errors.ts";
 import type { Draft } from "../../core/event.ts";
 
-const string = /"(?:[^"\\]|\\.)*"/g;
-const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+/** One step each: a pattern for a whole string would exhaust the stack on a long one. */
+const tokens = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
 
 /**
  * A JSON text as a draft's payload. JavaScript would change a number of more than 15 digits, so a text
@@ -15,10 +15,16 @@ export function exactJson(text: string): Pick<Draft, "payload" | "contentType"> 
   } catch (cause) {
     throw new WaybillError("USAGE", `the payload is not JSON: ${asError(cause).message}`, { cause });
   }
-  const exact = (text.replace(string, "").match(number) ?? []).every(
-    (digits) => Number.isFinite(Number(digits)) && significant(digits) <= 15,
-  );
-  return exact ? { payload: value } : { payload: Buffer.from(text, "utf8"), contentType: "application/json" };
+  return isExact(text) ? { payload: value } : { payload: Buffer.from(text, "utf8"), contentType: "application/json" };
+}
+
+function isExact(text: string): boolean {
+  let quoted = false;
+  for (const [token] of text.matchAll(tokens)) {
+    if (token === '"') quoted = !quoted;
+    else if (!quoted && !(Number.isFinite(Number(token)) && significant(token) <= 15)) return false;
+  }
+  return true;
 }
 
 function significant(digits: string): number {
