@@ -41,6 +41,7 @@ export const flag = {
 /** What every command takes. */
 export const commonFlags = {
   config: flag.text("PATH", "configuration file (default: waybill.config.mjs, .json or .ts in this folder)"),
+  "no-config": flag.switch("use no configuration file: one that lies in this folder is code, and would be run"),
   json: flag.switch("machine-readable output; errors too"),
   help: flag.switch("show this help"),
 };

@@ -8,7 +8,7 @@ import { migrate } from "./commands/migrate.ts";
 import { purge } from "./commands/purge.ts";
 import { relay } from "./commands/relay.ts";
 import { status } from "./commands/status.ts";
-import { loadConfig } from "./config.ts";
+import { loadConfig, type Config } from "./config.ts";
 import { dev } from "./dev/dev.ts";
 import { failure } from "./failure.ts";
 import { commandHelp, groupHelp, programHelp } from "./help.ts";
@@ -40,7 +40,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
       print(host.stdout, commandHelp(command));
       return 0;
     }
-    const config = await loadConfig(host.cwd, values.config);
+    const config = values["no-config"] ? withoutConfig(values.config) : await loadConfig(host.cwd, values.config);
     const out = createOutput(host.stdout, values.json);
     const { env, stdin, onSignal, screen } = host;
     await command.run({ out, config, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
@@ -50,6 +50,11 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     print(host.stderr, lines);
     return exitCode;
   }
+}
+
+function withoutConfig(named: string | undefined): Config {
+  if (named !== undefined) throw new WaybillError("USAGE", "--config and --no-config do not go together: leave one out");
+  return {};
 }
 
 export const debugging = (env: Host["env"]): boolean => !["", "0", undefined].includes(env["WAYBILL_DEBUG"]);

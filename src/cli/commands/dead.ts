@@ -2,8 +2,9 @@ import type { ActionReport, DeadFilter } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { count, paragraphs, shorten, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
+import { storeFlag } from "../places.ts";
 import { eventPage, eventTable, found, pageFlags } from "./events.ts";
-import { asFlag, given, storeFlag, storeOf, who } from "./shared.ts";
+import { asFlag, given, storeOf, who } from "./shared.ts";
 
 const list = command({
   name: "dead list",

@@ -9,7 +9,8 @@ import { foundOf, messageSize, report, topicsKnown, type Found } from "../findin
 import type { OpenedBroker, OpenedStore } from "../opened.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
-import { brokerFlag, brokerOf, storeFlag, storeOf } from "./shared.ts";
+import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
+import { brokerOf, storeOf } from "./shared.ts";
 
 const never = new AbortController().signal;
 /** For everything that a store or a broker is asked. */
@@ -25,7 +26,7 @@ export const doctor = command({
     ...brokerFlag,
     topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", settings.topics),
     route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
-    management: flag.text("URL", "RabbitMQ's management API, for settings that AMQP does not tell"),
+    ...managementFlag,
   },
   examples: [
     "waybill doctor --store sqlite:./app.db --broker embedded:./broker.db",
@@ -34,15 +35,15 @@ export const doctor = command({
   ],
   async run(terminal, values) {
     const { config, out } = terminal;
-    const withStore = (values.store ?? config.store) !== undefined;
-    const withBroker = (values.broker ?? config.broker) !== undefined;
+    const withStore = storePlace(terminal, values) !== undefined;
+    const withBroker = brokerPlace(terminal, values) !== undefined;
     if (!withStore && !withBroker) throw new WaybillError("USAGE", "waybill doctor needs --store URL, --broker URL or both");
-    for (const name of ["topics", "route", "management"] as const) {
+    for (const name of ["topics", "route", "management", "management-file"] as const) {
       if (values[name] !== undefined && !withBroker)
         throw new WaybillError("USAGE", `--${name} needs --broker URL, which is asked about it`);
     }
     const route = routeOf(values.route ?? config.route ?? DEFAULT_ROUTE);
-    await using broker = withBroker ? brokerOf(terminal, values, false) : null;
+    await using broker = withBroker ? brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
     const ofStore = opened === null ? [] : await examineStore(opened);
     const topics = values.topics ?? config.topics ?? (opened === null || !isMigrated(ofStore) ? [] : await recentTopics(opened, route));

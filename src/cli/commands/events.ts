@@ -3,10 +3,11 @@ import { WaybillError } from "../../core/errors.ts";
 import { states, type Draft } from "../../core/event.ts";
 import { fields, paragraphs, shorten, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
+import { storeFlag } from "../places.ts";
 import { moment, oneOf, seq, whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
 import { exactJson } from "./payload.ts";
-import { given, storeFlag, storeOf } from "./shared.ts";
+import { given, storeOf } from "./shared.ts";
 
 export const pageFlags = {
   limit: flag.value("N", "how many to show (default 20, at most 1000)", whole(1, 1_000)),

@@ -1,7 +1,8 @@
 import { WaybillError } from "../../core/errors.ts";
 import { settings } from "../config.ts";
 import { command, flag } from "../parse.ts";
-import { brokerFlag, brokerOf, storeFlag, storeOf } from "./shared.ts";
+import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
+import { brokerOf, storeOf } from "./shared.ts";
 
 export const migrate = command({
   name: "migrate",
@@ -19,11 +20,11 @@ export const migrate = command({
   ],
   async run(terminal, values) {
     const topics = values.topics ?? terminal.config.topics ?? [];
-    const withBroker = (values.broker ?? terminal.config.broker) !== undefined;
+    const withBroker = brokerPlace(terminal, values) !== undefined;
     if (values.topics !== undefined && !withBroker) throw new WaybillError("USAGE", "--topics needs --broker URL, where they are created");
     if (values.consumers !== undefined && topics.length === 0)
       throw new WaybillError("USAGE", "--consumers needs --topics, which they read");
-    const withStore = (values.store ?? terminal.config.store) !== undefined;
+    const withStore = storePlace(terminal, values) !== undefined;
     // Topics alone, as errors about a missing one say; --print is about tables.
     await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
     if (opened !== null && values.print) {

@@ -5,7 +5,8 @@ import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
-import { asFlag, brokerOf, given, storeFlag, storeOf, who } from "./shared.ts";
+import { asked, brokerFlag, storeFlag } from "../places.ts";
+import { asFlag, brokerOf, given, storeOf, who } from "./shared.ts";
 
 const hundredYears = 100 * 365 * 86_400_000;
 
@@ -15,6 +16,7 @@ export const purge = command({
   flags: {
     ...storeFlag,
     "older-than": flag.value("TIME", "such as 7d or 12h", duration(0, hundredYears)),
+    ...brokerFlag,
     broker: flag.value("URL", "delete messages of this age from this broker too", settings.broker),
     topics: flag.value("A,B", "topics to delete them from, where the broker must be told", settings.topics),
     "dry-run": flag.switch("only say what would be deleted from the store"),
@@ -25,12 +27,13 @@ export const purge = command({
     const ageMs = values["older-than"];
     const dryRun = values["dry-run"];
     if (ageMs === undefined) throw new WaybillError("USAGE", "waybill purge needs --older-than TIME, such as 7d");
-    if (values.topics !== undefined && values.broker === undefined)
+    // Only where it was asked for on this command line: a broker of the environment or the configuration is not a wish to delete from it.
+    const withBroker = asked("broker", values) !== undefined;
+    if (values.topics !== undefined && !withBroker)
       throw new WaybillError("USAGE", "--topics needs --broker URL, whose messages are deleted");
     const before = new Date(systemClock.now() - ageMs);
     await using opened = await storeOf(terminal, values);
-    // Only where it was asked for on this command line: a broker in the configuration file is not a wish to delete from it.
-    await using broker = values.broker === undefined ? null : brokerOf(terminal, values, false);
+    await using broker = !withBroker ? null : brokerOf(terminal, values, false);
     const { archive, keyRetention: keyRetentionMs } = terminal.config;
     const by = { who: who(values), dryRun };
     const { events, ...partitions } = await purgeStore(opened.store, before, by, {

@@ -11,9 +11,10 @@ import { httpAddress, listen, type HttpServer } from "../http.ts";
 import { logJson, logText, notable } from "../log.ts";
 import { createMetrics, type Metrics } from "../metrics.ts";
 import { command, flag, type Values } from "../parse.ts";
+import { brokerFlag, storeFlag } from "../places.ts";
 import { recent } from "../recent.ts";
 import type { Terminal } from "../terminal.ts";
-import { brokerFlag, brokerOf, given, storeFlag, storeOf } from "./shared.ts";
+import { brokerOf, given, storeOf } from "./shared.ts";
 
 const flags = {
   ...storeFlag,

@@ -1,22 +1,19 @@
 import { userInfo } from "node:os";
 import { WaybillError } from "../../core/errors.ts";
 import { openBroker, openStore } from "../adapters.ts";
-import { settings } from "../config.ts";
 import type { OpenedBroker, OpenedStore } from "../opened.ts";
 import { flag } from "../parse.ts";
+import { brokerPlace, storePlace, type Placed } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
 
-export const storeFlag = { store: flag.value("URL", "the outbox, such as sqlite:./app.db", settings.store) };
-export const brokerFlag = { broker: flag.value("URL", "the broker, such as embedded:./broker.db", settings.broker) };
-
-export function storeOf(
-  { config }: Terminal,
-  { store }: { readonly store: string | undefined },
-  create = false,
-  check = !create,
-): Promise<OpenedStore> {
-  const url = store ?? config.store;
-  if (url === undefined) throw new WaybillError("USAGE", "the store is missing: give --store URL, or store in the configuration file");
+export function storeOf(terminal: Terminal, values: Placed<"store">, create = false, check = !create): Promise<OpenedStore> {
+  const { config } = terminal;
+  const url = storePlace(terminal, values);
+  if (url === undefined)
+    throw new WaybillError(
+      "USAGE",
+      "the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file",
+    );
   return openStore(url, {
     create,
     check,
@@ -24,13 +21,13 @@ export function storeOf(
   });
 }
 
-export function brokerOf(
-  { config }: Terminal,
-  { broker, management }: { readonly broker: string | undefined; readonly management?: string | undefined },
-  create = true,
-): OpenedBroker {
-  const url = broker ?? config.broker;
-  if (url === undefined) throw new WaybillError("USAGE", "the broker is missing: give --broker URL, or broker in the configuration file");
+export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): OpenedBroker {
+  const url = brokerPlace(terminal, values);
+  if (url === undefined)
+    throw new WaybillError(
+      "USAGE",
+      "the broker is missing: give --broker URL, --broker-file PATH or WAYBILL_BROKER, or broker in the configuration file",
+    );
   return openBroker(url, { create, management });
 }
 

@@ -5,7 +5,8 @@ import type { WatchWarning } from "../../core/path-events.ts";
 import { defaultThresholds, tell, warningsOf } from "../../housekeeping/warnings.ts";
 import { count, fields, paragraphs, shorten, table, type Cell, type Output } from "../output.ts";
 import { command } from "../parse.ts";
-import { storeFlag, storeOf } from "./shared.ts";
+import { storeFlag } from "../places.ts";
+import { storeOf } from "./shared.ts";
 
 export const status = command({
   name: "status",

@@ -7,9 +7,9 @@ import { systemClock as clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { seededRandom } from "../../core/random.ts";
 import { brokerUrl, storeUrl } from "../adapters.ts";
-import { brokerFlag, storeFlag } from "../commands/shared.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
+import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
 import { asIs, whole, type Read } from "../read.ts";
 import { redact, redactText } from "../redact.ts";
 import type { Terminal } from "../terminal.ts";
@@ -45,8 +45,7 @@ export const verify = command({
     "waybill verify --store sqlite:./app.db --broker embedded:./broker.db --minutes 0.2 --seed 7 --json",
   ],
   async run(terminal, values) {
-    const { config } = terminal;
-    const [store, broker] = [values.store ?? config.store, values.broker ?? config.broker];
+    const [store, broker] = [storePlace(terminal, values), brokerPlace(terminal, values)];
     if (store === undefined || broker === undefined)
       throw new WaybillError("USAGE", "waybill verify needs --store URL and --broker URL: it publishes from one to the other");
     for (const refuse of [() => storeUrl(store), () => brokerUrl(broker)]) refuse();

@@ -1,0 +1,62 @@
+import { readFileSync } from "node:fs";
+import { asError, WaybillError } from "../core/errors.ts";
+import { settings } from "./config.ts";
+import { flag, type Flag } from "./parse.ts";
+import type { Read } from "./read.ts";
+import type { Terminal } from "./terminal.ts";
+
+const mostCharacters = 8_192;
+
+/** Read once, since a pipe has nothing for who comes again. What it holds is told to nobody: half a URL may be all password. */
+const urlIn: Read<string> = (path, refuse) => {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    return refuse(`${path} cannot be read: ${asError(cause).message}`);
+  }
+  const isOne = text !== "" && text.length <= mostCharacters && !/[\r\n\0]/.test(text);
+  return isOne ? text : refuse(`${path} must hold one URL, and nothing else`);
+};
+
+/**
+ * URLs hold passwords, and every user of a machine can read a command line: so a URL may also come from a file that a flag names, or from the
+ * environment.
+ */
+const fileFlag = (what: string): Flag<string | undefined> =>
+  flag.value("PATH", `file with the ${what}'s URL, to keep its password out of the command line (or WAYBILL_${what.toUpperCase()})`, urlIn);
+
+export const storeFlag = {
+  store: flag.value("URL", "the outbox, such as sqlite:./app.db", settings.store),
+  "store-file": fileFlag("store"),
+};
+export const brokerFlag = {
+  broker: flag.value("URL", "the broker, such as embedded:./broker.db", settings.broker),
+  "broker-file": fileFlag("broker"),
+};
+export const managementFlag = {
+  management: flag.text("URL", "RabbitMQ's management API, for settings that AMQP does not tell"),
+  "management-file": fileFlag("management"),
+};
+
+type Place = "store" | "broker" | "management";
+export type Placed<W extends Place> = { readonly [K in W | `${W}-file`]?: string | undefined };
+type Around = Pick<Terminal, "env" | "config">;
+
+/** What was asked for on this command line. */
+export function asked<W extends Place>(what: W, values: Placed<W>): string | undefined {
+  const { [what]: url, [`${what}-file`]: inFile } = values as Readonly<Record<string, string | undefined>>;
+  if (url !== undefined && inFile !== undefined)
+    throw new WaybillError("USAGE", `--${what} and --${what}-file name the same thing: leave one out`);
+  return url ?? inFile;
+}
+
+/** A flag wins over the environment, which wins over the configuration. An empty variable is none. */
+const placeOf = <W extends Place>(what: W, { env }: Around, values: Placed<W>, configured?: string): string | undefined =>
+  asked(what, values) ?? (env[`WAYBILL_${what.toUpperCase()}`] || configured);
+
+export const storePlace = (around: Around, values: Placed<"store">): string | undefined =>
+  placeOf("store", around, values, around.config.store);
+export const brokerPlace = (around: Around, values: Placed<"broker">): string | undefined =>
+  placeOf("broker", around, values, around.config.broker);
+export const managementPlace = (around: Around, values: Placed<"management">): string | undefined => placeOf("management", around, values);
