@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { asError, WaybillError } from "../core/errors.ts";
+import { isLoopback } from "../core/loopback.ts";
 
 export interface HttpAddress {
   readonly host: string;
@@ -116,16 +117,12 @@ function carries(request: IncomingMessage, token: string): boolean {
   return given !== undefined && timingSafeEqual(digest(given), digest(token));
 }
 
-function hostAllowed(header: string | undefined, bound: string): boolean {
+/** May a request call us so? A page of another site can make its own name mean this machine. */
+export function hostAllowed(header: string | undefined, bound: string): boolean {
   const [, host = ""] = /^(\[[^\]]*\]|[^:]*)(?::\d*)?$/.exec(header ?? "") ?? [];
   const name = host.replace(/^\[|\]$/g, "").toLowerCase();
   if (name === "localhost" || name === bound.toLowerCase() || isLoopback(name)) return true;
   return !isLoopback(bound) && (isIP(name) !== 0 || name === hostname().toLowerCase());
-}
-
-function isLoopback(host: string): boolean {
-  const name = host.toLowerCase();
-  return name === "localhost" || name === "::1" || (isIP(name) === 4 && name.startsWith("127."));
 }
 
 function exposed(shown: string): WaybillError {

@@ -6,12 +6,12 @@ export type Route = (event: Envelope) => string;
 
 export const DEFAULT_ROUTE = "{aggregate_type|lower}.events";
 
-const fields: Readonly<Record<string, (event: Envelope) => string>> = {
-  aggregate_type: (event) => event.aggregateType,
-  aggregate_id: (event) => event.aggregateId,
-  event_type: (event) => event.type,
-  event_version: (event) => String(event.eventVersion),
-};
+const fields = new Map<string, Route>([
+  ["aggregate_type", (event) => event.aggregateType],
+  ["aggregate_id", (event) => event.aggregateId],
+  ["event_type", (event) => event.type],
+  ["event_version", (event) => String(event.eventVersion)],
+]);
 
 /** `{aggregate_type|lower}.events`: column names in braces, `|lower` for lower case, `{header:NAME}` for a header. */
 export function routeOf(route: string | Route): Route {
@@ -26,11 +26,11 @@ export function routeOf(route: string | Route): Route {
 
 function readerOf(part: string, template: string): Route {
   const [, name = "", modifier] = /^\{([a-z_]+|header:[^|{}]+)(\|lower)?\}$/.exec(part) ?? [];
-  const read = name.startsWith("header:") ? headerReader(name.slice("header:".length)) : fields[name];
+  const read = name.startsWith("header:") ? headerReader(name.slice("header:".length)) : fields.get(name);
   if (read === undefined) {
     throw new WaybillError(
       "INVALID_OPTION",
-      `route ${JSON.stringify(template)} has ${part}: there are ${Object.keys(fields).join(", ")} and header:NAME, each with |lower`,
+      `route ${JSON.stringify(template)} has ${part}: there are ${[...fields.keys()].join(", ")} and header:NAME, each with |lower`,
     );
   }
   return modifier === undefined ? read : (event) => read(event).toLowerCase();
@@ -38,7 +38,7 @@ function readerOf(part: string, template: string): Route {
 
 function headerReader(name: string): Route {
   return (event) => {
-    const value = event.headers[name];
+    const value = Object.hasOwn(event.headers, name) ? event.headers[name] : undefined;
     if (value === undefined)
       throw new WaybillError("ROUTE_FAILED", `the event has no header ${JSON.stringify(name)}, which its route needs`);
     return value;

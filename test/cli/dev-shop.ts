@@ -26,7 +26,8 @@ export const silent: Reporter = { did: () => undefined, path: () => undefined };
 
 /** Posts one change to the order service; gives its status. */
 export async function ask(port: number, method: string, path: string, body: unknown): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${port}${path}`, { method, body: JSON.stringify(body) });
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, { method, headers, body: JSON.stringify(body) });
   await response.text();
   return response.status;
 }

@@ -70,7 +70,7 @@ function addressOf(place: string): Address {
 export const written = ({ host, port }: Address): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 function saslOf(login: string, named: string | null): Settings["sasl"] {
-  if (named !== null && mechanisms[named.toLowerCase()] === undefined) {
+  if (named !== null && !Object.hasOwn(mechanisms, named.toLowerCase())) {
     throw bad(`sasl=${JSON.stringify(named)} is none of ${Object.keys(mechanisms).join(", ")}`);
   }
   if (login === "") {

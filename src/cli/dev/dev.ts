@@ -24,7 +24,7 @@ export const dev = command({
     "waybill dev --faults",
     "waybill dev --naive --faults --exit-after 10s",
     "waybill dev --exit-after 10s --faults --json",
-    `waybill dev --port 8080   # then: curl -d '{"customer_id":"me","items":[{"sku":"tea","quantity":2,"price":7}]}' localhost:8080/orders`,
+    `waybill dev --port 8080   # then: curl -H content-type:application/json -d '{"customer_id":"me","items":[{"sku":"tea","quantity":2,"price":7}]}' localhost:8080/orders`,
   ],
   async run(terminal, values) {
     if (values.naive && values.relays !== undefined)

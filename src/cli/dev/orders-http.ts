@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import { asError, WaybillError } from "../../core/errors.ts";
+import { hostAllowed } from "../http.ts";
 import type { Change, Orders, Outcome } from "./orders.ts";
 import type { Item } from "./shop.ts";
 
@@ -13,7 +14,7 @@ export async function serveOrders(
 ): Promise<{ readonly port: number; close(): Promise<void> }> {
   const server = createServer({ requestTimeout: 10_000 }, (request, response) => {
     void answer(request, orders, newId).then(({ status, body, what }) => {
-      response.writeHead(status, { "content-type": "application/json" });
+      response.writeHead(status, { "content-type": "application/json", "x-content-type-options": "nosniff", "cache-control": "no-store" });
       response.end(`${JSON.stringify(body)}\n`);
       did(`${what} ${status}`);
     });
@@ -30,12 +31,14 @@ export async function serveOrders(
   };
 }
 
+const loopback = "127.0.0.1";
+
 function listening(server: Server, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new WaybillError("INVALID_OPTION", `--port ${port} cannot be used: ${cause.message}`, { cause })),
     );
-    server.listen(port, "127.0.0.1", resolve);
+    server.listen(port, loopback, resolve);
   });
 }
 
@@ -54,7 +57,9 @@ async function answer(request: IncomingMessage, orders: Orders, newId: () => str
   const { method = "" } = request;
   const what = `${method} /orders${id === undefined ? "" : "/…"}`;
   try {
-    const type = types[`${method}${id === undefined ? "" : " one"}`];
+    // Any page that is open on this machine can send to loopback: under a name of its own, or as a form, which needs no leave.
+    if (!hostAllowed(request.headers.host, loopback)) return { status: 421, body: { error: "this host name is not served here" }, what };
+    const type = types.get(`${method}${id === undefined ? "" : " one"}`);
     if (collection !== "orders" || more.length > 0 || type === undefined) {
       return {
         status: 404,
@@ -62,6 +67,8 @@ async function answer(request: IncomingMessage, orders: Orders, newId: () => str
         what: `${method} elsewhere`,
       };
     }
+    if (!/^application\/json *(;|$)/i.test(request.headers["content-type"] ?? ""))
+      return { status: 415, body: { error: "send it with the header content-type: application/json" }, what };
     const change = changeOf(type, await bodyOf(request), id, newId);
     const outcome = await orders.change(change);
     const status = outcome.status === "done" && method === "POST" ? 201 : statuses[outcome.status];
@@ -72,11 +79,11 @@ async function answer(request: IncomingMessage, orders: Orders, newId: () => str
   }
 }
 
-const types: Readonly<Record<string, Change["type"]>> = {
-  POST: "OrderPlaced",
-  "PATCH one": "OrderUpdated",
-  "DELETE one": "OrderCancelled",
-};
+const types = new Map<string, Change["type"]>([
+  ["POST", "OrderPlaced"],
+  ["PATCH one", "OrderUpdated"],
+  ["DELETE one", "OrderCancelled"],
+]);
 
 const mostBytes = 64 * 1024;
 

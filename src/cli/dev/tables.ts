@@ -52,6 +52,11 @@ export interface Applied {
 }
 
 /** One event's effect in its subscriber's tables; the caller's transaction is around it. */
+const mailTexts = new Map([
+  ["OrderPlaced", "thank you for your order"],
+  ["OrderCancelled", "your order is cancelled"],
+]);
+
 export const effects: Readonly<Record<SubscriberName, (db: SqliteDatabase, event: Applied) => void>> = {
   inventory(db, event) {
     const units = event.type === "OrderCancelled" ? 0 : event.units;
@@ -70,8 +75,7 @@ export const effects: Readonly<Record<SubscriberName, (db: SqliteDatabase, event
     db.prepare("INSERT INTO charged VALUES (?1, ?2) ON CONFLICT DO UPDATE SET amount = excluded.amount").run(event.order_id, amount);
   },
   notification(db, event) {
-    const text =
-      { OrderPlaced: "thank you for your order", OrderCancelled: "your order is cancelled" }[event.type] ?? "your order has changed";
+    const text = mailTexts.get(event.type) ?? "your order has changed";
     db.prepare("INSERT INTO mails (event_id, order_id, version, text) VALUES (?, ?, ?, ?)").run(
       event.id,
       event.order_id,

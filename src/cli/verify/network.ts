@@ -33,7 +33,7 @@ export function targetOf(url: string): Target | string {
   const scheme = /^[a-z]+/i.exec(url)?.[0].toLowerCase() ?? "";
   if (scheme === "sqlite" || scheme === "embedded") return "a file is reached over no network";
   if (scheme.startsWith("kafka")) return "Kafka tells its clients where its brokers are, past any network in between";
-  const port = ports[scheme];
+  const port = Object.hasOwn(ports, scheme) ? ports[scheme] : undefined;
   if (port === undefined || /[?&]ssl(mode=(?!disable)|rootcert=)/i.test(url))
     return "the server's certificate is not that of a network in between";
   const place = placeOf(url);

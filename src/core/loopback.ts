@@ -1,0 +1,8 @@
+import { isIP } from "node:net";
+
+/** Is this host, as a name or an address without brackets, this machine by any reading? What only a name server could tell is not. */
+export function isLoopback(host: string): boolean {
+  const name = host.toLowerCase();
+  const v4 = name.startsWith("::ffff:") ? name.slice("::ffff:".length) : name;
+  return name === "localhost" || name === "::1" || (isIP(v4) === 4 && v4.startsWith("127."));
+}
