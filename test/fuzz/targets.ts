@@ -1,0 +1,42 @@
+import { brokerRound, planOf, shrinkMessages } from "./broker-round.ts";
+import { openGrounds } from "./grounds.ts";
+import { tellMessage, type BrokerName } from "./messages.ts";
+import { openPlaces } from "./publishers.ts";
+import { tellRow, type Dialect } from "./rows.ts";
+import { shrinkRows, storePlanOf, storeRound } from "./store-round.ts";
+import type { Target } from "./target.ts";
+
+export const storeNames = ["sqlite", "postgres", "mariadb"] as const satisfies readonly Dialect[];
+export const brokerNames = ["embedded", "kafka", "rabbitmq", "nats", "redis"] as const satisfies readonly BrokerName[];
+
+export async function openStore(name: Dialect): Promise<Target> {
+  const grounds = await openGrounds[name]();
+  return {
+    async round(seed) {
+      const { taken, refused } = await storeRound(grounds, storePlanOf(seed, name));
+      return `${taken} rows taken, ${refused} refused`;
+    },
+    shrink: (seed) => shrinkRows(grounds, storePlanOf(seed, name)),
+    tell(seed) {
+      const { rows, death } = storePlanOf(seed, name);
+      return [...(death ? ["a relay dies with them in hand"] : []), ...rows.map(tellRow)].join("\n  ");
+    },
+    [Symbol.asyncDispose]: () => grounds[Symbol.asyncDispose](),
+  };
+}
+
+export async function openBroker(name: BrokerName): Promise<Target> {
+  const place = await openPlaces[name]();
+  return {
+    async round(seed) {
+      const { taken, refused } = await brokerRound(place, planOf(seed, name));
+      return `${taken} messages taken, ${refused} refused`;
+    },
+    async shrink(seed) {
+      const message = await shrinkMessages(place, planOf(seed, name));
+      return message === null ? null : tellMessage(message);
+    },
+    tell: (seed) => planOf(seed, name).map(tellMessage).join("\n  "),
+    [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
+  };
+}
