@@ -162,6 +162,18 @@ export const mutants: readonly Mutant[] = [
     tests("stores/sqlite-file", "that ends the transaction and begins another"),
   ),
   mutant(
+    "unfinished-is-seen",
+    "E",
+    "SQLite: a mark that the handler's own COMMIT left behind counts as done",
+    tests("stores/sqlite", "a mark that a handler's statement committed is no success"),
+  ),
+  mutant(
+    "row-ends-its-window",
+    "I",
+    "SQLite: a row that cannot be carried fails its whole claim",
+    tests("stores/sqlite", "end DEAD with the cause in words, and every other event flows"),
+  ),
+  mutant(
     "seat-not-trusted-for",
     "E",
     "a subscriber goes on although its seat may have run out",

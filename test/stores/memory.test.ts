@@ -30,6 +30,7 @@ async function create(): Promise<StoreHarness<MemoryDb, MemoryTx>> {
     },
     effects: async () => [...db.table<string, number>("effects")].flatMap(([name, times]) => Array<string>(times).fill(name)),
     audit: async () => db.audit().map(({ who, action, events }) => ({ who, action, events })),
+    letters: async () => db.letters(),
     close: async () => store[Symbol.asyncDispose](),
   };
 }
@@ -59,7 +60,7 @@ function begin(db: MemoryDb): Promise<OpenTransaction<MemoryTx>> {
 const suite: StoreSuite<MemoryDb, MemoryTx> = {
   test,
   create,
-  can: { claimBesideWriter: true, parallelWriters: false, loseTransaction: false },
+  can: { claimBesideWriter: true, parallelWriters: false, loseTransaction: false, letters: true, byteBound: true },
 };
 
 describe("memory", () => {

@@ -16,6 +16,7 @@ import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { keepsItsPromises } from "./history.ts";
+import { writeHostile } from "./sqlite-hostile.ts";
 
 const open = await defaultDriver();
 
@@ -55,6 +56,24 @@ async function create(): Promise<FileHarness> {
     effect: (tx, name) => void tx.prepare("INSERT INTO effects (name) VALUES (?)").run(name),
     effects: async () => (db.prepare("SELECT name FROM effects").all() as { name: string }[]).map(({ name }) => name),
     lose: (tx) => void tx.exec("ROLLBACK"),
+    commitInside: (tx) => void tx.exec("COMMIT"),
+    hostile: async () => writeHostile(db),
+    letters: async () =>
+      (db.prepare("SELECT * FROM waybill_letters ORDER BY seq").all() as Record<string, never>[]).map((row) => ({
+        consumer: row["consumer"]!,
+        topic: row["topic"]!,
+        id: row["id"]!,
+        aggregateType: row["aggregate_type"]!,
+        aggregateId: row["aggregate_id"]!,
+        eventType: row["event_type"]!,
+        envelope: row["envelope"]!,
+        data: row["data"]!,
+        raw: row["raw"]!,
+        errorCode: row["error_code"]!,
+        error: row["error"]!,
+        attempts: row["attempts"]!,
+        handlerVersion: row["handler_version"]!,
+      })),
     audit: async () =>
       db
         .prepare("SELECT who, action, events FROM waybill_audit ORDER BY rowid")
@@ -71,7 +90,15 @@ async function create(): Promise<FileHarness> {
 const suite: StoreSuite<SqliteDatabase, SqliteDatabase> = {
   test,
   create,
-  can: { claimBesideWriter: false, parallelWriters: false, loseTransaction: true },
+  can: {
+    claimBesideWriter: false,
+    parallelWriters: false,
+    loseTransaction: true,
+    commitInside: true,
+    letters: true,
+    hostileRows: true,
+    byteBound: true,
+  },
 };
 
 describe("sqlite", () => {
@@ -182,7 +209,7 @@ describe("sqlite", () => {
   own("tables that are missing or newer than this code are told apart", async ({ path, store, db }) => {
     const empty = sqlite({ path: `${path}.empty` });
     await expect(empty.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED" });
-    expect(await empty.schema.migrate()).toEqual([1]);
+    expect(await empty.schema.migrate()).toEqual([1, 2]);
     await empty.schema.check();
     await empty[Symbol.asyncDispose]();
     db.exec("UPDATE waybill_meta SET version = 999");

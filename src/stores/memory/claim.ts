@@ -1,5 +1,6 @@
 import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
 import type { Envelope } from "../../core/event.ts";
+import { withinBytes } from "../../core/within-bytes.ts";
 import { block, releaseChunks } from "./holds.ts";
 import { closeWindow, type LaneState, type OpenWindow, type StoredEvent, type Suspect, type Tables } from "./tables.ts";
 
@@ -14,9 +15,11 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
   const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
   const waiting = suspects.length === 0 ? [] : takeAll(tables, lanes, kind(suspects, true), now);
   const narrow = Math.min(request.limit, narrowLimit(suspects, waiting));
-  const { taken, more } = request.narrow
+  const fair = request.narrow
     ? { taken: waiting.slice(0, narrow), more: waiting.length > narrow }
     : takeFairly(tables, lanes, kind(suspects, false), request.limit, now);
+  const taken = withinBytes(fair.taken, request.bytes ?? Infinity, bytesOf);
+  const more = fair.more || taken.length < fair.taken.length;
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
     id,
@@ -124,6 +127,9 @@ function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): S
     },
   };
 }
+
+const bytesOf = ({ row: { payload } }: StoredEvent): number =>
+  typeof payload === "string" ? Buffer.byteLength(payload) : payload.byteLength;
 
 export const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
 

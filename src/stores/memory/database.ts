@@ -2,6 +2,7 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { aggregateKey, type Row } from "../../core/event.ts";
 import { laneOf } from "../../core/lane.ts";
+import type { LetterRow } from "../../core/letter.ts";
 import { createMutex } from "../../core/mutex.ts";
 import type { Wake } from "../../core/wake.ts";
 import { enqueue, type AuditRecord, type StoredEvent, type Tables } from "./tables.ts";
@@ -23,6 +24,8 @@ export interface MemoryDb {
   table<Key, Value>(name: string): ReadonlyMap<Key, Value>;
   /** What operators did. */
   audit(): readonly AuditRecord[];
+  /** What subscribers could not apply. */
+  letters(): readonly LetterRow[];
 }
 
 /** What a transaction has done so far. */
@@ -117,6 +120,7 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
       transaction,
       table: <Key, Value>(name: string) => new Map(own.get(name)) as ReadonlyMap<Key, Value>,
       audit: () => [...tables.audit],
+      letters: () => [...tables.letters.values()],
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { Inbox, InboxKey, Seat } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
+import { letterRow, type LetterRow } from "../../core/letter.ts";
 import type { Database, MemoryTx } from "./database.ts";
 
 interface Mark {
@@ -7,7 +8,7 @@ interface Mark {
   readonly handlerVersion: number;
 }
 
-export function createInbox(database: Database, clock: Clock): Inbox<MemoryTx> {
+export function createInbox(database: Database, clock: Clock, letters: Map<string, LetterRow>): Inbox<MemoryTx> {
   const marks = new Map<string, Mark>();
   const failures = new Map<string, { count: number; lastError: string; failedAt: number }>();
   /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
@@ -30,11 +31,20 @@ export function createInbox(database: Database, clock: Clock): Inbox<MemoryTx> {
       failures.set(nameOf(key), { count, lastError: error, failedAt: clock.now() });
       return count;
     },
-    forget: async (before) => {
-      for (const [name, { failedAt }] of failures) if (failedAt < before.getTime()) failures.delete(name);
-      const old = [...marks].filter(([, mark]) => mark.handledAt < before.getTime());
+    park: async (letter) => {
+      const row = letterRow(letter);
+      letters.set(JSON.stringify([row.consumer, row.topic, row.id]), {
+        ...row,
+        data: Uint8Array.from(row.data),
+        raw: row.raw === null ? null : Uint8Array.from(row.raw),
+      });
+    },
+    forget: async (before, limit) => {
+      const counts = [...failures].filter(([, { failedAt }]) => failedAt < before.getTime()).slice(0, limit);
+      for (const [name] of counts) failures.delete(name);
+      const old = [...marks].filter(([, mark]) => mark.handledAt < before.getTime()).slice(0, limit);
       for (const [name] of old) marks.delete(name);
-      return old.length;
+      return old.length + counts.length;
     },
     sit: async (seat, ttlMs) => {
       const now = clock.monotonic();

@@ -44,7 +44,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
     },
     outbox: createOutboxStore(tables, clock),
     leases: createLeaseStore(tables, clock),
-    inbox: createInbox(database, clock),
+    inbox: createInbox(database, clock, tables.letters),
     operator: createOperator(tables, clock),
     wake,
     [Symbol.asyncDispose]: async () => undefined,

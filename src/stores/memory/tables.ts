@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import type { Row, State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
+import type { LetterRow } from "../../core/letter.ts";
 
 /** What is written; PUBLISHING is derived from windows. */
 export type Status = Exclude<State, "PUBLISHING">;
@@ -97,6 +98,8 @@ export interface Tables {
   readonly suspects: Map<bigint, Suspect>;
   readonly relays: Map<string, RelayLease>;
   readonly audit: AuditRecord[];
+  /** By consumer, topic and id. */
+  readonly letters: Map<string, LetterRow>;
 }
 
 export function createTables(): Tables {
@@ -120,6 +123,7 @@ export function createTables(): Tables {
     suspects: new Map(),
     relays: new Map(),
     audit: [],
+    letters: new Map(),
   };
 }
 

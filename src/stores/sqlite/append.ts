@@ -2,6 +2,7 @@ import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
 import type { SqliteRow } from "../../sqlite/connection.ts";
 import { explain, resultCode, type SqliteValue } from "../../sqlite/driver.ts";
+import { foreign, textOf } from "./rows.ts";
 import { checkVersion } from "./schema.ts";
 
 /** One statement; its rows come back. The same steps are run by a synchronous client and by a library that is not. */
@@ -53,9 +54,9 @@ export function* append(rows: readonly Row[], path: string, alone: boolean): Ste
 function* usedKeys(rows: readonly Row[]): Steps<Map<string, string>> {
   const keys = rows.flatMap((row) => row.idempotencyKey ?? []);
   if (keys.length === 0) return new Map();
-  const sql = "SELECT key, event_id FROM waybill_keys WHERE key IN (SELECT value FROM json_each(?))";
+  const sql = `SELECT key, ${foreign("event_id")} AS event_id FROM waybill_keys WHERE key IN (SELECT value FROM json_each(?))`;
   const stored = yield read(sql, JSON.stringify(keys));
-  return new Map(stored.map((row) => [String(row["key"]), String(row["event_id"])]));
+  return new Map(stored.map((row) => [String(row["key"]), textOf(row["event_id"])]));
 }
 
 function* insert(rows: readonly Row[], path: string): Steps<void> {

@@ -1,6 +1,7 @@
+import { withinBytes } from "../../core/within-bytes.ts";
 import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
-import { envelopeColumns } from "./rows.ts";
-import { pending } from "./schema.ts";
+import { countOf, envelopeColumns, sizeColumn } from "./rows.ts";
+import { pending } from "./predicates.ts";
 
 export interface Scan {
   readonly statements: Statements;
@@ -8,10 +9,14 @@ export interface Scan {
   readonly lanes: readonly number[];
   readonly now: string;
   readonly limit: number;
+  readonly bytes: number;
 }
 
+/** Without its data, which is read when it is known how much of it the window may hold. */
 export interface Found {
   readonly row: SqliteRow;
+  readonly seq: number;
+  readonly size: number;
   readonly lane: number;
   readonly failures: number;
   readonly deaths: number;
@@ -20,7 +25,7 @@ export interface Found {
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 
-const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+const columns = `${envelopeColumns}, ${sizeColumn}, o.lane, ${countOf("o.retry_count")} AS retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
 const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
@@ -50,7 +55,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
   );
   for (const row of due) catcher.take(row);
 
-  let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: 0 }));
+  let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: Number.MIN_SAFE_INTEGER }));
   while (behind.length > 0 && catcher.found.length < scan.limit && catcher.blocked() < blockedPerClaim) {
     const share = Math.ceil((scan.limit - catcher.found.length) / behind.length);
     const full: typeof behind = [];
@@ -74,7 +79,9 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
     behind = full;
   }
   catcher.block();
-  return { found: catcher.found.sort(bySeq), cut: behind.length > 0 || due.length === dueLimit };
+  // A prefix by seq: nothing goes before an earlier event of its aggregate that was cut off.
+  const found = withinBytes(catcher.found.sort(bySeq), scan.bytes, sizeOf);
+  return { found, cut: behind.length > 0 || due.length === dueLimit || found.length < catcher.found.length };
 }
 
 /**
@@ -85,7 +92,7 @@ const beforeSuspect =
   "o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 const narrowAtOnce = 1_000;
 
-function narrowRows(scan: Omit<Scan, "limit">): readonly SqliteRow[] {
+function narrowRows(scan: Omit<Scan, "limit" | "bytes">): readonly SqliteRow[] {
   const { statements, now } = scan;
   const suspects = statements.all(
     "SELECT lane, max(seq) AS last FROM waybill_suspects WHERE lane IN (SELECT value FROM json_each(?)) GROUP BY lane",
@@ -111,7 +118,7 @@ function narrowRows(scan: Omit<Scan, "limit">): readonly SqliteRow[] {
   return [...rows, ...due].sort((a, b) => Number(a["seq"]) - Number(b["seq"]));
 }
 
-export const countNarrow = (scan: Omit<Scan, "limit">): number => narrowRows(scan).length;
+export const countNarrow = (scan: Omit<Scan, "limit" | "bytes">): number => narrowRows(scan).length;
 
 /** A tenth of the window they died in at a time, down to one. */
 export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
@@ -120,7 +127,8 @@ export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean
   for (const row of narrowRows(scan)) catcher.take(row);
   catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
-  const found = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
+  const tenth = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
+  const found = withinBytes(tenth, scan.bytes, sizeOf);
   return { found, cut: found.length < catcher.found.length };
 }
 
@@ -143,7 +151,14 @@ function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRo
     take(row) {
       const seq = Number(row["seq"]);
       if (mayGo(row, seq))
-        found.push({ row, lane: Number(row["lane"]), failures: Number(row["retry_count"]), deaths: Number(row["deaths"] ?? 0) });
+        found.push({
+          row,
+          seq,
+          size: Number(row["size"]),
+          lane: Number(row["lane"]),
+          failures: Number(row["retry_count"]),
+          deaths: Number(row["deaths"] ?? 0),
+        });
       else held.push(seq);
     },
     blocked: () => held.length,
@@ -168,4 +183,5 @@ function rotate(lanes: readonly number[], turn: number): number[] {
   return [...lanes.slice(start), ...lanes.slice(0, start)];
 }
 
-const bySeq = (a: Found, b: Found): number => Number(a.row["seq"]) - Number(b.row["seq"]);
+const bySeq = (a: Found, b: Found): number => a.seq - b.seq;
+const sizeOf = ({ size }: Found): number => size;

@@ -8,39 +8,30 @@ const holdsPerRelease = 200;
 export interface Held {
   readonly seq: number;
   readonly lane: number;
-  readonly aggregateType: string;
-  readonly aggregateId: string;
 }
+
+/** The event's aggregate exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
+const ofEvent = "(aggregate_type, aggregate_id) = (SELECT aggregate_type, aggregate_id FROM outbox WHERE seq = ?)";
 
 /** The event failed: its aggregate waits for it. */
 export function holdBehind(statements: Statements, event: Held, why: string, nowMs: number): void {
   statements.run(
-    `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since) VALUES (?, ?, ?, ?, ?, ?)
+    `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since)
+     SELECT aggregate_type, aggregate_id, ?1, seq, ?2, ?3 FROM outbox WHERE seq = ?4
      ON CONFLICT DO UPDATE SET cause_seq = excluded.cause_seq, destination = NULL, why = excluded.why, since = excluded.since, free_to = NULL`,
-    event.aggregateType,
-    event.aggregateId,
     event.lane,
-    event.seq,
     why,
     iso(nowMs),
+    event.seq,
   );
 }
 
 /** The event's destination is broken: its aggregate waits for that, unless it waits for an earlier event already. */
 export function holdForDestination(statements: Statements, event: Held, topic: string, why: string, nowMs: number): void {
-  const held = statements.get(
-    "SELECT cause_seq, free_to FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?",
-    event.aggregateType,
-    event.aggregateId,
-  );
+  const held = statements.get(`SELECT cause_seq, free_to FROM waybill_holds WHERE ${ofEvent}`, event.seq);
   if (held !== undefined && held["free_to"] === null && Number(held["cause_seq"]) !== event.seq) return;
   holdBehind(statements, event, why, nowMs);
-  statements.run(
-    "UPDATE waybill_holds SET destination = ? WHERE aggregate_type = ? AND aggregate_id = ?",
-    topic,
-    event.aggregateType,
-    event.aggregateId,
-  );
+  statements.run("UPDATE waybill_holds SET destination = ? WHERE cause_seq = ?", topic, event.seq);
   statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ?", event.seq);
   statements.run(
     "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
@@ -63,26 +54,26 @@ export function startReleasing(statements: Statements, causes: readonly number[]
 /** One step for the releasing holds of these lanes; true while some remain. */
 export function releaseStep(statements: Statements, lanes: string): boolean {
   const holds = statements.all(
-    `SELECT aggregate_type, aggregate_id FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?)) LIMIT ${holdsPerRelease}`,
+    `SELECT cause_seq FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?)) LIMIT ${holdsPerRelease}`,
     lanes,
   );
   let remain = holds.length === holdsPerRelease;
-  for (const { aggregate_type: type, aggregate_id: id } of holds as readonly { aggregate_type: string; aggregate_id: string }[]) {
+  for (const { cause_seq: cause } of holds) {
     const blocked = statements.all(
-      `SELECT seq FROM outbox WHERE status = 'BLOCKED' AND aggregate_type = ? AND aggregate_id = ? ORDER BY seq LIMIT ${rowsPerRelease}`,
-      type,
-      id,
+      `SELECT o.seq FROM waybill_holds h JOIN outbox o ON o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
+       WHERE h.cause_seq = ? AND o.status = 'BLOCKED' ORDER BY o.seq LIMIT ${rowsPerRelease}`,
+      cause!,
     );
     const last = blocked.at(-1);
     if (last === undefined) {
-      statements.run("DELETE FROM waybill_holds WHERE aggregate_type = ? AND aggregate_id = ?", type, id);
+      statements.run("DELETE FROM waybill_holds WHERE cause_seq = ?", cause!);
       continue;
     }
     statements.run(
       "UPDATE outbox SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT value FROM json_each(?))",
       JSON.stringify(blocked.map((row) => row["seq"])),
     );
-    statements.run("UPDATE waybill_holds SET free_to = ? WHERE aggregate_type = ? AND aggregate_id = ?", last["seq"]!, type, id);
+    statements.run("UPDATE waybill_holds SET free_to = ? WHERE cause_seq = ?", last["seq"]!, cause!);
     remain = true;
   }
   return remain;

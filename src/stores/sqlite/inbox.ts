@@ -1,9 +1,10 @@
-import type { Inbox } from "../../contracts/inbox.ts";
+import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../../core/expiry.ts";
-import type { Connection } from "../../sqlite/connection.ts";
-import { isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
+import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { letterRow } from "../../core/letter.ts";
+import { inTransaction, isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
 import { lend } from "./lend.ts";
 import { iso, leaseOf } from "./rows.ts";
 
@@ -13,13 +14,13 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
     once: (key, handlerVersion, work) =>
       connection.write(async (statements, db) => {
         const marked = statements.run(
-          "INSERT INTO inbox (consumer, event_id, processed_at, handler_version) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+          "INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
           key.consumer,
           key.id,
           iso(clock.now()),
           handlerVersion,
         );
-        if (marked === 0) return "seen";
+        if (marked === 0) return seen(statements, key);
         const lent = lend(db);
         try {
           await work(lent.handle);
@@ -30,15 +31,17 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         } finally {
           lent.takeBack();
         }
-        // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself:
-        // what it did after that would stand alone. The mark is still there only if nothing of the kind happened.
-        const kept = statements.run(
-          "UPDATE inbox SET processed_at = ? WHERE consumer = ? AND event_id = ?",
-          iso(clock.now()),
-          key.consumer,
-          key.id,
-        );
-        if (kept !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
+        // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
+        // after that stands alone, and so would a statement of ours. A mark that it committed is never finished then.
+        const kept =
+          inTransaction(db) &&
+          statements.run(
+            "UPDATE inbox SET processed_at = ?, finished = 1 WHERE consumer = ? AND event_id = ?",
+            iso(clock.now()),
+            key.consumer,
+            key.id,
+          ) === 1;
+        if (!kept) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
         statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", key.consumer, key.id);
         return "done";
       }),
@@ -55,10 +58,41 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         );
         return Number(row?.["attempts"]);
       }),
-    forget: (before) =>
+    park: (letter) =>
       connection.write((statements) => {
-        statements.run("DELETE FROM waybill_attempts WHERE failed_at < ?", before.toISOString());
-        return statements.run("DELETE FROM inbox WHERE processed_at < ?", before.toISOString());
+        const row = letterRow(letter);
+        statements.run(
+          `INSERT INTO waybill_letters (parked_at, consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw,
+             error_code, error, attempts, handler_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT DO UPDATE SET parked_at = excluded.parked_at, aggregate_type = excluded.aggregate_type,
+             aggregate_id = excluded.aggregate_id, event_type = excluded.event_type, envelope = excluded.envelope, data = excluded.data,
+             raw = excluded.raw, error_code = excluded.error_code, error = excluded.error, attempts = excluded.attempts,
+             handler_version = excluded.handler_version`,
+          iso(clock.now()),
+          row.consumer,
+          row.topic,
+          row.id,
+          row.aggregateType,
+          row.aggregateId,
+          row.eventType,
+          row.envelope,
+          row.data,
+          row.raw,
+          row.errorCode,
+          row.error,
+          row.attempts,
+          row.handlerVersion,
+        );
+      }),
+    forget: (before, limit) =>
+      connection.write((statements) => {
+        const old = (table: string, at: string): number =>
+          statements.run(
+            `DELETE FROM ${table} WHERE (consumer, event_id) IN (SELECT consumer, event_id FROM ${table} WHERE ${at} < ? LIMIT ?)`,
+            before.toISOString(),
+            limit,
+          );
+        return old("inbox", "processed_at") + old("waybill_attempts", "failed_at");
       }),
     sit: (seat, ttlMs) =>
       connection.write((statements) => {
@@ -85,4 +119,14 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         statements.run("DELETE FROM waybill_seats WHERE consumer = ? AND topic = ? AND owner = ?", seat.consumer, seat.topic, seat.owner);
       }),
   };
+}
+
+/** A mark that is there without its work having reached its end was committed by a statement of the handler's. */
+function seen(statements: Statements, { consumer, id }: InboxKey): "seen" {
+  const mark = statements.get("SELECT finished FROM inbox WHERE consumer = ? AND event_id = ?", consumer, id);
+  if (Number(mark?.["finished"]) === 1) return "seen";
+  throw new WaybillError(
+    "EFFECT_UNFINISHED",
+    `an earlier attempt of ${consumer} at event ${id} ended its transaction before the handler had finished`,
+  );
 }

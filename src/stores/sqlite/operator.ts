@@ -6,7 +6,7 @@ import type { State } from "../../core/event.ts";
 import { finished } from "../../core/signal.ts";
 import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
 import { startReleasing } from "./holds.ts";
-import { dateOrNull, envelopeColumns, envelopeOf, iso, textOf } from "./rows.ts";
+import { countOf, dataColumn, dateOrNull, envelopeColumns, foreign, iso, readEnvelope, textOf } from "./rows.ts";
 import { eventsAt } from "./schema.ts";
 import { readStatus } from "./status.ts";
 
@@ -32,7 +32,7 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
 }
 
 const purgeable =
-  "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND created_at < ?1";
+  "SELECT seq FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1 UNION ALL SELECT seq FROM outbox WHERE status = 'DISCARDED' AND (created_at < ?1 OR typeof(created_at) <> 'text' OR julianday(created_at) IS NULL)";
 
 async function purge(connection: Connection, clock: Clock, before: string, by: Action, options: PurgeOptions = {}): Promise<number> {
   if (by.dryRun) return connection.read((statements) => Number(statements.get(`SELECT count(*) AS n FROM (${purgeable})`, before)?.["n"]));
@@ -100,8 +100,8 @@ function list(statements: Statements, filter: EventFilter, nowMs: number): reado
     .all(
       `SELECT ${recordColumns} FROM (${eventsAt("?7")}) o
        WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR aggregate_type = ?2) AND (?3 IS NULL OR aggregate_id = ?3)
-         AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR seq < ?5)
-       ORDER BY seq DESC LIMIT ?6`,
+         AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR o.seq < ?5)
+       ORDER BY o.seq DESC LIMIT ?6`,
       filter.state ?? null,
       filter.aggregateType ?? null,
       filter.aggregateId ?? null,
@@ -117,7 +117,7 @@ function list(statements: Statements, filter: EventFilter, nowMs: number): reado
 function act(statements: Statements, action: "redrive" | "discard", filter: DeadFilter, by: Action, nowMs: number): ActionReport {
   refuseOthers(statements, filter);
   const rows = statements.all(
-    `SELECT seq, id, aggregate_type, aggregate_id FROM outbox
+    `SELECT seq, ${foreign("id")} AS shown FROM outbox
      WHERE status = 'DEAD' AND (?1 IS NULL OR id IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR aggregate_type = ?2)
        AND (?3 IS NULL OR aggregate_id = ?3) AND (?4 IS NULL OR event_type = ?4) AND (?5 IS NULL OR last_error = ?5)
      ORDER BY seq`,
@@ -134,7 +134,7 @@ function act(statements: Statements, action: "redrive" | "discard", filter: Dead
      WHERE o.status = 'BLOCKED' AND h.cause_seq IN (SELECT value FROM json_each(?))`,
     list,
   );
-  const report = { events: rows.length, followers: Number(followers?.["n"]), ids: rows.map((row) => String(row["id"])) };
+  const report = { events: rows.length, followers: Number(followers?.["n"]), ids: rows.map((row) => textOf(row["shown"])) };
   if (by.dryRun || rows.length === 0) return report;
   if (action === "redrive") {
     statements.run(
@@ -169,12 +169,15 @@ function audit(statements: Statements, action: string, by: Action, events: numbe
   );
 }
 
-const recordColumns = `${envelopeColumns}, o.payload IS NOT NULL AS is_text, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
-  o.last_error, o.published_at, o.owner, o.hold`;
+/** As much of an error as a person reads. */
+const errorBytes = 64 * 1024;
+const recordColumns = `${envelopeColumns}, ${dataColumn}, o.payload IS NOT NULL AS is_text, o.lane, o.state, ${countOf("o.retry_count")} AS retry_count,
+  ${foreign("o.available_at")} AS available_at, ${foreign("o.next_attempt_at")} AS next_attempt_at, ${foreign("o.published_at")} AS published_at,
+  ${foreign("o.last_error", errorBytes)} AS last_error, o.owner, o.hold`;
 
 function recordOf(row: SqliteRow): EventRecord {
-  const { data, ...envelope } = envelopeOf(row);
-  const text = (name: string): string | null => (row[name] === null ? null : String(row[name]));
+  const { data, ...envelope } = readEnvelope(row, row["data"]).envelope;
+  const text = (name: string): string | null => (row[name] === null ? null : textOf(row[name]));
   return {
     ...envelope,
     payload: Number(row["is_text"]) === 1 ? textOf(data) : data,

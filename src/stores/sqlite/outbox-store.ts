@@ -1,12 +1,12 @@
-import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
-import { aggregateColumns, envelopeOf, iso, textOf } from "./rows.ts";
-import { delayed, pending } from "./schema.ts";
+import { delayed, pending } from "./predicates.ts";
+import { dataColumn, iso, readEnvelope, textOf } from "./rows.ts";
 import { settleWindow } from "./settle.ts";
 
 /** How many rows one claim makes ready; with more than that, the next claim goes on. */
@@ -21,7 +21,12 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
       if (holding.lanes.size === 0) return nothing;
       const seen = await connection.read((statements) => look(statements, holding, request, clock.now()));
       if (!seen.work) return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
-      return connection.write((statements) => claim(statements, holding, request, clock.now(), turn++, newId));
+      const { claims, found, ...window } = await connection.write((statements) =>
+        claim(statements, holding, request, clock.now(), turn++, newId),
+      );
+      if (claims !== null) return { ...window, claims };
+      // One that may be too large for this process: its window is committed by now, so that its death is told from others'.
+      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found)) };
     },
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
@@ -62,7 +67,13 @@ function look(
 
 const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?3";
 
-function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Window {
+interface Taken extends Omit<Window, "claims"> {
+  readonly found: readonly Found[];
+  /** Null: the data is to be read when this is committed. */
+  readonly claims: readonly Claim[] | null;
+}
+
+function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Taken {
   const owned = ownedLanes(statements, holding);
   const lanes = JSON.stringify(owned);
   statements.run(
@@ -70,26 +81,35 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     holding.relay,
     JSON.stringify(request.open),
   );
-  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
+  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, found: [], more: true };
   forgetSuspects(statements);
   const releasing = releaseStep(statements, lanes);
-  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit };
+  const { limit, bytes = Infinity } = request;
+  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit, bytes };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
   const id = found.length === 0 ? null : newId();
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
   return {
     id,
-    claims: found.map(({ row, lane, failures, deaths }) => ({
-      envelope: envelopeOf(row),
-      lane,
-      epoch: holding.lanes.get(lane)!,
-      failures,
-      deaths,
-    })),
+    found,
+    claims: found.length === 1 && found[0]!.size > bytes ? null : claimsOf(statements, holding, found),
     suspects: countNarrow(scan),
     destinations: destinationsOf(statements, lanes),
     more: cut || releasing,
   };
+}
+
+function claimsOf(statements: Statements, holding: Holding, found: readonly Found[]): readonly Claim[] {
+  const rows = statements.all(
+    `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
+    JSON.stringify(found.map(({ seq }) => seq)),
+  );
+  const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
+  return found.map(({ row, seq, lane, failures, deaths }) => {
+    const { envelope, unreadable } = readEnvelope(row, data.get(seq));
+    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
+    return unreadable === null ? claimed : { ...claimed, unreadable };
+  });
 }
 
 /** The lanes of the holding that are still this relay's, under the epoch it knows. */
@@ -105,14 +125,12 @@ function ownedLanes(statements: Statements, holding: Holding): number[] {
  * anything is claimed: a row without one is always younger than every row with one.
  */
 function fillLanes(statements: Statements): boolean {
-  const rows = statements.all(`SELECT o.seq, ${aggregateColumns} FROM outbox o WHERE o.lane IS NULL ORDER BY o.seq LIMIT ${rowsPerStep}`);
-  for (const row of rows) {
-    statements.run(
-      "UPDATE outbox SET lane = ? WHERE seq = ?",
-      laneOf(textOf(row["aggregate_type"]), textOf(row["aggregate_id"])),
-      row["seq"]!,
-    );
-  }
+  // All of the bytes: what differs behind the first few hundred is another aggregate.
+  const rows = statements.all(
+    `SELECT seq, CAST(aggregate_type AS BLOB) AS type, CAST(aggregate_id AS BLOB) AS id FROM outbox WHERE lane IS NULL ORDER BY seq LIMIT ${rowsPerStep}`,
+  );
+  for (const row of rows)
+    statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(textOf(row["type"]), textOf(row["id"])), row["seq"]!);
   return rows.length === rowsPerStep;
 }
 
@@ -140,7 +158,11 @@ function recordWindow(statements: Statements, id: string, holding: Holding, foun
   );
   const width = found.length + Number(others?.["n"]); // all that is in flight: only then is one alone
   const byLane = new Map<number, number[]>();
-  for (const { row, lane } of found) byLane.set(lane, [...(byLane.get(lane) ?? []), Number(row["seq"])]);
+  for (const { seq, lane } of found) {
+    const seqs = byLane.get(lane);
+    if (seqs === undefined) byLane.set(lane, [seq]);
+    else seqs.push(seq);
+  }
   for (const [lane, seqs] of byLane) {
     statements.run(
       "INSERT INTO waybill_windows (window, lane, relay, epoch, width, seqs, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -1,54 +1,76 @@
 import type { Clock } from "../../core/clock.ts";
-import type { Envelope } from "../../core/event.ts";
 import type { WrittenLease } from "../../core/expiry.ts";
+import { maxMarkBytes } from "../../core/letter.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
 import { bytesOf, type SqliteRow } from "../../sqlite/connection.ts";
 
 /**
  * Text that somebody else's SQL may have written comes as bytes: clients end the process over text that is not UTF-8,
- * or cut it at a NUL.
+ * or cut it at a NUL. No column keeps to its type either: what is no text comes as NULL.
  */
-const foreign = (...names: readonly string[]): string => names.map((name) => `CAST(o.${name} AS BLOB) AS ${name}`).join(", ");
+export const foreign = (column: string, most = maxMarkBytes): string =>
+  `CASE WHEN typeof(${column}) = 'text' THEN substr(CAST(${column} AS BLOB), 1, ${most + 1}) END`;
+const named = (...names: readonly string[]): string => names.map((name) => `${foreign(`o.${name}`)} AS ${name}`).join(", ");
 
-export const aggregateColumns = foreign("aggregate_type", "aggregate_id");
+/** Clients read no integer beyond 2^53. */
+export const countOf = (column: string): string =>
+  `CASE WHEN typeof(${column}) = 'integer' THEN max(0, min(${column}, 2147483647)) ELSE 0 END`;
+const isCount = (column: string): string => `(typeof(${column}) = 'integer' AND ${column} BETWEEN 0 AND 2147483647)`;
 
-/** The columns that make an envelope, from the outbox table named `o`. */
-export const envelopeColumns = `o.seq, ${aggregateColumns}, ${foreign("id", "event_type", "content_type", "headers", "idempotency_key", "created_at")},
-  o.event_version, CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data`;
+/** The columns that make an envelope without its data, from the outbox table named `o`. */
+export const envelopeColumns = `CAST(o.seq AS TEXT) AS seq, ${named("id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key", "created_at")},
+  o.idempotency_key IS NOT NULL AS has_key, ${foreign("o.headers", maxHeadersText)} AS headers,
+  CASE WHEN ${isCount("o.event_version")} THEN o.event_version END AS event_version, NOT ${isCount("o.retry_count")} AS miscounted,
+  o.payload IS NULL AND o.payload_bytes IS NULL AS empty`;
+export const dataColumn = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data";
+/** Counted without reading it. */
+export const sizeColumn = `coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0) + min(octet_length(o.headers), ${maxHeadersText}) AS size`;
 
-export function envelopeOf(row: SqliteRow): Envelope {
-  return {
-    seq: BigInt(row["seq"] as number),
-    id: textOf(row["id"]),
-    aggregateType: textOf(row["aggregate_type"]),
-    aggregateId: textOf(row["aggregate_id"]),
-    type: textOf(row["event_type"]),
+const nothing = new Uint8Array(0);
+
+export function readEnvelope(row: SqliteRow, data: unknown): ReadRow {
+  const faults: string[] = [];
+  if (Number(row["miscounted"]) === 1) faults.push("retry_count is not a whole number from 0 to 2147483647");
+  if (Number(row["empty"]) === 1) faults.push("there is neither payload nor payload_bytes");
+  const stored = {
+    seq: BigInt(row["seq"] as string),
+    id: blobOf(row["id"]),
+    aggregateType: blobOf(row["aggregate_type"]),
+    aggregateId: blobOf(row["aggregate_id"]),
+    type: blobOf(row["event_type"]),
     eventVersion: Number(row["event_version"]),
-    data: bytesOf(row["data"]),
-    contentType: textOf(row["content_type"]),
-    headers: headersOf(textOf(row["headers"])),
-    idempotencyKey: row["idempotency_key"] === null ? null : textOf(row["idempotency_key"]),
+    data: blobOf(data) ?? nothing,
+    contentType: blobOf(row["content_type"]),
+    headers: blobOf(row["headers"]),
+    idempotencyKey: Number(row["has_key"]) === 1 ? blobOf(row["idempotency_key"]) : undefined,
     createdAt: dateOf(textOf(row["created_at"])),
   };
+  return readRow(stored, faults);
 }
 
+const blobOf = (value: unknown): Uint8Array | null => (value === null || value === undefined ? null : bytesOf(value));
+
+/** Of a column that was read as `foreign`; what is no text is empty. */
 export function textOf(value: unknown): string {
-  return typeof value === "string" ? value : Buffer.from(bytesOf(value)).toString("utf8");
+  if (typeof value === "string") return value;
+  const bytes = blobOf(value);
+  return bytes === null ? "" : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
 }
 
-/** Plain SQL may have put any JSON there: what is not an object of strings is carried as text, never dropped. */
-export function headersOf(json: string): Readonly<Record<string, string>> {
-  const parsed: unknown = JSON.parse(json);
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return {};
-  return Object.fromEntries(Object.entries(parsed).map(([name, held]) => [name, typeof held === "string" ? held : JSON.stringify(held)]));
-}
+const written = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/i;
 
-/** Our own timestamps end in Z; SQLite's CURRENT_TIMESTAMP, which plain SQL may use, is UTC without saying so. */
+/** Our own timestamps end in Z; SQLite's CURRENT_TIMESTAMP, which plain SQL may use, is UTC without saying so. Invalid where it is none. */
 export function dateOf(value: unknown): Date {
-  const text = String(value);
-  return new Date(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text.replace(" ", "T")}Z`);
+  const [, day, time = "00:00", zone = "Z"] = written.exec(String(value)) ?? [];
+  return new Date(day === undefined ? Number.NaN : `${day}T${time}${zone.toUpperCase()}`);
 }
 
-export const dateOrNull = (value: unknown): Date | null => (value === null || value === undefined ? null : dateOf(value));
+/** What is no date is none: one row must not end a list. */
+export function dateOrNull(value: unknown): Date | null {
+  const date = dateOf(textOf(value));
+  return Number.isNaN(date.getTime()) ? null : date;
+}
+
 export const iso = (ms: number): string => new Date(ms).toISOString();
 
 /** A renewal may by chance be written with the moment of the one before, but not twice in a row, and two are less than a lease. */

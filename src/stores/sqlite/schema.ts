@@ -2,12 +2,10 @@ import type { Schema } from "../../contracts/store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { delayed, pending } from "./predicates.ts";
+import { toVersion2 } from "./version-2.ts";
 
 const now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
-
-/** Ready to be claimed by its lane and seq: not delayed, or available by now, which `next_attempt_at` then tells. */
-export const pending = "status = 'PENDING' AND (available_at IS NULL OR next_attempt_at IS NOT NULL)";
-export const delayed = "status = 'PENDING' AND available_at IS NOT NULL AND next_attempt_at IS NULL";
 
 /** Every event with its derived state, judged at a moment given in SQL. */
 export function eventsAt(moment: string): string {
@@ -169,6 +167,7 @@ CREATE TABLE waybill_seats (
 -- What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
 CREATE VIEW outbox_events AS ${eventsAt(now)};
 `,
+  toVersion2,
 ];
 
 export const SCHEMA_VERSION = migrations.length;

@@ -1,7 +1,7 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Statements } from "../../sqlite/connection.ts";
 import { holdBehind, holdForDestination, startReleasing, type Held } from "./holds.ts";
-import { iso } from "./rows.ts";
+import { countOf, iso } from "./rows.ts";
 
 /** Runs under the write lock, so that owner and epoch cannot change between the check and the update. */
 export function settleWindow(
@@ -76,7 +76,7 @@ function settleOne(statements: Statements, outcome: Outcome, nowMs: number): voi
 
 function fail(statements: Statements, seq: number, status: "FAILED" | "DEAD", nextAttemptAt: string | null, error: string): boolean {
   const changed = statements.run(
-    "UPDATE outbox SET status = ?, retry_count = retry_count + 1, next_attempt_at = ?, last_error = ? WHERE seq = ? AND status IN ('PENDING', 'FAILED')",
+    `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ? WHERE seq = ? AND status IN ('PENDING', 'FAILED')`,
     status,
     nextAttemptAt,
     error,
@@ -91,6 +91,5 @@ function clearSuspects(statements: Statements, outcomes: readonly Outcome[]): vo
 }
 
 function heldOf({ claim }: Outcome): Held {
-  const { seq, aggregateType, aggregateId } = claim.envelope;
-  return { seq: Number(seq), lane: claim.lane, aggregateType, aggregateId };
+  return { seq: Number(claim.envelope.seq), lane: claim.lane };
 }

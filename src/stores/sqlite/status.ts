@@ -3,7 +3,7 @@ import type { Status } from "../../contracts/operator.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
-import { dateOf, iso } from "./rows.ts";
+import { dateOf, foreign, iso, textOf } from "./rows.ts";
 import { eventsAt, versionOf } from "./schema.ts";
 
 const holdsShown = 100;
@@ -42,14 +42,15 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       blocked: counts.BLOCKED,
       list: statements
         .all(
-          `SELECT h.aggregate_type, h.aggregate_id, h.why, h.since, h.free_to, o.id FROM waybill_holds h
+          `SELECT ${foreign("h.aggregate_type")} AS aggregate_type, ${foreign("h.aggregate_id")} AS aggregate_id, h.why, h.since, h.free_to,
+                  o.seq IS NOT NULL AS found, ${foreign("o.id")} AS id FROM waybill_holds h
            LEFT JOIN outbox o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${holdsShown}`,
         )
         .map((row) => ({
-          aggregateType: String(row["aggregate_type"]),
-          aggregateId: String(row["aggregate_id"]),
+          aggregateType: textOf(row["aggregate_type"]),
+          aggregateId: textOf(row["aggregate_id"]),
           why: String(row["why"]),
-          causeId: row["id"] === null ? null : String(row["id"]),
+          causeId: Number(row["found"]) === 1 ? textOf(row["id"]) : null,
           since: dateOf(row["since"]),
           releasing: row["free_to"] !== null,
         })),
