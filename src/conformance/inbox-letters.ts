@@ -141,6 +141,26 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   );
 
   test(
+    "one consumer's marks and counts are forgotten without the others'",
+    async ({ store, clock }) => {
+      const { inbox } = store;
+      for (const consumer of ["billing", "billing2", "stock"]) {
+        await inbox.once({ consumer, id: "e1" }, 1, () => undefined);
+        await inbox.failed({ consumer, id: "e2" }, "no");
+      }
+      await clock.advance(10_000);
+      const before = new Date(clock.now() - 5_000);
+      assert.equal(await inbox.forget(before, 1_000, "billing"), 2);
+      assert.equal(await inbox.forget(before, 1_000, "billing"), 0);
+      assert.equal(await inbox.once({ consumer: "billing", id: "e1" }, 1, () => undefined), "done");
+      assert.equal(await inbox.once({ consumer: "billing2", id: "e1" }, 1, () => undefined), "seen");
+      assert.equal(await inbox.failed({ consumer: "stock", id: "e2" }, "no"), 2);
+      assert.equal(await inbox.forget(before, 1_000), 3);
+    },
+    "letters",
+  );
+
+  test(
     "a mark that a handler's statement committed is no success: what follows is refused",
     async ({ store, effect, commitInside }) => {
       const lost = store.inbox.once(key, 1, async (tx) => {

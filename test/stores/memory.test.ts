@@ -60,7 +60,7 @@ function begin(db: MemoryDb): Promise<OpenTransaction<MemoryTx>> {
 const suite: StoreSuite<MemoryDb, MemoryTx> = {
   test,
   create,
-  can: { claimBesideWriter: true, parallelWriters: false, loseTransaction: false, letters: true, byteBound: true },
+  can: { claimBesideWriter: true, parallelWriters: false, loseTransaction: false, letters: true, byteBound: true, leavesDeadly: true },
 };
 
 describe("memory", () => {

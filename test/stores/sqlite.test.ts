@@ -98,6 +98,7 @@ const suite: StoreSuite<SqliteDatabase, SqliteDatabase> = {
     letters: true,
     hostileRows: true,
     byteBound: true,
+    leavesDeadly: true,
   },
 };
 

@@ -1,4 +1,5 @@
 import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
+import { deathsToPark } from "../../core/deaths.ts";
 import type { Envelope } from "../../core/event.ts";
 import { withinBytes } from "../../core/within-bytes.ts";
 import { block, releaseChunks } from "./holds.ts";
@@ -23,7 +24,7 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
     id,
-    claims: taken.map((event) => toClaim(tables, event)),
+    claims: taken.map((event) => toClaim(tables, event, request.bytes)),
     suspects: request.narrow ? waiting.length - taken.length : waiting.length,
     destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
     more: more || lanes.some(({ releasing }) => releasing.size > 0),
@@ -171,13 +172,15 @@ export function openWindow(tables: Tables, relay: string, taken: readonly Stored
   return window;
 }
 
-export function toClaim(tables: Tables, event: StoredEvent): Claim {
+export function toClaim(tables: Tables, event: StoredEvent, bytes = Infinity): Claim {
+  const deaths = tables.suspects.get(event.seq)?.deaths ?? 0;
+  const envelope = toEnvelope(event);
   return {
-    envelope: toEnvelope(event),
+    envelope: deaths >= deathsToPark && bytesOf(event) > bytes ? { ...envelope, data: new Uint8Array(0) } : envelope,
     lane: event.lane,
     epoch: tables.lanes[event.lane]!.epoch,
     failures: event.retryCount,
-    deaths: tables.suspects.get(event.seq)?.deaths ?? 0,
+    deaths,
   };
 }
 

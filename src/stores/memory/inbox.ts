@@ -39,12 +39,13 @@ export function createInbox(database: Database, clock: Clock, letters: Map<strin
         raw: row.raw === null ? null : Uint8Array.from(row.raw),
       });
     },
-    forget: async (before, limit) => {
-      const counts = [...failures].filter(([, { failedAt }]) => failedAt < before.getTime()).slice(0, limit);
-      for (const [name] of counts) failures.delete(name);
-      const old = [...marks].filter(([, mark]) => mark.handledAt < before.getTime()).slice(0, limit);
-      for (const [name] of old) marks.delete(name);
-      return old.length + counts.length;
+    forget: async (before, limit, consumer) => {
+      const drop = <Kept>(from: Map<string, Kept>, at: (kept: Kept) => number): number => {
+        const old = [...from].filter(([name, kept]) => at(kept) < before.getTime() && (consumer === undefined || isOf(name, consumer)));
+        for (const [name] of old.slice(0, limit)) from.delete(name);
+        return Math.min(old.length, limit);
+      };
+      return drop(marks, ({ handledAt }) => handledAt) + drop(failures, ({ failedAt }) => failedAt);
     },
     sit: async (seat, ttlMs) => {
       const now = clock.monotonic();
@@ -60,4 +61,5 @@ export function createInbox(database: Database, clock: Clock, letters: Map<strin
 }
 
 const nameOf = ({ consumer, id }: InboxKey): string => `${consumer}\0${id}`;
+const isOf = (name: string, consumer: string): boolean => name.startsWith(`${consumer}\0`);
 const placeOf = ({ consumer, topic }: Seat): string => `${consumer}\0${topic}`;

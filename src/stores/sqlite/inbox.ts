@@ -84,12 +84,14 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           row.handlerVersion,
         );
       }),
-    forget: (before, limit) =>
+    forget: (before, limit, consumer) =>
       connection.write((statements) => {
         const old = (table: string, at: string): number =>
           statements.run(
-            `DELETE FROM ${table} WHERE (consumer, event_id) IN (SELECT consumer, event_id FROM ${table} WHERE ${at} < ? LIMIT ?)`,
+            `DELETE FROM ${table} WHERE (consumer, event_id) IN (
+               SELECT consumer, event_id FROM ${table} WHERE ${at} < ?1 AND (?2 IS NULL OR consumer = ?2) LIMIT ?3)`,
             before.toISOString(),
+            consumer ?? null,
             limit,
           );
         return old("inbox", "processed_at") + old("waybill_attempts", "failed_at");

@@ -1,5 +1,6 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
@@ -26,7 +27,8 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
       );
       if (claims !== null) return { ...window, claims };
       // One that may be too large for this process: its window is committed by now, so that its death is told from others'.
-      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found)) };
+      const deadly = found.some(({ deaths }) => deaths >= deathsToPark);
+      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found, !deadly)) };
     },
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
@@ -99,10 +101,10 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
   };
 }
 
-function claimsOf(statements: Statements, holding: Holding, found: readonly Found[]): readonly Claim[] {
+function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], whole = true): readonly Claim[] {
   const rows = statements.all(
     `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
-    JSON.stringify(found.map(({ seq }) => seq)),
+    JSON.stringify(whole ? found.map(({ seq }) => seq) : []),
   );
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
   return found.map(({ row, seq, lane, failures, deaths }) => {
