@@ -8,6 +8,7 @@ import {
   type MysqlPool,
   type MysqlStore,
 } from "../../src/stores/mysql/index.ts";
+import { writeHostile } from "./mysql-hostile.ts";
 
 export interface MysqlHarness extends StoreHarness<MysqlDatabase, MysqlConnection> {
   readonly store: MysqlStore;
@@ -71,6 +72,31 @@ export function casesOn(
         effect: async (tx, name) => void (await tx.query(`INSERT INTO effects (name) VALUES (${mysql2.escape(name)})`)),
         effects: async () => (await rows("SELECT name FROM effects")).map(([name]) => String(name)),
         lose: async (tx) => void (await tx.query("ROLLBACK")),
+        commitInside: async (tx) => void (await tx.query("CREATE TABLE IF NOT EXISTS made_inside (n INT)")),
+        hostile: () => writeHostile(pool),
+        letters: async () =>
+          (
+            await rows(
+              `SELECT consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version
+               FROM waybill_letters ORDER BY seq`,
+            )
+          ).map(
+            ([consumer, topic, id, aggregateType, aggregateId, eventType, envelope, data, raw, errorCode, error, attempts, version]) => ({
+              consumer: String(consumer),
+              topic: String(topic),
+              id: String(id),
+              aggregateType: String(aggregateType),
+              aggregateId: String(aggregateId),
+              eventType: String(eventType),
+              envelope: String(envelope),
+              data: data as Buffer,
+              raw: raw as Buffer | null,
+              errorCode: String(errorCode),
+              error: String(error),
+              attempts: Number(attempts),
+              handlerVersion: Number(version),
+            }),
+          ),
         audit: async () =>
           (await rows("SELECT who, action, events FROM waybill_audit ORDER BY entry")).map(([who, action, events]) => ({
             who: String(who),
@@ -121,8 +147,10 @@ const moments: Readonly<Record<string, readonly string[]>> = {
 
 /** A server's clock cannot be set forward; but everything that it has written down can become older. */
 async function growOlder(pool: mysql2.Pool, ms: number): Promise<void> {
-  for (const [table, columns] of Object.entries(moments))
-    await pool.query(
-      `UPDATE ${table} SET ${columns.map((name) => `${name} = ${name} - INTERVAL ${Math.round(ms * 1000)} MICROSECOND`).join(", ")}`,
-    );
+  const connection = await pool.getConnection();
+  await connection.query("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"); // rows may have zero dates, which stay as they are
+  const older = (name: string): string =>
+    `${name} = IF(TO_DAYS(${name}) IS NULL, ${name}, ${name} - INTERVAL ${Math.round(ms * 1000)} MICROSECOND)`;
+  for (const [table, columns] of Object.entries(moments)) await connection.query(`UPDATE ${table} SET ${columns.map(older).join(", ")}`);
+  connection.destroy();
 }

@@ -38,6 +38,7 @@ function server(events: Readonly<Record<number, string>>, ...looks: readonly (re
   const scan: Scan = {
     session: { run, change: async () => 0 },
     names,
+    bytes: Infinity,
     lanes: [1],
     limit: 10,
     open: new Map(),

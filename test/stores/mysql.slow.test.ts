@@ -10,7 +10,15 @@ function everySuite(cases: MysqlCases): void {
   const suite: StoreSuite<MysqlDatabase, MysqlConnection> = {
     test,
     create: () => cases.create(),
-    can: { claimBesideWriter: true, parallelWriters: true, loseTransaction: true },
+    can: {
+      claimBesideWriter: true,
+      parallelWriters: true,
+      loseTransaction: true,
+      commitInside: true,
+      letters: true,
+      hostileRows: true,
+      byteBound: true,
+    },
   };
   outboxStoreSuite(suite);
   leaseStoreSuite(suite);

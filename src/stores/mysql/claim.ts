@@ -2,7 +2,7 @@ import { aggregateKey } from "../../core/event.ts";
 import type { MysqlRow, Session } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { createPending, groupsOf, type Pending } from "./pending.ts";
-import { bigOf, bigOrNull, envelopeColumns, numberOf, textOf } from "./rows.ts";
+import { bigOf, bigOrNull, envelopeColumns, numberOf, textOf, weightOf } from "./rows.ts";
 import { list } from "./values.ts";
 
 export interface Scan {
@@ -10,6 +10,8 @@ export interface Scan {
   readonly names: Names;
   readonly lanes: readonly number[];
   readonly limit: number;
+  /** How many bytes the window may hold. */
+  readonly bytes: number;
   /** What this relay has in its windows, by lane. */
   readonly open: ReadonlyMap<number, readonly bigint[]>;
   /** Some events of these lanes are suspect. */
@@ -41,7 +43,8 @@ export interface Caught {
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 
-const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
+const columnsWith = (inline: number): string =>
+  `${envelopeColumns(inline)}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 /** The sum keeps the optimiser from making a range of every gap. */
@@ -82,7 +85,7 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
   }
   for (const row of await missedRows(scan, pending, chain)) catcher.take(row);
   await catcher.block();
-  const found = catcher.found.sort(bySeq).slice(0, limit);
+  const found = fitting(catcher.found.sort(bySeq).slice(0, limit), scan.bytes);
   return {
     found,
     cut: pending.more() || failed.length === dueLimit || found.length < catcher.found.length,
@@ -90,8 +93,18 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
   };
 }
 
-const rowsOf = ({ session, names: n }: Scan, seqs: readonly bigint[]): Promise<readonly MysqlRow[]> =>
-  session.run(`SELECT ${columns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`);
+/** As many as the bound in bytes lets in, and one at least. */
+function fitting(found: readonly Found[], bytes: number): readonly Found[] {
+  let total = 0;
+  const beyond = found.findIndex(({ row }, at) => (total += weightOf(row)) > bytes && at > 0);
+  return beyond < 0 ? found : found.slice(0, beyond);
+}
+
+/** Payloads come along only where all of them would fit: of most events they do, and no second statement has to read them. */
+const rowsOf = ({ session, names: n, bytes, limit }: Scan, seqs: readonly bigint[]): Promise<readonly MysqlRow[]> =>
+  session.run(
+    `SELECT ${columnsWith(Math.floor(bytes / limit))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`,
+  );
 
 /** The last event of each aggregate that was picked, and of all. */
 interface Chain {
@@ -136,7 +149,7 @@ const aggregateOf = (row: MysqlRow): string =>
 
 const dueRows = (scan: Scan, limit: number, which: string): Promise<readonly MysqlRow[]> =>
   scan.session.run(
-    `SELECT ${columns} FROM ${scan.names.outbox} o FORCE INDEX (due) ${joins(scan.names)}
+    `SELECT ${columnsWith(0)} FROM ${scan.names.outbox} o FORCE INDEX (due) ${joins(scan.names)}
      WHERE o.due_at <= UTC_TIMESTAMP(6) AND o.status = 'FAILED' AND o.lane IN (${list(scan.lanes)}) ${notOpen(scan)} AND ${which}
      ORDER BY o.due_at LIMIT ${limit}`,
   );
@@ -159,7 +172,7 @@ export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
   const rows = await session.run(
     groupsOf(lanes, scan.floorOf)
       .map(
-        (group) => `(SELECT ${columns} FROM ${n.outbox} o FORCE INDEX (ready) ${joins(n)}
+        (group) => `(SELECT ${columnsWith(0)} FROM ${n.outbox} o FORCE INDEX (ready) ${joins(n)}
           WHERE o.ready = 1 AND o.seq > ${group.floor} AND o.seq <= ${last} AND o.lane IN (${list(group.lanes)}) ${notOpen(scan)} AND ${beforeSuspect(n)}
           ORDER BY o.seq LIMIT ${narrowAtOnce})`,
       )
@@ -175,7 +188,8 @@ export async function claimNarrow(scan: Scan): Promise<Caught> {
   for (const row of await narrowRows(scan)) catcher.take(row);
   await catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => (row["width"] === null ? Infinity : numberOf(row, "width"))));
-  const found = catcher.found.slice(0, Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10))));
+  const tenth = Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10)));
+  const found = fitting(catcher.found.slice(0, tenth), scan.bytes);
   return { found, cut: found.length < catcher.found.length, lowest: new Map() };
 }
 
@@ -186,16 +200,9 @@ function catchRows({ session, names }: Scan): { found: Found[]; take(row: MysqlR
   return {
     found,
     take(row) {
-      const seq = bigOf(row, "seq");
-      if (mayGo(row, seq))
-        found.push({
-          row,
-          seq,
-          lane: numberOf(row, "lane"),
-          failures: numberOf(row, "retry_count"),
-          deaths: Number(bigOrNull(row, "deaths") ?? 0),
-        });
-      else blocked.push(seq);
+      const each = foundOf(row);
+      if (mayGo(row, each.seq)) found.push(each);
+      else blocked.push(each.seq);
     },
     blocked: () => blocked.length,
     async block() {
@@ -206,6 +213,14 @@ function catchRows({ session, names }: Scan): { found: Found[]; take(row: MysqlR
     },
   };
 }
+
+export const foundOf = (row: MysqlRow): Found => ({
+  row,
+  seq: bigOf(row, "seq"),
+  lane: numberOf(row, "lane"),
+  failures: Math.max(0, numberOf(row, "retry_count")),
+  deaths: Number(bigOrNull(row, "deaths") ?? 0),
+});
 
 function mayGo(row: MysqlRow, seq: bigint): boolean {
   const cause = bigOrNull(row, "cause_seq");

@@ -1,3 +1,5 @@
+import { maxMarkBytes } from "../../core/letter.ts";
+import { maxHeadersText } from "../../core/stored.ts";
 import type { Names } from "./names.ts";
 import { literal } from "./values.ts";
 
@@ -12,15 +14,20 @@ const isJson = (column: string): string =>
 
 /** A zero date, or one with a zero in it: '0000-00-00', '2026-00-10'. */
 const isMoment = (column: string): string => `NEW.${column} IS NULL OR TO_DAYS(NEW.${column}) IS NOT NULL`;
-const isName = (column: string): string => `CHAR_LENGTH(NEW.${column}) > 0`;
+const isName = (column: string): string =>
+  `OCTET_LENGTH(NEW.${column}) BETWEEN 1 AND ${maxMarkBytes} AND LOCATE(CHAR(0 USING utf8mb4), NEW.${column}) = 0`;
+const printable = literal("^[ -~]+$");
 
 /** By name, what every event must be. Null is refused by the columns that do not take it. */
 const rules = (mariadb: boolean): Readonly<Record<string, string>> => ({
-  id: isName("id"),
+  id: `OCTET_LENGTH(NEW.id) > 0 AND LOCATE(CHAR(0 USING ascii), NEW.id) = 0`,
   name: ["aggregate_type", "aggregate_id", "event_type"].map(isName).join(" AND "),
   event_version: "NEW.event_version >= 1",
   payload: "(NEW.payload IS NULL) <> (NEW.payload_bytes IS NULL)",
-  headers: `COALESCE(JSON_VALID(NEW.headers), 0) = 1${mariadb ? ` AND (NEW.headers = ${literal("{}")} OR ${isJson("NEW.headers")})` : ""}`,
+  content_type: `NEW.content_type REGEXP ${printable}`,
+  idempotency_key: `NEW.idempotency_key IS NULL OR ${isName("idempotency_key")}`,
+  headers: `NEW.headers = ${literal("{}")} OR OCTET_LENGTH(NEW.headers) <= ${maxHeadersText} AND COALESCE(JSON_VALID(NEW.headers), 0) = 1
+      AND JSON_TYPE(NEW.headers) = 'OBJECT'${mariadb ? ` AND ${isJson("NEW.headers")}` : ""}`,
   status: "NEW.status + 0 > 0 AND (NEW.status <> 'FAILED' OR NEW.next_attempt_at IS NOT NULL)",
   retry_count: "NEW.retry_count BETWEEN 0 AND 1000000",
   moment: ["created_at", "available_at", "next_attempt_at", "published_at"].map((column) => `(${isMoment(column)})`).join(" AND "),

@@ -68,6 +68,9 @@ export async function startReleasing({ change }: Own, n: Names, causes: readonly
     );
 }
 
+/** What makes a delayed row ready. Not its own moment: under strict modes a zero date cannot be copied, and the statement fails for all rows. */
+export const freed = "IF(available_at IS NULL, NULL, UTC_TIMESTAMP(6))";
+
 /** A row that came back into its lane. */
 export interface Reopened {
   readonly lane: number;
@@ -97,7 +100,7 @@ export async function releaseStep(
   const rows = blocked.map((row) => ({ at: numberOf(row, "hold"), seq: bigOf(row, "seq") }));
   if (rows.length > 0)
     await own.change(
-      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (${list(rows.map(({ seq }) => seq))})`,
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'PENDING', next_attempt_at = ${freed} WHERE seq IN (${list(rows.map(({ seq }) => seq))})`,
     );
   const last = new Map<number, bigint>();
   for (const { at, seq } of rows) if (seq > (last.get(at) ?? 0n)) last.set(at, seq);

@@ -1,9 +1,11 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
+import { letterRow } from "../../core/letter.ts";
 import type { Connection } from "./connection.ts";
 import { errnoOf, explain, isConflict, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type Ask } from "./handle.ts";
+import { keepLetter } from "./letters.ts";
 import type { Names } from "./names.ts";
 import { isSet, numberOf } from "./rows.ts";
 import { beginAndCommit, stayingInside } from "./transactor.ts";
@@ -16,6 +18,7 @@ export interface Applying<Tx> {
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
+/** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
 const forgottenAtOnce = 1_000;
 
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>): Inbox<Tx> {
@@ -54,9 +57,10 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const [row] = await run(`SELECT attempts FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
         return numberOf(row!, "attempts");
       }),
-    async forget(before) {
-      await forgetSome(connection, n.attempts, "failed_at", before);
-      return forgetSome(connection, n.inbox, "processed_at", before);
+    park: (letter) => connection.transaction((session) => keepLetter(session, n, letterRow(letter))),
+    async forget(before, limit) {
+      const counts = await forgetSome(connection, n.attempts, "failed_at", before, limit);
+      return counts + (await forgetSome(connection, n.inbox, "processed_at", before, limit));
     },
     sit: (seat, ttlMs) =>
       connection.transaction(async ({ run, change }) => {
@@ -108,15 +112,10 @@ async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): 
   );
 }
 
-async function forgetSome(connection: Connection, table: string, column: string, before: Date): Promise<number> {
-  for (let total = 0; ;) {
-    const gone = await connection.transaction(({ change }) =>
-      change(`DELETE FROM ${table} WHERE ${column} < ? ORDER BY ${column} LIMIT ${forgottenAtOnce}`, [before]),
-    );
-    total += gone;
-    if (gone < forgottenAtOnce) return total;
-  }
-}
+const forgetSome = (connection: Connection, table: string, column: string, before: Date, limit: number): Promise<number> =>
+  connection.transaction(({ change }) =>
+    change(`DELETE FROM ${table} WHERE ${column} < ? ORDER BY ${column} LIMIT ${Math.min(limit, forgottenAtOnce)}`, [before]),
+  );
 
 /**
  * Through connections of the store's own pool; the handler's handle ends with its transaction. With autocommit off, what

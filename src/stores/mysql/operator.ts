@@ -2,7 +2,7 @@ import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operat
 import { WaybillError } from "../../core/errors.ts";
 import { audit } from "./audit.ts";
 import type { Connection, Run, Session } from "./connection.ts";
-import { startReleasing } from "./holds.ts";
+import { freed, startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { purge } from "./purge.ts";
 import { recordColumns, recordOf } from "./records.ts";
@@ -18,6 +18,7 @@ export function createOperator(connection: Connection, n: Names): Operator {
     status: () => connection.snapshot((run) => readStatus(run, n)),
     list: (filter) => listEvents(connection.run, n, filter),
     async show(id) {
+      if (!isAscii(id)) return null;
       const [row] = await connection.run(`SELECT ${recordColumns} FROM ${n.events} o WHERE o.id = ?`, [id]);
       return row === undefined ? null : recordOf(row);
     },
@@ -92,7 +93,7 @@ async function actOn(
   if (by.dryRun || rows.length === 0) return report;
   if (action === "redrive") {
     await session.change(
-      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'PENDING', retry_count = 0, next_attempt_at = available_at WHERE seq IN (${list(seqs)})`,
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'PENDING', retry_count = 0, next_attempt_at = ${freed} WHERE seq IN (${list(seqs)})`,
     );
     await session.change(`UPDATE ${n.lanes} FORCE INDEX (PRIMARY) SET reopened = reopened + 1 WHERE lane IN (${list(lanes)})`);
   } else {
@@ -116,9 +117,13 @@ function whichDead(filter: DeadFilter): { readonly where: string; readonly value
   return { where: tests.map(([test]) => test).join(" AND "), values: tests.flatMap(([, values]) => values) };
 }
 
+/** No event has another id: the column holds nothing else, and the server refuses to compare. */
+const isAscii = (id: string): boolean => !/[^\0-\x7f]/.test(id);
+
 /** Named ids must exist and be dead: silence would look like success. */
 async function refuseOthers(run: Run, n: Names, ids: readonly string[]): Promise<void> {
-  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id IN (${["NULL", ...ids.map(() => "?")].join(", ")})`, ids);
+  const possible = ids.filter(isAscii);
+  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id IN (${["NULL", ...possible.map(() => "?")].join(", ")})`, possible);
   const statuses = new Map(rows.map((row) => [textOf(row, "id"), textOf(row, "status")]));
   for (const id of ids) {
     const status = statuses.get(id);

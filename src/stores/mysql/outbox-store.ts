@@ -1,14 +1,15 @@
-import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import type { Random } from "../../core/random.ts";
-import { claimNarrow, claimNormal, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
-import type { Connection, Session } from "./connection.ts";
+import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
+import type { Connection, MysqlRow, Session } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import { look, type Seen } from "./look.ts";
 import type { Names } from "./names.ts";
-import { bigOf, envelopeOf, least, numberOf, sizeOf, textOf } from "./rows.ts";
+import { withPayloads } from "./payloads.ts";
+import { bigOf, least, numberOf, readEvent, sizeOf, textOf, weightOf } from "./rows.ts";
 import { settleWindow, type Published } from "./settle.ts";
 import { list } from "./values.ts";
 import { dropWindows, makeWindow, readWindows, windowsOf } from "./windows.ts";
@@ -43,11 +44,13 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
           return { ...nothing, destinations: seen.destinations };
         known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
         const id = newId();
-        const window = await connection.transaction((session) =>
+        const claimed = await connection.transaction((session) =>
           claim({ session, names, holding, request, seen, stale, floors, id, turn: turns() }),
         );
-        known.keep(holding.relay, request.open, window.id);
-        return window;
+        // What is larger than the bound is read only now that its window of one is committed.
+        const rows = await withPayloads(connection.run, names, claimed.rows);
+        known.keep(holding.relay, request.open, claimed.window.id);
+        return { ...claimed.window, claims: rows.map((row) => claimOf(row, holding)) };
       } catch (error) {
         floors.reset();
         throw error;
@@ -114,26 +117,34 @@ interface Claiming {
   readonly turn: Turn;
 }
 
-async function claim({ session, names: n, holding, request, seen, stale, floors, id, turn }: Claiming): Promise<Window> {
+interface Claimed {
+  readonly window: Omit<Window, "claims">;
+  readonly rows: readonly MysqlRow[];
+}
+
+const none = (more: boolean): Claimed => ({ window: { ...nothing, more }, rows: [] });
+
+async function claim({ session, names: n, holding, request, seen, stale, floors, id, turn }: Claiming): Promise<Claimed> {
   const owned = await lockLanes(session, n, holding);
   const lanes = [...owned.lanes.keys()];
   await forgetWindows(session, n, holding.relay, request.open, stale);
-  if (lanes.length === 0) return nothing;
+  if (lanes.length === 0) return none(false);
   floors.enter({ link: session.link, ...owned });
   const reopen = (rows: readonly Reopened[]): void => {
     for (const { lane, seq } of rows) floors.lower(lane, seq);
   };
   const freed = seen.delayed ? await freeDelayed(session, n, lanes) : [];
   reopen(freed);
-  if (freed.length === rowsPerStep) return { ...nothing, more: true };
+  if (freed.length === rowsPerStep) return none(true);
   if (seen.suspicious) await forgetSuspects(session, n, lanes);
   const releasing = seen.releasing ? await releaseStep(session, n, lanes) : { remain: false, rows: [] };
   reopen(releasing.rows);
   await floors.look(session.run, n, id);
 
   const open = await openParts(session, n, request.open);
-  const { limit } = request;
-  const scan: Scan = { session, names: n, lanes, limit, open: open.parts, suspicious: seen.suspicious, floorOf: floorOf(floors, holding) };
+  const { limit, bytes = Infinity } = request;
+  const own = { session, names: n, lanes, limit, bytes, suspicious: seen.suspicious, floorOf: floorOf(floors, holding) };
+  const scan: Scan = { ...own, open: open.parts };
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, turn, seen.due);
   if (caught.found.length > 0) {
     const parts = byLane(caught.found);
@@ -144,19 +155,23 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
     const unsettled = [...(open.parts.get(lane) ?? []), ...(lowest === null ? [] : [lowest])];
     floors.raise(lane, unsettled.length === 0 ? null : least(...unsettled));
   }
+  const rows = caught.found.map(({ row }) => row);
+  const alone = rows[0] !== undefined && weightOf(rows[0]) > bytes;
   return {
-    id: caught.found.length === 0 ? null : id,
-    claims: caught.found.map(({ row, lane, failures, deaths }) => ({
-      envelope: envelopeOf(row),
-      lane,
-      epoch: holding.lanes.get(lane)!,
-      failures,
-      deaths,
-    })),
-    suspects: (await narrowRows({ ...scan, open: open.parts })).length,
-    destinations: seen.destinations,
-    more: caught.cut || releasing.remain,
+    window: {
+      id: rows.length === 0 ? null : id,
+      suspects: (await narrowRows({ ...scan, open: open.parts })).length,
+      destinations: seen.destinations,
+      more: caught.cut || releasing.remain,
+    },
+    rows: alone ? rows : await withPayloads(session.run, n, rows),
   };
+}
+
+function claimOf(row: MysqlRow, holding: Holding): Claim {
+  const { envelope, unreadable } = readEvent(row);
+  const { lane, failures, deaths } = foundOf(row);
+  return { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(unreadable === null ? {} : { unreadable }) };
 }
 
 const floorOf =
@@ -212,7 +227,7 @@ async function freeDelayed(session: Session, n: Names, lanes: readonly number[])
   const freed = rows.map((row) => ({ lane: numberOf(row, "lane"), seq: bigOf(row, "seq") }));
   if (freed.length > 0)
     await session.change(
-      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET next_attempt_at = available_at WHERE seq IN (${list(freed.map(({ seq }) => seq))}) AND status = 'PENDING'`,
+      `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET next_attempt_at = UTC_TIMESTAMP(6) WHERE seq IN (${list(freed.map(({ seq }) => seq))}) AND status = 'PENDING'`,
     );
   return freed;
 }

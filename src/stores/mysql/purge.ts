@@ -19,12 +19,11 @@ interface Kind {
   readonly status: "PUBLISHED" | "DISCARDED";
   readonly moment: string;
   readonly mark: string;
-  readonly first: string;
 }
 
 const kinds: readonly Kind[] = [
-  { status: "PUBLISHED", moment: "published_at", mark: "o.published_at", first: "1000-01-01" },
-  { status: "DISCARDED", moment: "created_at", mark: "o.seq", first: "0" },
+  { status: "PUBLISHED", moment: "published_at", mark: "o.published_at" },
+  { status: "DISCARDED", moment: "created_at", mark: "o.seq" },
 ];
 
 export async function purge(connection: Connection, n: Names, before: Date, by: Action, options: PurgeOptions = {}): Promise<number> {
@@ -36,7 +35,7 @@ export async function purge(connection: Connection, n: Names, before: Date, by: 
   let total = 0;
   try {
     for (const kind of kinds) {
-      let mark = kind.first;
+      let mark: string | null = null;
       await inBatches(options, async () => {
         const batch = await purgeSome(connection, n, kind, before, mark, options);
         total += batch.purged;
@@ -53,7 +52,7 @@ export async function purge(connection: Connection, n: Names, before: Date, by: 
 
 interface Batch {
   readonly purged: number;
-  readonly mark: string;
+  readonly mark: string | null;
   readonly more: boolean;
 }
 
@@ -61,13 +60,20 @@ interface Batch {
  * Looked up without a lock and deleted by their numbers, in ascending order: two that purge at once wait for each other
  * and no more. Each batch begins where the last one ended, and does not walk over what that one has left dead.
  */
-async function purgeSome(connection: Connection, n: Names, kind: Kind, before: Date, begin: string, options: PurgeOptions): Promise<Batch> {
+async function purgeSome(
+  connection: Connection,
+  n: Names,
+  kind: Kind,
+  before: Date,
+  begin: string | null,
+  options: PurgeOptions,
+): Promise<Batch> {
   const { archive, signal } = options;
   const size = archive === undefined ? purgeBatch : archiveBatch;
   const which = `o.status = '${kind.status}' AND o.${kind.moment} < ?`;
   const rows = await connection.run(
-    `SELECT o.seq, ${kind.mark} AS mark FROM ${n.outbox} o FORCE INDEX (state) WHERE ${which} AND ${kind.mark} >= ? ORDER BY ${kind.mark} LIMIT ${size}`,
-    [before, begin],
+    `SELECT o.seq, ${kind.mark} AS mark FROM ${n.outbox} o FORCE INDEX (state) WHERE ${which}${begin === null ? "" : ` AND ${kind.mark} >= ?`} ORDER BY ${kind.mark} LIMIT ${size}`,
+    begin === null ? [before] : [before, begin],
   );
   const last = rows.at(-1);
   if (last === undefined) return { purged: 0, mark: begin, more: false };
@@ -81,7 +87,9 @@ async function purgeSome(connection: Connection, n: Names, kind: Kind, before: D
   const purged = await connection.transaction(({ change }) =>
     change(`DELETE o FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq IN (${seqs}) AND ${which}`, [before]),
   );
-  return { purged, mark: textOf(last, "mark"), more: rows.length === size };
+  const mark = textOf(last, "mark");
+  // Nothing compares with a zero date.
+  return { purged, mark: mark.startsWith("0000") ? null : mark, more: rows.length === size };
 }
 
 async function forgetKeys(connection: Connection, n: Names, retentionMs: number): Promise<boolean> {

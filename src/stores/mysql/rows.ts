@@ -1,35 +1,54 @@
-import type { Envelope } from "../../core/event.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
 import type { MysqlRow } from "./connection.ts";
 
 /** Text comes as its bytes: a connection's own character set might not hold it. */
 const asBytes = (...names: readonly string[]): string => names.map((name) => `CAST(o.${name} AS BINARY) AS ${name}`).join(", ");
 
-/** The columns that make an envelope, from the outbox table named `o`. */
-export const envelopeColumns = `o.seq, o.id, ${asBytes("aggregate_type", "aggregate_id", "event_type", "content_type", "headers", "idempotency_key")},
-  o.event_version, o.payload IS NOT NULL AS is_text, COALESCE(CAST(o.payload AS BINARY), o.payload_bytes) AS data, o.created_at`;
+const payload = "COALESCE(CAST(o.payload AS BINARY), o.payload_bytes)";
+const payloadSize = "COALESCE(OCTET_LENGTH(o.payload), OCTET_LENGTH(o.payload_bytes))";
 
-export function envelopeOf(row: MysqlRow): Envelope {
-  return {
-    seq: bigOf(row, "seq"),
-    id: textOf(row, "id"),
-    aggregateType: textOf(row, "aggregate_type"),
-    aggregateId: textOf(row, "aggregate_id"),
-    type: textOf(row, "event_type"),
-    eventVersion: numberOf(row, "event_version"),
-    data: row["data"] ?? new Uint8Array(0),
-    contentType: textOf(row, "content_type"),
-    headers: headersOf(textOf(row, "headers")),
-    idempotencyKey: textOrNull(row, "idempotency_key"),
-    createdAt: dateOf(row, "created_at"),
-  };
-}
+/**
+ * The columns that make an envelope, from the outbox table named `o`. The payload is among them up to this size, and of
+ * headers no more than tells that they are too long.
+ */
+export const envelopeColumns = (
+  inline: number,
+): string => `o.seq, o.id, ${asBytes("aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key")},
+  CAST(LEFT(o.headers, ${maxHeadersText + 1}) AS BINARY) AS headers, o.event_version, o.created_at,
+  o.payload IS NOT NULL AS is_text, o.payload_bytes IS NOT NULL AS is_bytes, ${payloadSize} AS size,
+  ${inline === Infinity ? payload : `IF(${payloadSize} <= ${inline}, ${payload}, NULL)`} AS data`;
 
-/** Plain SQL may have put any JSON there: what is not an object of strings is carried as text, never dropped. */
-function headersOf(json: string): Readonly<Record<string, string>> {
-  if (json === "{}") return {};
-  const parsed: unknown = JSON.parse(json);
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return {};
-  return Object.fromEntries(Object.entries(parsed).map(([name, held]) => [name, typeof held === "string" ? held : JSON.stringify(held)]));
+/** The payload alone. */
+export const payloadColumns = `o.seq, ${payload} AS data`;
+
+/** How much memory the row takes. */
+export const weightOf = (row: MysqlRow): number => (row["size"] === null ? 0 : numberOf(row, "size")) + (row["headers"]?.byteLength ?? 0);
+
+/** Whether its payload has still to be read. */
+export const lacksPayload = (row: MysqlRow): boolean => row["data"] === null && row["size"] !== null;
+
+/** Never throws: whatever plain SQL has written is the row's own failure. */
+export function readEvent(row: MysqlRow): ReadRow {
+  const faults: string[] = [];
+  if (isSet(row, "is_text") === isSet(row, "is_bytes")) faults.push("one of payload and payload_bytes must be set, and not both");
+  else if (row["data"]?.byteLength !== numberOf(row, "size"))
+    faults.push(`payload takes ${numberOf(row, "size")} bytes, more than the server can send with its max_allowed_packet`);
+  return readRow(
+    {
+      seq: bigOf(row, "seq"),
+      id: row["id"] ?? null,
+      aggregateType: row["aggregate_type"] ?? null,
+      aggregateId: row["aggregate_id"] ?? null,
+      type: row["event_type"] ?? null,
+      eventVersion: numberOf(row, "event_version"),
+      data: row["data"] ?? new Uint8Array(0),
+      contentType: row["content_type"] ?? null,
+      headers: row["headers"] ?? null,
+      idempotencyKey: row["idempotency_key"] ?? undefined,
+      createdAt: dateOf(row, "created_at"),
+    },
+    faults,
+  );
 }
 
 export const textOrNull = (row: MysqlRow, name: string): string | null => row[name]?.toString("utf8") ?? null;
@@ -50,10 +69,10 @@ export function bigOf(row: MysqlRow, name: string): bigint {
   return BigInt(textOf(row, name));
 }
 
-/** All our columns are in UTC, and the server writes them as 2026-01-31 23:59:59.123456 */
+/** All our columns are in UTC, and the server writes them as 2026-01-31 23:59:59.123456. A zero date, which some take for none, is none. */
 export function dateOrNull(row: MysqlRow, name: string): Date | null {
-  const text = row[name]?.toString("latin1");
-  return text === undefined ? null : new Date(`${text.replace(" ", "T")}Z`);
+  const date = row[name] === null ? null : dateOf(row, name);
+  return date === null || Number.isNaN(date.getTime()) ? null : date;
 }
 
 export function dateOf(row: MysqlRow, name: string): Date {

@@ -3,7 +3,7 @@ import { aggregateKey } from "../../core/event.ts";
 import type { Session } from "./connection.ts";
 import { type Hold, holdColumns, holdOf, startReleasing, writeHolds } from "./holds.ts";
 import type { Names } from "./names.ts";
-import { bigOf, isSet, numberOf, sizeOf } from "./rows.ts";
+import { bigOf, isSet, numberOf, sizeOf, textOf } from "./rows.ts";
 import { list, literal } from "./values.ts";
 import { keepWindow, lockWindows } from "./windows.ts";
 
@@ -65,22 +65,29 @@ const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
 /** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
 async function settleFailures(own: Own, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await own.run(
-    `SELECT o.seq, ${holdColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY)
+    `SELECT o.seq, CAST(o.aggregate_type AS BINARY) AS aggregate_type, CAST(o.aggregate_id AS BINARY) AS aggregate_id, ${holdColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY)
      LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
      WHERE o.seq IN (${list(outcomes.map(seqOf))}) AND o.status IN ('PENDING', 'FAILED')`,
   );
-  const stored = new Map(rows.map((row) => [bigOf(row, "seq"), holdOf(row)]));
+  // By the row's own names: an envelope that cannot be carried may have them cut.
+  const stored = new Map(
+    rows.map((row) => [
+      bigOf(row, "seq"),
+      { hold: holdOf(row), aggregate: { aggregateType: textOf(row, "aggregate_type"), aggregateId: textOf(row, "aggregate_id") } },
+    ]),
+  );
   const holds = new Map<string, Hold>();
   const failed: Failed[] = [];
   const waiting = new Map<string, { readonly destination: string; readonly lane: number; readonly why: string }>();
   const blocked: bigint[] = [];
   for (const outcome of outcomes) {
-    const { lane, envelope } = outcome.claim;
+    const { lane } = outcome.claim;
     const cause = seqOf(outcome);
-    const [key, known] = [aggregateKey(envelope), stored.get(cause)];
+    const known = stored.get(cause);
     if (known === undefined || outcome.as === "published") continue;
-    const before = holds.get(key) ?? known;
-    const hold = { aggregateType: envelope.aggregateType, aggregateId: envelope.aggregateId, lane, cause, since: null };
+    const key = aggregateKey(known.aggregate);
+    const before = holds.get(key) ?? known.hold;
+    const hold = { ...known.aggregate, lane, cause, since: null };
     if (outcome.as === "returned") {
       if (outcome.destination === undefined) continue;
       // It waits for an earlier event of its aggregate already.
@@ -116,6 +123,9 @@ interface Failed {
   readonly afterMs: number | null;
 }
 
+/** The column holds one more; a row may have come with any number. */
+const mostRetries = 2_147_483_646;
+
 async function fail(own: Own, n: Names, failed: readonly Failed[]): Promise<void> {
   if (failed.length === 0) return;
   const by = (value: (each: Failed) => string): string =>
@@ -123,7 +133,7 @@ async function fail(own: Own, n: Names, failed: readonly Failed[]): Promise<void
   const due = ({ afterMs }: Failed): string =>
     afterMs === null ? "NULL" : `UTC_TIMESTAMP(6) + INTERVAL ${literal(Math.round(afterMs * 1000))} MICROSECOND`;
   await own.change(
-    `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET retry_count = retry_count + 1, status = ${by(({ afterMs }) => (afterMs === null ? "'DEAD'" : "'FAILED'"))},
+    `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET retry_count = LEAST(GREATEST(retry_count, 0), ${mostRetries}) + 1, status = ${by(({ afterMs }) => (afterMs === null ? "'DEAD'" : "'FAILED'"))},
        next_attempt_at = ${by(due)}, last_error = ${by(({ error }) => literal(error))}
      WHERE seq IN (${list(failed.map(({ seq }) => seq))}) AND status IN ('PENDING', 'FAILED')`,
   );

@@ -255,6 +255,8 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
         sql: `ALTER TABLE ${n.outbox} ${replaced.map((name) => `DROP CONSTRAINT ${n.constraint(name)}`).join(", ")}`,
         done: constraintGone,
       },
+      // Its turn would never come.
+      { sql: `UPDATE ${n.outbox} SET next_attempt_at = UTC_TIMESTAMP(6) WHERE due_at IS NULL AND status = 'FAILED'` },
       // Marks that are there count as finished.
       add(n.inbox, "finished TINYINT NOT NULL DEFAULT 1"),
       add(n.relays, "ttl_ms BIGINT"),

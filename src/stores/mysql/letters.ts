@@ -1,0 +1,47 @@
+import type { LetterRow } from "../../core/letter.ts";
+import type { Session } from "./connection.ts";
+import type { Names } from "./names.ts";
+import type { Value } from "./values.ts";
+
+/** A statement has two digits for each byte, and a server takes 16 MiB at once by default. */
+const bytesPerStatement = 2 * 1024 * 1024;
+
+/** Parked again, it replaces the one before. What is large comes in pieces, all in one transaction. */
+export async function keepLetter({ change }: Pick<Session, "change">, n: Names, letter: LetterRow): Promise<void> {
+  const { consumer, topic, id } = letter;
+  const key = [consumer, topic, id].map((text) => Buffer.from(text));
+  const [data, ...moreData] = piecesOf(letter.data);
+  const [raw, ...moreRaw] = letter.raw === null ? [null] : piecesOf(letter.raw);
+  const row: readonly (readonly [column: string, value: Value])[] = [
+    ["aggregate_type", letter.aggregateType],
+    ["aggregate_id", letter.aggregateId],
+    ["event_type", letter.eventType],
+    ["envelope", letter.envelope],
+    ["data", data!],
+    ["raw", raw!],
+    ["error_code", letter.errorCode],
+    ["error", letter.error],
+    ["attempts", letter.attempts],
+    ["handler_version", letter.handlerVersion],
+  ];
+  await change(
+    `REPLACE INTO ${n.letters} (consumer, topic, id, ${row.map(([column]) => column).join(", ")}) VALUES (?, ?, ?, ${row.map(() => "?").join(", ")})`,
+    [...key, ...row.map(([, value]) => value)],
+  );
+  for (const [column, pieces] of [
+    ["data", moreData],
+    ["raw", moreRaw],
+  ] as const)
+    for (const piece of pieces)
+      await change(`UPDATE ${n.letters} SET ${column} = CONCAT(${column}, ?) WHERE consumer = ? AND topic = ? AND id = ?`, [
+        piece!,
+        ...key,
+      ]);
+}
+
+function piecesOf(bytes: Uint8Array): readonly Uint8Array[] {
+  const pieces = [bytes.subarray(0, bytesPerStatement)];
+  for (let from = bytesPerStatement; from < bytes.byteLength; from += bytesPerStatement)
+    pieces.push(bytes.subarray(from, from + bytesPerStatement));
+  return pieces;
+}

@@ -1,0 +1,28 @@
+import type { MysqlRow, Run } from "./connection.ts";
+import { isConflict, isSilence, serverError } from "./driver.ts";
+import type { Names } from "./names.ts";
+import { bigOf, lacksPayload, payloadColumns } from "./rows.ts";
+import { list } from "./values.ts";
+
+/**
+ * The rows with the payloads that they lack. One that the server cannot send stays without, and is that row's own failure:
+ * the others are then read one by one.
+ */
+export async function withPayloads(run: Run, n: Names, rows: readonly MysqlRow[]): Promise<readonly MysqlRow[]> {
+  const lacking = rows.filter(lacksPayload).map((row) => bigOf(row, "seq"));
+  if (lacking.length === 0) return rows;
+  const read = await payloadsOf(run, n, lacking);
+  return rows.map((row) => (lacksPayload(row) ? { ...row, data: read.get(bigOf(row, "seq")) ?? null } : row));
+}
+
+async function payloadsOf(run: Run, n: Names, seqs: readonly bigint[]): Promise<ReadonlyMap<bigint, Buffer | null>> {
+  try {
+    const rows = await run(`SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq IN (${list(seqs)})`);
+    return new Map(rows.map((row) => [bigOf(row, "seq"), row["data"] ?? null]));
+  } catch (error) {
+    if (serverError(error) === null || isSilence(error) || isConflict(error)) throw error;
+    const found = new Map<bigint, Buffer | null>();
+    if (seqs.length > 1) for (const seq of seqs) for (const each of await payloadsOf(run, n, [seq])) found.set(...each);
+    return found;
+  }
+}
