@@ -18,6 +18,7 @@ function everySuite(cases: MysqlCases): void {
       letters: true,
       hostileRows: true,
       byteBound: true,
+      leavesDeadly: true,
     },
   };
   outboxStoreSuite(suite);

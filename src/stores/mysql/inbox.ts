@@ -58,9 +58,9 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         return numberOf(row!, "attempts");
       }),
     park: (letter) => connection.transaction((session) => keepLetter(session, n, letterRow(letter))),
-    async forget(before, limit) {
-      const counts = await forgetSome(connection, n.attempts, "failed_at", before, limit);
-      return counts + (await forgetSome(connection, n.inbox, "processed_at", before, limit));
+    async forget(before, limit, consumer) {
+      const counts = await forgetSome(connection, n.attempts, "failed_at", before, limit, consumer);
+      return counts + (await forgetSome(connection, n.inbox, "processed_at", before, limit, consumer));
     },
     sit: (seat, ttlMs) =>
       connection.transaction(async ({ run, change }) => {
@@ -112,10 +112,22 @@ async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): 
   );
 }
 
-const forgetSome = (connection: Connection, table: string, column: string, before: Date, limit: number): Promise<number> =>
-  connection.transaction(({ change }) =>
-    change(`DELETE FROM ${table} WHERE ${column} < ? ORDER BY ${column} LIMIT ${Math.min(limit, forgottenAtOnce)}`, [before]),
+function forgetSome(
+  connection: Connection,
+  table: string,
+  column: string,
+  before: Date,
+  limit: number,
+  consumer?: string,
+): Promise<number> {
+  const whose = consumer === undefined ? "" : "consumer = ? AND ";
+  return connection.transaction(({ change }) =>
+    change(
+      `DELETE FROM ${table} WHERE ${whose}${column} < ? ORDER BY ${column} LIMIT ${Math.min(limit, forgottenAtOnce)}`,
+      consumer === undefined ? [before] : [consumer, before],
+    ),
   );
+}
 
 /**
  * Through connections of the store's own pool; the handler's handle ends with its transaction. With autocommit off, what

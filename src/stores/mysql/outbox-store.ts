@@ -1,5 +1,6 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import type { Random } from "../../core/random.ts";
 import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
@@ -164,9 +165,13 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
       destinations: seen.destinations,
       more: caught.cut || releasing.remain,
     },
-    rows: alone ? rows : await withPayloads(session.run, n, rows),
+    rows: alone ? rows.map(unlessDeadly) : await withPayloads(session.run, n, rows),
   };
 }
+
+/** An event beyond the bound that has ended as many relays as it may is not read again: the relay parks it without its payload. */
+const unlessDeadly = (row: MysqlRow): MysqlRow =>
+  foundOf(row).deaths < deathsToPark ? row : { ...row, size: Buffer.from("0"), data: Buffer.alloc(0) };
 
 function claimOf(row: MysqlRow, holding: Holding): Claim {
   const { envelope, unreadable } = readEvent(row);

@@ -65,6 +65,7 @@ export interface Step {
 
 /** There is such a column. */
 const columnThere = [1060];
+const indexThere = [1061];
 /** There is no such constraint: MariaDB's number, and MySQL's. */
 const constraintGone = [1091, 3940];
 
@@ -248,6 +249,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   (n, collation) => {
     const table = tableIn(collation);
     const add = (to: string, column: string): Step => ({ sql: `ALTER TABLE ${to} ADD COLUMN ${column}`, done: columnThere });
+    const index = (to: string, key: string): Step => ({ sql: `ALTER TABLE ${to} ADD KEY ${key}`, done: indexThere });
     return [
       { sql: guard(n, collation === "utf8mb4_nopad_bin"), trigger: n.plain("guard") },
       // Only now that the guard is there.
@@ -259,6 +261,9 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
       { sql: `UPDATE ${n.outbox} SET next_attempt_at = UTC_TIMESTAMP(6) WHERE due_at IS NULL AND status = 'FAILED'` },
       // Marks that are there count as finished.
       add(n.inbox, "finished TINYINT NOT NULL DEFAULT 1"),
+      // One consumer's old ones are found without a walk over those of others.
+      index(n.inbox, "own_age (consumer, processed_at)"),
+      index(n.attempts, "own_age (consumer, failed_at)"),
       add(n.relays, "ttl_ms BIGINT"),
       add(n.seats, "ttl_ms BIGINT"),
       table(
