@@ -5,8 +5,11 @@ import type { Answers as Rabbitmq, PageAnswers, QueueAnswers } from "../../src/b
 import type { Answers as Redis } from "../../src/brokers/redis/examine.ts";
 import type { Finding } from "../../src/core/finding.ts";
 import type { Answers as Mysql } from "../../src/stores/mysql/answers.ts";
+import { SCHEMA_VERSION as mysqlVersion } from "../../src/stores/mysql/schema.ts";
 import type { Answers as Postgres } from "../../src/stores/postgres/answers.ts";
+import { SCHEMA_VERSION as postgresVersion } from "../../src/stores/postgres/schema.ts";
 import type { Answers as Sqlite } from "../../src/stores/sqlite/examine.ts";
+import { SCHEMA_VERSION as sqliteVersion } from "../../src/stores/sqlite/schema.ts";
 
 /** What healthy servers have answered; a test changes one thing, and sees what is said of it. */
 
@@ -15,7 +18,7 @@ const file = { version: "3.51.3", journal: "wal", synchronous: 2, fileSystem: 0x
 
 export const sqlite: Sqlite = {
   ...file,
-  schema: 1,
+  schema: sqliteVersion,
   tables: { expected: [{ kind: "index", name: "outbox_pending" }], present: ["index outbox_pending"], lanes: 64 },
 };
 
@@ -50,7 +53,7 @@ export const postgres: Postgres = {
   clock,
   role: "relay",
   lacks: [],
-  schema: 1,
+  schema: postgresVersion,
   tables: {
     expected: [{ kind: "index", name: "outbox_pending" }],
     present: ["index outbox_pending"],
@@ -83,7 +86,7 @@ export const mysql: Mysql = {
   sees: true,
   user: "relay@%",
   clock,
-  schema: 1,
+  schema: mysqlVersion,
   tables: {
     expected: [
       { kind: "index", name: "outbox.ready" },

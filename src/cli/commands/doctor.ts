@@ -4,12 +4,16 @@ import { asError, WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { unknown } from "../../core/finding.ts";
 import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../../relay/route.ts";
+import { brokerUrl, storeUrl } from "../adapters.ts";
 import { settings } from "../config.ts";
+import { encryption } from "../encryption.ts";
 import { foundOf, messageSize, report, topicsKnown, type Found } from "../findings.ts";
 import type { OpenedBroker, OpenedStore } from "../opened.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
+import type { Terminal } from "../terminal.ts";
+import type { Url } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
 
 const never = new AbortController().signal;
@@ -35,8 +39,8 @@ export const doctor = command({
   ],
   async run(terminal, values) {
     const { config, out } = terminal;
-    const withStore = storePlace(terminal, values) !== undefined;
-    const withBroker = brokerPlace(terminal, values) !== undefined;
+    const [storeText, brokerText] = [storePlace(terminal, values), brokerPlace(terminal, values)];
+    const [withStore, withBroker] = [storeText !== undefined, brokerText !== undefined];
     if (!withStore && !withBroker) throw new WaybillError("USAGE", "waybill doctor needs --store URL, --broker URL or both");
     for (const name of ["topics", "route", "management", "management-file"] as const) {
       if (values[name] !== undefined && !withBroker)
@@ -53,7 +57,11 @@ export const doctor = command({
       lost = asError(error); // after what is known of the store
       return [unknown("connection", null, lost.message)].map(foundOf("broker"));
     };
-    const findings = [...ofStore, ...(broker === null ? [] : await examineBroker(broker, topics).catch(unreached))];
+    const onTheWay = [
+      ...(storeText === undefined ? [] : wayTo("store", storeUrl(storeText), terminal.env)),
+      ...(brokerText === undefined ? [] : wayTo("broker", brokerUrl(brokerText), terminal.env)),
+    ];
+    const findings = [...ofStore, ...onTheWay, ...(broker === null ? [] : await examineBroker(broker, topics).catch(unreached))];
     const of = (verdict: Found["verdict"]): readonly Found[] => findings.filter((finding) => finding.verdict === verdict);
     out.answer(
       {
@@ -71,6 +79,11 @@ export const doctor = command({
     if (of("bad").length > 0) throw unsafe(of("bad"));
   },
 });
+
+function wayTo(of: "store" | "broker", url: Url, env: Terminal["env"]): readonly Found[] {
+  const finding = encryption(url, env);
+  return finding === null ? [] : [foundOf(of)(finding)];
+}
 
 async function examineStore({ store }: OpenedStore): Promise<readonly Found[]> {
   return ((await store.examine?.([], never)) ?? []).map(foundOf("store"));
