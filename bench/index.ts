@@ -3,6 +3,7 @@ import { startPostgres } from "../test/servers/postgres.ts";
 import { backlog } from "./backlog.ts";
 import { blocked } from "./blocked.ts";
 import { horizon } from "./horizon.ts";
+import { hot } from "./hot.ts";
 import { purge } from "./purge.ts";
 import { holds, text, type Finding } from "./report.ts";
 
@@ -12,6 +13,7 @@ const scenarios: Readonly<Record<string, (database: (name: string) => Promise<st
   horizon: (database) => horizon(database, quick ? 60_000 : 600_000),
   blocked: async (database) => blocked(await database("blocked"), quick ? 10_000 : 100_000),
   backlog: async (database) => backlog(await database("backlog"), quick ? 50_000 : 1_000_000),
+  hot: async (database) => hot(await database("hot"), quick ? 300 : 1_500),
   purge: async (database) => purge(await database("purge"), quick ? 5 : 40),
 };
 

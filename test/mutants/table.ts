@@ -230,6 +230,24 @@ export const mutants: readonly Mutant[] = [
     tests("relay/hurry", "begins no publish that it would have to call off"),
   ),
   mutant(
+    "window-on-one-deadline",
+    "D",
+    "a run of round trips to a healthy broker has one deadline, and is called off when it is over",
+    tests("relay/hot", "holds causes no copy"),
+  ),
+  mutant(
+    "hot-with-its-topic",
+    "I",
+    "an aggregate that needs many round trips keeps its topic waiting",
+    tests("relay/hot", "holds causes no copy"),
+  ),
+  mutant(
+    "hot-fills-the-room",
+    "I",
+    "the backlog of one aggregate is claimed until there is no room for others",
+    tests("relay/hot", "does not take the room of the others"),
+  ),
+  mutant(
     "drain-publishes-all",
     "D",
     "a drain publishes every window that was claimed, however long that takes, and gives none back",

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { laneOf } from "../../src/core/lane.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
@@ -60,6 +61,20 @@ test.each([
     expect(Math.max(...waits)).toBeLessThan(500);
   },
 );
+
+test("a hot aggregate's backlog does not take the room of the others: many of them are published beside it", async () => {
+  await using it = await scene({ roundTripMs: 20 });
+  await it.bench.add(...many("hot", 3_000));
+  await it.clock.advance(1_000);
+  const names = upTo(500).map((n) => `cold-${n}`);
+  const others = names.filter((name) => laneOf("Order", name) !== laneOf("Order", "hot"));
+  for (let n = 0; n < 4; n++) {
+    await it.bench.add(...others.map((name) => draft(name, n)));
+    await it.clock.advance(500);
+  }
+  for (const name of others) expect(it.numbers(name)).toEqual(upTo(4));
+  expect(it.numbers("hot").length).toBeLessThan(3_000);
+});
 
 test("aggregates of every length go side by side, each in its order, over windows that share them", async () => {
   await using it = await scene({ roundTripMs: 20 }, { batch: 60, batchesInFlight: 4 });

@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import { deathsToPark } from "../../src/core/deaths.ts";
+import type { PathEvent } from "../../src/core/path-events.ts";
+import { createRelay } from "../../src/create-relay.ts";
+import { manualClock } from "../../src/testing/manual-clock.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { scriptedSink } from "../support/scripted-sink.ts";
+
+const windowBytes = 2_000;
+const leaseMs = 10_000;
+
+test("an event that ends every relay which reads it is parked unread after three deaths alone, and others flow", async () => {
+  const clock = manualClock(Date.UTC(2030, 0, 1));
+  await using bench = await benches["memory"]!(clock);
+  const sink = { ...scriptedSink(), can: { maxBytes: 1_000_000 } };
+  const deadly = draft("deadly", 1, { payload: { n: 1, x: "x".repeat(5_000) } });
+  const follower = draft("deadly", 2);
+  const others = Array.from({ length: 30 }, (_, n) => draft(`order-${n}`, 1));
+  await bench.add(...others.slice(0, 20), deadly, follower, ...others.slice(20));
+
+  /** How many events the relay had in hand when it died, the deadly one among them. */
+  const deaths: number[] = [];
+  const events: PathEvent[] = [];
+  const { outbox } = bench.store;
+  /** As a store does: a large event is claimed alone, and its payload is read when that is committed. Reading this one is the end. */
+  const reading = (die: () => void): OutboxStore => ({
+    ...outbox,
+    async claim(holding, request) {
+      expect(request.bytes).toBe(windowBytes);
+      const window = await outbox.claim(holding, { ...request, limit: request.narrow ? request.limit : Math.min(request.limit, 5) });
+      const one = window.claims.find(({ envelope }) => envelope.id === deadly.id);
+      if (one === undefined) return window;
+      if (one.deaths >= deathsToPark)
+        return {
+          ...window,
+          claims: window.claims.map((claim) => (claim === one ? { ...one, envelope: { ...one.envelope, data: new Uint8Array() } } : claim)),
+        };
+      deaths.push(window.claims.length);
+      die();
+      return new Promise(() => undefined);
+    },
+  });
+  const state = (): Promise<string> => bench.stateOf(deadly.id);
+  for (let life = 0; life < 10 && (await state()) !== "DEAD"; life++) {
+    let die = (): void => undefined;
+    const dead = new Promise<void>((resolve) => (die = resolve));
+    const relay = createRelay({
+      store: { ...bench.store, outbox: reading(() => die()) },
+      sink,
+      clock,
+      leaseMs,
+      windowBytes,
+      housekeeping: false,
+      observe: (event) => void events.push(event),
+    });
+    await relay.start();
+    let gone = false;
+    void dead.then(() => (gone = true));
+    for (let waited = 0; !gone && waited < 3 * leaseMs && (await state()) !== "DEAD"; waited += 500) await clock.advance(500);
+    const stopped = relay.stop();
+    await clock.advance(2 * leaseMs);
+    await stopped;
+  }
+  expect(await state()).toBe("DEAD");
+  expect(deaths.slice(-deathsToPark)).toEqual([1, 1, 1]);
+  expect(events.filter(({ type }) => type === "relay.died")).toMatchObject([
+    { id: deadly.id, error: expect.stringContaining("CRASHED_RELAY") as string, followers: "blocked" },
+  ]);
+  expect(sink.sent).not.toContain(deadly.id);
+  expect(await bench.stateOf(follower.id)).toBe("BLOCKED");
+  const last = createRelay({ store: bench.store, sink, clock, leaseMs, housekeeping: false });
+  await last.start();
+  await clock.advance(3_000);
+  for (const { id } of others) expect(await bench.stateOf(id)).toBe("PUBLISHED");
+  const stopped = last.stop();
+  await clock.advance(3_000);
+  await stopped;
+});
