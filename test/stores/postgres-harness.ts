@@ -1,10 +1,15 @@
 import pg from "pg";
-import type { AuditLine, StoreHarness } from "../../src/conformance/index.ts";
+import type { AuditLine, HostileRow, StoreHarness } from "../../src/conformance/index.ts";
+import { type Clock, systemClock } from "../../src/core/clock.ts";
+import type { LetterRow } from "../../src/core/letter.ts";
+import { insertHostile } from "./postgres-hostile.ts";
 import { postgres, type PgClient, type PgDatabase, type PostgresOptions } from "../../src/stores/postgres/index.ts";
 
 export interface PostgresHarness extends StoreHarness<PgDatabase, PgClient> {
   readonly pool: pg.Pool;
   readonly schema: string;
+  /** For other stores of the case: time passes for all of them. */
+  readonly storeClock: Clock;
 }
 
 let made = 0;
@@ -15,7 +20,9 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
     const schema = `case_${process.pid}_${++made}`;
     const pool = new pg.Pool({ connectionString: url(), max: 12 });
     pool.on("error", () => undefined);
-    const store = postgres({ pool: pool, schema, ...more });
+    let passed = 0;
+    const clock: Clock = { ...systemClock, monotonic: () => systemClock.monotonic() + passed };
+    const store = postgres({ pool: pool, schema, clock, ...more });
     await store.schema.migrate();
     await pool.query(`CREATE TABLE ${schema}.effects (name text NOT NULL)`);
     const idle = new Set<pg.PoolClient>();
@@ -24,7 +31,14 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
       schema,
       store,
       db: pool as unknown as PgDatabase,
-      clock: { now: () => Date.now(), advance: (ms) => growOlder(pool, schema, ms) },
+      storeClock: clock,
+      clock: {
+        now: () => Date.now(),
+        async advance(ms) {
+          await growOlder(pool, schema, ms);
+          passed += ms;
+        },
+      },
       async begin() {
         const client = await pool.connect();
         idle.add(client);
@@ -39,6 +53,10 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
       effect: async (tx, name) => void (await tx.query(`INSERT INTO ${schema}.effects (name) VALUES ($1)`, [name])),
       effects: async () => (await pool.query<{ name: string }>(`SELECT name FROM ${schema}.effects`)).rows.map(({ name }) => name),
       lose: async (tx) => void (await tx.query("ROLLBACK")),
+      commitInside: async (tx) => void (await tx.query("COMMIT")),
+      letters: async () =>
+        (await pool.query<Record<string, unknown>>(`SELECT * FROM ${schema}.waybill_letters ORDER BY seq`)).rows.map(letterIn),
+      hostile: () => addHostile(pool, schema),
       audit: async () =>
         (await pool.query(`SELECT who, action, events::int AS events FROM ${schema}.waybill_audit ORDER BY at`)).rows as AuditLine[],
       async close() {
@@ -49,6 +67,22 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
       },
     };
   };
+}
+
+/** As a table of version 1 may hold them: the rules of version 2 are for what is added later. */
+async function addHostile(pool: pg.Pool, schema: string): Promise<readonly HostileRow[]> {
+  const { rows: rules } = await pool.query<{ name: string; rule: string }>(
+    `SELECT conname AS name, pg_get_constraintdef(oid) AS rule FROM pg_constraint
+     WHERE conrelid = '${schema}.outbox'::regclass AND contype = 'c' AND conname LIKE 'waybill%'`,
+  );
+  for (const { name } of rules) await pool.query(`ALTER TABLE ${schema}.outbox DROP CONSTRAINT ${name}`);
+  const found = await insertHostile(pool, schema);
+  const { rows } = await pool.query<{ last: string }>(`SELECT last_value AS last FROM ${schema}.waybill_seq`);
+  for (const { name, rule } of rules)
+    await pool.query(
+      `ALTER TABLE ${schema}.outbox ADD CONSTRAINT ${name} ${rule.replace(/seq <= (\d+|'\d+'::bigint)/, `seq <= ${rows[0]!.last}`)}`,
+    );
+  return found;
 }
 
 /** A server's clock cannot be set forward; but everything that it has written down can become older. */
@@ -68,3 +102,20 @@ async function growOlder(pool: pg.Pool, schema: string, ms: number): Promise<voi
        UPDATE ${schema}.${table} SET ${columns.map((name) => `${name} = ${name} - interval '${ms} milliseconds'`).join(", ")}; COMMIT`,
     );
 }
+
+const letterIn = (row: Readonly<Record<string, unknown>>): LetterRow =>
+  ({
+    consumer: row["consumer"],
+    topic: row["topic"],
+    id: row["id"],
+    aggregateType: row["aggregate_type"],
+    aggregateId: row["aggregate_id"],
+    eventType: row["event_type"],
+    envelope: row["envelope"],
+    data: row["data"],
+    raw: row["raw"],
+    errorCode: row["error_code"],
+    error: row["error"],
+    attempts: row["attempts"],
+    handlerVersion: row["handler_version"],
+  }) as LetterRow;

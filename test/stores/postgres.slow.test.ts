@@ -35,7 +35,15 @@ function everySuite(url: () => string, runs: number): void {
   const suite: StoreSuite<PgDatabase, PgClient> = {
     test,
     create,
-    can: { claimBesideWriter: true, parallelWriters: true, loseTransaction: true },
+    can: {
+      claimBesideWriter: true,
+      parallelWriters: true,
+      loseTransaction: true,
+      commitInside: true,
+      letters: true,
+      hostileRows: true,
+      byteBound: true,
+    },
   };
   outboxStoreSuite(suite);
   leaseStoreSuite(suite);

@@ -1,13 +1,15 @@
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { pending } from "./pending.ts";
-import { envelopeColumns, list } from "./rows.ts";
+import { headColumns, list } from "./rows.ts";
 
 export interface Scan {
   readonly run: Run;
   readonly names: Names;
   readonly lanes: readonly number[];
   readonly limit: number;
+  /** How many bytes of payloads and headers the rows may bring along. */
+  readonly bytes: number;
   /** This relay's windows that are not settled. */
   readonly open: readonly string[];
   /** Some events of these lanes are suspect. */
@@ -20,6 +22,9 @@ export interface Found {
   readonly lane: number;
   readonly failures: number;
   readonly deaths: number;
+  readonly size: number;
+  /** Its payload was left behind. */
+  readonly bare: boolean;
 }
 
 export interface Caught {
@@ -35,7 +40,14 @@ export interface Caught {
 const blockedPerClaim = 5_000;
 const leastShare = 8;
 
-const columns = `${envelopeColumns}, o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+/** The lengths are known without reading what is stored apart. */
+const sizeOf = "(coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint + octet_length(o.headers::text))";
+/** How many bytes the rows up to this one take, by seq. */
+const upto = `sum(${sizeOf}) OVER (ORDER BY o.seq) AS upto`;
+/** Rows bring their payloads along up to a bound in bytes. */
+const columns = (bytes: string): string => `${headColumns}, ${sizeOf} AS size, o.upto > ${bytes}::bigint AS bare,
+  CASE WHEN o.upto <= ${bytes}::bigint THEN o.payload END AS payload, CASE WHEN o.upto <= ${bytes}::bigint THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
+  o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 const notOpen = (n: Names, open: string): string =>
@@ -54,13 +66,13 @@ const pendingRows = (n: Names, suspicious: boolean): string => `
 SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, f.*
 FROM (SELECT 1) one
 LEFT JOIN (
-  SELECT ${columns}
-  FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
+  SELECT ${columns("$6")}
+  FROM (SELECT o.*, ${upto} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
     SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND o.seq <= $5::bigint AND ${notOpen(n, "$4")}
     ${suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}
     ORDER BY o.seq LIMIT l.want
-  ) o ${joins(n)}
+  ) o) o ${joins(n)}
 ) f ON true`;
 
 const highest = 2n ** 63n - 1n;
@@ -84,7 +96,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
   let oldest: bigint | null = null;
   const lowest = new Map<number, bigint | null>();
   let behind = scan.lanes.map((lane) => ({ lane, after: floors.get(lane) ?? 0n }));
-  while (behind.length > 0 && catcher.found.length < limit && catcher.blocked() < blockedPerClaim) {
+  while (behind.length > 0 && catcher.found.length < limit && catcher.blocked() < blockedPerClaim && catcher.room() > 0) {
     const share = Math.max(leastShare, Math.ceil((limit - catcher.found.length) / behind.length));
     const rows = await run(pendingRows(names, scan.suspicious), [
       list(behind.map(({ lane }) => lane)),
@@ -92,6 +104,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       list(behind.map(() => share)),
       scan.open,
       oldest === null ? highest : drawn,
+      catcher.room(),
     ]);
     const byLane = new Map<number, PgRow[]>(behind.map(({ lane }) => [lane, []]));
     for (const row of rows) if (row["seq"] !== null) byLane.get(Number(row["lane"]))!.push(row);
@@ -106,7 +119,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       .map(([lane, found]) => ({ lane, after: BigInt(found.at(-1)!["seq"]!) }));
   }
   await catcher.block();
-  const found = fair(catcher.found, limit);
+  const found = within(fair(catcher.found, limit), scan.bytes);
   return {
     found,
     cut: behind.length > 0 || failed.length === dueLimit || found.length < catcher.found.length,
@@ -128,12 +141,22 @@ function fair(found: readonly Found[], limit: number): readonly Found[] {
   return kept.map(({ one }) => one).sort((a, b) => (a.seq < b.seq ? -1 : 1));
 }
 
-const dueRows = ({ run, names, lanes, open }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>
+/** The first events, as far as their bytes go. One that alone takes more goes alone. */
+function within(found: readonly Found[], bytes: number): readonly Found[] {
+  let taken = 0;
+  const end = found.findIndex(({ size, bare }, at) => at > 0 && (bare || found[0]!.bare || (taken += size) + found[0]!.size > bytes));
+  return end === -1 ? found : found.slice(0, end);
+}
+
+const dueFrom = (n: Names, which: string): string => `${n.outbox} o
+  WHERE o.status = 'FAILED' AND o.next_attempt_at <= clock_timestamp() AND o.lane = ANY ($1::smallint[]) AND ${notOpen(n, "$2")} AND ${which}
+  ORDER BY o.next_attempt_at`;
+
+const dueRows = ({ run, names, lanes, open, bytes }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>
   run(
-    `SELECT ${columns} FROM ${names.outbox} o ${joins(names)}
-     WHERE o.status = 'FAILED' AND o.next_attempt_at <= clock_timestamp() AND o.lane = ANY ($1::smallint[]) AND ${notOpen(names, "$2")} AND ${which}
-     ORDER BY o.next_attempt_at LIMIT $3`,
-    [list(lanes), open, limit],
+    `SELECT ${columns("$4")} FROM (SELECT o.*, ${upto} FROM (SELECT * FROM ${dueFrom(names, which)} LIMIT $3) o) o ${joins(names)}
+     ORDER BY o.next_attempt_at`,
+    [list(lanes), open, limit, bytes],
   );
 
 /**
@@ -144,23 +167,33 @@ const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT max(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 const narrowAtOnce = 1_000;
 
+const narrowFrom = (
+  n: Names,
+): string => `(SELECT x.lane, max(x.seq) AS last FROM ${n.suspects} x WHERE x.lane = ANY ($1::smallint[]) GROUP BY x.lane) l
+  CROSS JOIN LATERAL (
+    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq <= l.last AND ${notOpen(n, "$2")} AND ${beforeSuspect(n)}
+    ORDER BY o.seq LIMIT ${narrowAtOnce}) o`;
+
 async function narrowRows(scan: Scan): Promise<readonly PgRow[]> {
   if (!scan.suspicious) return [];
-  const { run, names, lanes, open } = scan;
-  const rows = await run(
-    `SELECT ${columns}
-     FROM (SELECT x.lane, max(x.seq) AS last FROM ${names.suspects} x WHERE x.lane = ANY ($1::smallint[]) GROUP BY x.lane) l
-     CROSS JOIN LATERAL (
-       SELECT * FROM ${names.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq <= l.last AND ${notOpen(names, "$2")} AND ${beforeSuspect(names)}
-       ORDER BY o.seq LIMIT ${narrowAtOnce}
-     ) o ${joins(names)}`,
-    [list(lanes), open],
-  );
+  const { run, names, lanes, open, bytes } = scan;
+  const rows = await run(`SELECT ${columns("$3")} FROM (SELECT o.*, ${upto} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
+    list(lanes),
+    open,
+    bytes,
+  ]);
   const due = await dueRows(scan, narrowAtOnce, beforeSuspect(names));
   return [...rows, ...due].sort(bySeq);
 }
 
-export const countNarrow = async (scan: Scan): Promise<number> => (await narrowRows(scan)).length;
+export async function countNarrow({ run, names, lanes, open, suspicious }: Scan): Promise<number> {
+  if (!suspicious) return 0;
+  const [row] = await run(
+    `SELECT (SELECT count(*) FROM ${narrowFrom(names)}) + (SELECT count(*) FROM (SELECT 1 FROM ${dueFrom(names, beforeSuspect(names))} LIMIT ${narrowAtOnce}) o) AS n`,
+    [list(lanes), open],
+  );
+  return Number(row!["n"]);
+}
 
 /** A tenth of the window they died in at a time, down to one. */
 export async function claimNarrow(scan: Scan): Promise<Caught> {
@@ -168,23 +201,37 @@ export async function claimNarrow(scan: Scan): Promise<Caught> {
   for (const row of await narrowRows(scan)) catcher.take(row);
   await catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
-  const found = catcher.found.slice(0, Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10))));
+  const wide = Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10)));
+  const found = within(catcher.found.slice(0, wide), scan.bytes);
   return { found, cut: found.length < catcher.found.length, oldest: 0n, lowest: new Map() };
 }
 
+interface Catcher {
+  readonly found: Found[];
+  take(row: PgRow): void;
+  blocked(): number;
+  /** How many more bytes may come along; 0 once something was left behind. */
+  room(): number;
+  block(): Promise<void>;
+}
+
 /** Sorts rows into those that may go and those whose aggregate is held; the held ones leave the pending scan. */
-function catchRows({ run, names }: Scan): { found: Found[]; take(row: PgRow): void; blocked(): number; block(): Promise<void> } {
+function catchRows({ run, names, bytes }: Scan): Catcher {
   const found: Found[] = [];
   const blocked: bigint[] = [];
+  let room = bytes;
   return {
     found,
     take(row) {
       const seq = BigInt(row["seq"]!);
-      if (mayGo(row, seq))
-        found.push({ row, seq, lane: Number(row["lane"]), failures: Number(row["retry_count"]), deaths: Number(row["deaths"] ?? 0) });
-      else blocked.push(seq);
+      const [size, bare] = [Number(row["size"]), row["bare"] === "t"];
+      room = bare ? 0 : Math.max(0, room - size);
+      if (!mayGo(row, seq)) return void blocked.push(seq);
+      const failures = Math.max(0, Number(row["retry_count"]));
+      found.push({ row, seq, lane: Number(row["lane"]), failures, deaths: Number(row["deaths"] ?? 0), size, bare });
     },
     blocked: () => blocked.length,
+    room: () => room,
     async block() {
       if (blocked.length === 0) return;
       await run(`UPDATE ${names.outbox} SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ANY ($1::bigint[])`, [list(blocked)]);

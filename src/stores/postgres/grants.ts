@@ -28,12 +28,12 @@ GRANT SELECT ON ${n.meta}, ${n.events} TO waybill_relay;
 GRANT INSERT ON ${n.audit} TO waybill_relay;
 ${partitions("waybill_relay")}-- Subscriber: the inbox, beside whatever its handlers need.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_subscriber;
-GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.inbox}, ${n.attempts}, ${n.seats} TO waybill_subscriber;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_subscriber;
 GRANT SELECT ON ${n.meta} TO waybill_subscriber;
 -- Operator: reads everything, redrives, discards and purges.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator;
-GRANT SELECT ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.destinations}, ${n.meta}, ${n.events}, ${n.inbox}, ${n.attempts}, ${n.seats} TO waybill_operator;
+GRANT SELECT ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.destinations}, ${n.meta}, ${n.events}, ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_operator;
 GRANT SELECT, UPDATE ON ${n.lanes}, ${n.holds} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (created_at) ON ${n.keys} TO waybill_operator;
 GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator;

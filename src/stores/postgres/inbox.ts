@@ -1,8 +1,12 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
+import type { Clock } from "../../core/clock.ts";
+import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
+import { letterRow } from "../../core/letter.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isConflict, type PgClient } from "./driver.ts";
+import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";
 import type { Names } from "./names.ts";
 import { storable } from "./rows.ts";
 import { runTransaction } from "./transactor.ts";
@@ -15,7 +19,8 @@ export interface Applying<Tx> {
 
 const attempts = 5;
 
-export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>): Inbox<Tx> {
+export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
+  const expiry = createExpiry(clock);
   const query: Applying<Tx>["query"] = (tx, sql, values) =>
     applying.query(tx, sql, values).catch((error: unknown) => {
       throw explain(error, connection.place);
@@ -23,21 +28,29 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 
   const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> =>
     applying.transaction(async (tx) => {
-      const marked = await query(
+      const [marked] = await query(
         tx,
-        `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version) VALUES ($1, $2, clock_timestamp(), $3)
-         ON CONFLICT DO NOTHING RETURNING 1 AS marked`,
+        `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
+         ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid`,
         [key.consumer, key.id, handlerVersion],
       );
-      if (marked.length === 0) return "seen";
+      if (marked === undefined) {
+        const [mark] = await query(tx, `SELECT finished::text AS finished FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`, [
+          key.consumer,
+          key.id,
+        ]);
+        if (mark?.["finished"] === "false") throw unfinished(key);
+        return "seen";
+      }
       await work(tx);
-      // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself:
-      // what it did after that would stand alone. The mark is still there only if nothing of the kind happened.
+      // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
+      // after that would stand alone. So the mark is finished only by the transaction that made it.
       const kept = await query(
         tx,
-        `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2)
-         UPDATE ${n.inbox} SET processed_at = clock_timestamp() WHERE consumer = $1 AND event_id = $2 RETURNING 1 AS kept`,
-        [key.consumer, key.id],
+        `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3)
+         UPDATE ${n.inbox} SET processed_at = clock_timestamp(), finished = true
+         WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3 RETURNING 1 AS kept`,
+        [key.consumer, key.id, marked["xid"]],
       ).catch((error: unknown) => {
         if (isWaybillError(error, "NO_TRANSACTION")) return []; // the library noticed first
         throw error;
@@ -65,24 +78,64 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       );
       return Number(row!["attempts"]);
     },
-    async forget(before) {
+    async park(letter) {
+      const row = letterRow(letter);
+      await connection.run(
+        `INSERT INTO ${n.letters} (consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8::bytea, $9::bytea, $10, $11, $12, $13)
+         ON CONFLICT (consumer, topic, id) DO UPDATE SET aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id,
+           event_type = excluded.event_type, envelope = excluded.envelope, data = excluded.data, raw = excluded.raw, error_code = excluded.error_code,
+           error = excluded.error, attempts = excluded.attempts, handler_version = excluded.handler_version, parked_at = excluded.parked_at`,
+        [
+          row.consumer,
+          row.topic,
+          row.id,
+          row.aggregateType,
+          row.aggregateId,
+          row.eventType,
+          row.envelope,
+          Buffer.from(row.data),
+          row.raw === null ? null : Buffer.from(row.raw),
+          row.errorCode,
+          row.error,
+          row.attempts,
+          row.handlerVersion,
+        ],
+      );
+    },
+    async forget(before, limit) {
+      const old = (table: string, moment: string): string =>
+        `DELETE FROM ${table} t USING (SELECT consumer, event_id FROM ${table} WHERE ${moment} < $1::timestamptz ORDER BY ${moment} LIMIT $2::integer
+           FOR UPDATE SKIP LOCKED) o WHERE t.consumer = o.consumer AND t.event_id = o.event_id RETURNING 1`;
       const [row] = await connection.run(
-        `WITH gone AS (DELETE FROM ${n.inbox} WHERE processed_at < $1::timestamptz RETURNING 1),
-              counts AS (DELETE FROM ${n.attempts} WHERE failed_at < $1::timestamptz)
-         SELECT count(*) AS n FROM gone`,
-        [before.toISOString()],
+        `WITH marks AS (${old(n.inbox, "processed_at")}), counts AS (${old(n.attempts, "failed_at")})
+         SELECT (SELECT count(*) FROM marks) + (SELECT count(*) FROM counts) AS n`,
+        [before.toISOString(), limit],
       );
       return Number(row!["n"]);
     },
     async sit(seat, ttlMs) {
-      const rows = await connection.run(
-        `INSERT INTO ${n.seats} AS s (consumer, topic, owner, expires_at)
-         VALUES ($1, $2, $3, clock_timestamp() + $4::double precision * interval '1 millisecond')
-         ON CONFLICT (consumer, topic) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at
-         WHERE s.owner = excluded.owner OR s.expires_at <= clock_timestamp() RETURNING 1 AS seated`,
-        [seat.consumer, seat.topic, seat.owner, ttlMs],
+      const place = [seat.consumer, seat.topic, seat.owner];
+      /** Takes the seat from nobody but the owner of that renewal. */
+      const take = async (dead: string | null): Promise<boolean> => {
+        const rows = await connection.run(
+          `INSERT INTO ${n.seats} AS s (consumer, topic, owner, renewed_at, expires_at, ttl_ms, renewals)
+           SELECT $1, $2, $3, t, t + $4::double precision * interval '1 millisecond', $4::double precision, 1 FROM clock_timestamp() AS t
+           ON CONFLICT (consumer, topic) DO UPDATE SET owner = excluded.owner, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at,
+             ttl_ms = excluded.ttl_ms, renewals = s.renewals + 1
+           WHERE s.owner = excluded.owner OR ${renewalOf("s")} = $5::text RETURNING 1 AS seated`,
+          [...place, ttlMs, dead],
+        );
+        return rows.length === 1;
+      };
+      if (await take(null)) return true;
+      const [held] = await connection.run(
+        `SELECT ${leaseColumns("s")} FROM ${n.seats} s WHERE consumer = $1 AND topic = $2 AND owner <> $3`,
+        place,
       );
-      return rows.length === 1;
+      if (held === undefined) return take(null);
+      const lease = leaseOf(held);
+      return !expiry.isLive(JSON.stringify(place.slice(0, 2)), lease) && (await take(lease.renewal));
     },
     async leave(seat) {
       await connection.run(`DELETE FROM ${n.seats} WHERE consumer = $1 AND topic = $2 AND owner = $3`, [
@@ -93,6 +146,12 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
     },
   };
 }
+
+const unfinished = ({ id }: InboxKey): WaybillError =>
+  new WaybillError(
+    "EFFECT_UNFINISHED",
+    `an earlier attempt of event ${id} committed before its handler had finished (COMMIT in it): part of its effect may be there`,
+  );
 
 /** Through clients of the store's own pool; the handler's handle ends with its transaction. */
 export function onOwnClients(connection: Connection, patienceMs: number): Applying<PgClient> {

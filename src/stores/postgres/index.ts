@@ -1,6 +1,6 @@
 import type { Begins, Library, TxOf } from "../../contracts/handle.ts";
 import type { Store } from "../../contracts/store.ts";
-import { systemClock } from "../../core/clock.ts";
+import { type Clock, systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
@@ -54,6 +54,8 @@ export interface PostgresOptions {
    * @default false
    */
   readonly listen?: boolean;
+  /** For tests: by what other processes' leases are counted once they were seen. @default the system's */
+  readonly clock?: Clock;
 }
 
 export type PostgresStore = Store<PgDatabase, PgClient>;
@@ -77,6 +79,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     "onPublish",
     "partitions",
     "listen",
+    "clock",
     "tx",
     "db",
   ]);
@@ -91,14 +94,15 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const connection = createConnection(settings);
   // Handlers may take all connections of a pool, and take long; leases and seats must not wait for them.
   const handlers = options.pool === undefined ? createConnection(settings) : connection;
+  const clock = options.clock ?? systemClock;
   const newId = uuidv7(systemClock, systemRandom);
   const listening = options.listen === true ? createListening(connection) : null;
   const writer = createWriter(names, connection.place);
   const own = {
     name: "postgres",
     schema: createSchema(connection, names, partitions),
-    outbox: createOutboxStore({ connection, names, clock: systemClock, newId, onPublish }),
-    leases: createLeaseStore(connection, names),
+    outbox: createOutboxStore({ connection, names, clock, newId, onPublish }),
+    leases: createLeaseStore(connection, names, clock),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),
@@ -114,11 +118,11 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   };
   const library = libraryOf(options);
   if (library === null) {
-    const inbox = createInbox(connection, names, onOwnClients(handlers, settings.statementTimeoutMs));
+    const inbox = createInbox(connection, names, onOwnClients(handlers, settings.statementTimeoutMs), clock);
     return { ...own, writer, transactor: createTransactor(connection.place, settings.statementTimeoutMs), inbox };
   }
   const { applying, ...parts } = throughLibrary<Of, Tx>(library.tx, library.db, writer);
-  return { ...own, ...parts, inbox: createInbox(connection, names, applying) };
+  return { ...own, ...parts, inbox: createInbox(connection, names, applying, clock) };
 }
 
 function libraryOf<Db, Tx, Of extends Db, B extends Begins>({ tx, db }: Partial<Library<Db, Tx, Of, B>>): Library<Db, Tx, Of, B> | null {

@@ -1,52 +1,87 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
-import type { Connection, Run } from "./connection.ts";
+import type { Clock } from "../../core/clock.ts";
+import { createExpiry, type WrittenLease } from "../../core/expiry.ts";
+import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { list } from "./rows.ts";
+import { indexable, list } from "./rows.ts";
 
-/** Time is the server's, in every statement. */
-export function createLeaseStore(connection: Connection, n: Names): LeaseStore {
+/** Of a table with leases: what is left of one, by the server's clock. */
+export const leaseColumns = (table: string): string => `${renewalOf(table)} AS renewal, ${table}.ttl_ms,
+  extract(epoch FROM ${table}.expires_at - clock_timestamp()) * 1000 AS left_ms`;
+
+/** Tells renewals apart. Code of version 1 writes the new end alone, and then that is what tells. */
+export const renewalOf = (table: string): string =>
+  `CASE WHEN ${table}.expires_at = ${table}.renewed_at + ${table}.ttl_ms * interval '1 millisecond' THEN ${table}.renewals::text
+        ELSE 'until ' || extract(epoch FROM ${table}.expires_at) END`;
+
+export const leaseOf = (row: PgRow): WrittenLease => ({
+  renewal: row["renewal"]!,
+  leftMs: Number(row["left_ms"]),
+  ttlMs: Number(row["ttl_ms"]),
+});
+
+/** Leases are written by the server's clock, and judged by core/expiry. */
+export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
+  const expiry = createExpiry(clock);
+  const liveOf = (rows: readonly PgRow[]): readonly PgRow[] => {
+    expiry.keep(new Set(rows.map((row) => row["relay"]!)));
+    return rows.filter((row) => expiry.isLive(row["relay"]!, leaseOf(row)));
+  };
+  const relays = `SELECT r.relay, ${leaseColumns("r")} FROM ${n.relays} r`;
+
   return {
     async look() {
       // One statement is one snapshot.
       const rows = await connection.run(
-        `SELECT lane, owner, epoch, NULL AS live, NULL AS strategy FROM ${n.lanes}
-         UNION ALL SELECT NULL, NULL, NULL, relay, strategy FROM ${n.relays} WHERE expires_at > clock_timestamp() ORDER BY lane, live`,
+        `SELECT lane, owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms FROM ${n.lanes}
+         UNION ALL SELECT NULL, NULL, NULL, r.relay, r.strategy, ${leaseColumns("r")} FROM ${n.relays} r ORDER BY lane, relay`,
       );
+      const live = liveOf(rows.filter(({ relay }) => relay !== null));
       return {
         lanes: rows
-          .filter(({ live }) => live === null)
+          .filter(({ relay }) => relay === null)
           .map((row) => ({ lane: Number(row["lane"]), owner: row["owner"] ?? null, epoch: BigInt(row["epoch"]!) })),
-        live: rows.flatMap(({ live }) => live ?? []),
-        strategies: new Map(rows.flatMap(({ live, strategy }) => (live && strategy ? [[live, strategy] as const] : []))),
+        live: live.map((row) => row["relay"]!),
+        strategies: new Map(live.flatMap((row) => (row["strategy"] ? [[row["relay"]!, row["strategy"]] as const] : []))),
       };
     },
     renew: (relay, ttlMs, window = 0, strategy) =>
       connection.transaction(async (run) => {
         await run(
-          `INSERT INTO ${n.relays} (relay, started_at, expires_at, "window", strategy)
-           VALUES ($1, clock_timestamp(), clock_timestamp() + $2::double precision * interval '1 millisecond', $3, $4)
-           ON CONFLICT (relay) DO UPDATE SET expires_at = excluded.expires_at, "window" = excluded."window", strategy = excluded.strategy`,
+          `INSERT INTO ${n.relays} AS r (relay, started_at, renewed_at, expires_at, ttl_ms, renewals, "window", strategy)
+           SELECT $1, t, t, t + $2::double precision * interval '1 millisecond', $2::double precision, 1, $3, $4 FROM clock_timestamp() AS t
+           ON CONFLICT (relay) DO UPDATE SET renewed_at = excluded.renewed_at, expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms,
+             renewals = r.renewals + 1, "window" = excluded."window", strategy = excluded.strategy`,
           [relay, ttlMs, window, strategy ?? null],
         );
-        await run(
-          `DELETE FROM ${n.relays} r WHERE r.relay IN (
-             SELECT relay FROM ${n.relays} WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)
-           AND NOT EXISTS (SELECT 1 FROM ${n.lanes} l WHERE l.owner = r.relay)`,
-        );
+        const rows = await run(relays);
+        const live = new Set(liveOf(rows));
+        const dead = rows.filter((row) => !live.has(row));
+        if (dead.length > 0)
+          await run(
+            `DELETE FROM ${n.relays} r WHERE r.relay IN (
+               SELECT r.relay FROM ${n.relays} r JOIN unnest($1::text[], $2::text[]) AS d (relay, renewal) ON r.relay = d.relay
+               WHERE ${renewalOf("r")} = d.renewal FOR UPDATE OF r SKIP LOCKED)
+             AND NOT EXISTS (SELECT 1 FROM ${n.lanes} l WHERE l.owner = r.relay)`,
+            [dead.map((row) => row["relay"]), dead.map((row) => row["renewal"])],
+          );
       }),
     take: (relay, lanes) =>
       connection.transaction(async (run) => {
-        const taken = await run(
-          `WITH free AS (
-             SELECT l.lane FROM ${n.lanes} l
-             WHERE l.lane = ANY ($2::smallint[]) AND (l.owner IS NULL OR l.owner <> $1
-               AND NOT EXISTS (SELECT 1 FROM ${n.relays} r WHERE r.relay = l.owner AND r.expires_at > clock_timestamp()))
-             ORDER BY l.lane FOR UPDATE SKIP LOCKED)
-           UPDATE ${n.lanes} l SET owner = $1, epoch = l.epoch + 1 FROM free WHERE l.lane = free.lane RETURNING l.lane, l.epoch`,
+        const wanted = await run(
+          `SELECT lane, owner FROM ${n.lanes} WHERE lane = ANY ($2::smallint[]) AND owner IS DISTINCT FROM $1 ORDER BY lane FOR UPDATE SKIP LOCKED`,
           [relay, list(lanes)],
         );
+        // Now that the lanes are locked, what is read of the leases is younger than any change of theirs.
+        const live = new Set(wanted.some(({ owner }) => owner !== null) ? liveOf(await run(relays)).map((row) => row["relay"]!) : []);
+        const free = wanted.filter(({ owner }) => owner === null || owner === undefined || !live.has(owner));
+        if (free.length === 0) return new Map<number, bigint>();
+        const taken = await run(
+          `UPDATE ${n.lanes} SET owner = $1, epoch = epoch + 1 WHERE lane = ANY ($2::smallint[]) RETURNING lane, epoch`,
+          [relay, list(free.map((row) => Number(row["lane"])))],
+        );
         const won = new Map(taken.map((row) => [Number(row["lane"]), BigInt(row["epoch"]!)]));
-        if (won.size > 0) await suspect(run, n, list(won.keys()));
+        await suspect(run, n, list(won.keys()));
         return won;
       }),
     give: (relay, lanes) => connection.transaction((run) => giveBack(run, n, relay, list(lanes))),
@@ -68,7 +103,7 @@ async function suspect(run: Run, n: Names, lanes: string): Promise<void> {
      FROM ${n.windows} w
      JOIN (SELECT relay, sum(cardinality(seqs)) AS width FROM ${n.windows} GROUP BY relay) a ON a.relay = w.relay
      CROSS JOIN LATERAL unnest(w.seqs) AS u (seq) JOIN ${n.outbox} o ON o.seq = u.seq
-     WHERE o.lane = ANY ($1::smallint[]) AND o.status IN ('PENDING', 'FAILED')
+     WHERE o.lane = ANY ($1::smallint[]) AND o.status IN ('PENDING', 'FAILED') AND ${indexable}
      ON CONFLICT (seq) DO UPDATE SET width = excluded.width,
        deaths = CASE WHEN excluded.width = 1 THEN ${n.suspects}.deaths + 1 ELSE 0 END`,
     [lanes],

@@ -12,8 +12,21 @@ export interface PostgresNames {
   readonly prefix?: string;
 }
 
-const tables = ["keys", "relays", "lanes", "windows", "suspects", "holds", "destinations", "audit", "attempts", "seats", "meta"] as const;
-const routines = ["add", "lane", "next_seq", "use_key", "seq", "add_partitions", "drop_partition"] as const;
+const tables = [
+  "keys",
+  "relays",
+  "lanes",
+  "windows",
+  "suspects",
+  "holds",
+  "destinations",
+  "audit",
+  "attempts",
+  "seats",
+  "letters",
+  "meta",
+] as const;
+const routines = ["add", "lane", "next_seq", "use_key", "moves", "seq", "add_partitions", "drop_partition"] as const;
 
 /** Every name of the schema as it stands in SQL: qualified and quoted. */
 export type Names = Readonly<

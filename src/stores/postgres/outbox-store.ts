@@ -1,13 +1,14 @@
-import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
-import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from "./claim.ts";
+import { type Caught, claimNarrow, claimNormal, countNarrow, type Found, type Scan } from "./claim.ts";
 import type { Connection, Run } from "./connection.ts";
 import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
-import { envelopeOf, list } from "./rows.ts";
+import { readPayload } from "./payload.ts";
+import { list, readEnvelope } from "./rows.ts";
 import { type Published, settleWindow } from "./settle.ts";
 
 /** Tells one server, and one run of it, from another. */
@@ -43,7 +44,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
         floors.learn(holding, done.sighting);
         known.keep(holding.relay, request.open, done.window.id);
-        return done.window;
+        return done.bare === null ? done.window : await withPayload(connection.run, names, done.window, done.bare);
       } catch (error) {
         floors.reset();
         throw error;
@@ -120,7 +121,7 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
     drawn,
     floors: from,
   };
-  const scan = { run, names: n, lanes, limit: request.limit, open: request.open, suspicious: seen.suspicious };
+  const scan = scanOf(run, n, lanes, request, seen.suspicious);
   const suspects = seen.suspicious ? await countNarrow(scan) : 0;
   const work = seen.due || seen.delayed || seen.releasing || (await anyReady(scan, from));
   return { ...seen, suspects, work };
@@ -152,6 +153,8 @@ interface Claiming {
 
 interface Claimed {
   readonly window: Window;
+  /** The size of its only event, whose payload is still to be read. */
+  readonly bare: number | null;
   readonly sighting: Sighting;
 }
 
@@ -175,30 +178,25 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
     const freed = await freeDelayed(run, n, lanes);
     reopen(freed.lanes);
     if (freed.rows === rowsPerStep)
-      return { window: { ...nothing, more: true }, sighting: { reopened, redrives: owned.lanes, proof: null } };
+      return { window: { ...nothing, more: true }, bare: null, sighting: { reopened, redrives: owned.lanes, proof: null } };
   }
   if (seen.suspicious) await forgetSuspects(run, n);
   const releasing = seen.releasing ? await releaseStep(run, n, list(lanes)) : { remain: false, lanes: [] };
   reopen(releasing.lanes);
 
-  const scan = { run, names: n, lanes, limit: request.limit, open: request.open, suspicious: seen.suspicious };
+  const scan = scanOf(run, n, lanes, request, seen.suspicious);
   const from = new Map(lanes.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, owned.drawn, seen.due);
   const inFlight = await recordWindow(run, n, id, holding, request, caught);
   return {
     window: {
       id: caught.found.length === 0 ? null : id,
-      claims: caught.found.map(({ row, lane, failures, deaths }) => ({
-        envelope: envelopeOf(row),
-        lane,
-        epoch: holding.lanes.get(lane)!,
-        failures,
-        deaths,
-      })),
+      claims: caught.found.map((found) => claimOf(found, holding)),
       suspects: seen.suspicious ? await countNarrow({ ...scan, open: [...request.open, id] }) : 0,
       destinations: seen.destinations,
       more: caught.cut || releasing.remain,
     },
+    bare: caught.found[0]?.bare === true ? caught.found[0].size : null,
     sighting: {
       reopened,
       redrives: owned.lanes,
@@ -208,6 +206,25 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
           : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
     },
   };
+}
+
+const scanOf = (run: Run, names: Names, lanes: readonly number[], request: ClaimRequest, suspicious: boolean): Scan => {
+  const { limit, open, bytes = Number.MAX_SAFE_INTEGER } = request;
+  return { run, names, lanes, limit, bytes, open, suspicious };
+};
+
+function claimOf({ row, lane, failures, deaths }: Found, holding: Holding): Claim {
+  const { envelope, unreadable } = readEnvelope(row);
+  return { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(unreadable === null ? {} : { unreadable }) };
+}
+
+/** Now that the window of this one event is committed: if its payload ends this process, the next relay knows what did. */
+async function withPayload(run: Run, n: Names, window: Window, size: number): Promise<Window> {
+  const claim = window.claims[0]!;
+  if (claim.unreadable !== undefined) return window;
+  const read = await readPayload(run, n, claim.envelope.seq, size);
+  const carried = typeof read === "string" ? { ...claim, unreadable: read } : { ...claim, envelope: { ...claim.envelope, data: read } };
+  return { ...window, claims: [carried] };
 }
 
 interface Locked {

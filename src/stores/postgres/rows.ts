@@ -1,4 +1,5 @@
-import type { Envelope } from "../../core/event.ts";
+import { maxMarkBytes } from "../../core/letter.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
 import type { PgRow } from "./connection.ts";
 
 /** What a Date can hold: `available_at` may be 'infinity', which is later than any. */
@@ -9,36 +10,38 @@ export const ms = (moment: string): string =>
   `(CASE WHEN isfinite(${moment}) THEN least(floor(extract(epoch FROM ${moment}) * 1000), ${lastMs})
          WHEN ${moment} = 'infinity' THEN ${lastMs} WHEN ${moment} = '-infinity' THEN -${lastMs} END)::bigint`;
 
-/** The columns that make an envelope, from the outbox table named `o`. */
-export const envelopeColumns = `o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version, o.payload,
-  encode(o.payload_bytes, 'hex') AS payload_hex, o.content_type, o.headers::text AS headers, o.idempotency_key, ${ms("o.created_at")} AS created_ms`;
+/** Names that are longer than any that can be carried come cut, and longer headers not at all: each still says what is wrong. */
+const name = (column: string): string => `left(o.${column}, ${maxMarkBytes + 1}) AS ${column}`;
 
-export function envelopeOf(row: PgRow): Envelope {
-  return {
-    seq: BigInt(row["seq"]!),
-    id: row["id"]!,
-    aggregateType: row["aggregate_type"]!,
-    aggregateId: row["aggregate_id"]!,
-    type: row["event_type"]!,
-    eventVersion: Number(row["event_version"]),
-    data: dataOf(row),
-    contentType: row["content_type"]!,
-    headers: headersOf(row["headers"]!),
-    idempotencyKey: row["idempotency_key"] ?? null,
-    createdAt: dateOf(row["created_ms"]),
-  };
+/** The columns that make an envelope but for its payload, from the outbox table named `o`. */
+export const headColumns = `o.seq, ${["id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key"].map(name).join(", ")},
+  o.event_version, CASE WHEN octet_length(o.headers::text) <= ${maxHeadersText} THEN o.headers::text END AS headers, ${ms("o.created_at")} AS created_ms`;
+export const envelopeColumns = `${headColumns}, o.payload, encode(o.payload_bytes, 'hex') AS payload_hex`;
+
+/** Never throws: a row that cannot be carried says why. */
+export function readEnvelope(row: PgRow): ReadRow {
+  const headers = row["headers"] ?? null;
+  return readRow(
+    {
+      seq: BigInt(row["seq"]!),
+      id: row["id"] ?? null,
+      aggregateType: row["aggregate_type"] ?? null,
+      aggregateId: row["aggregate_id"] ?? null,
+      type: row["event_type"] ?? null,
+      eventVersion: Number(row["event_version"]),
+      data: dataOf(row),
+      contentType: row["content_type"] ?? null,
+      headers: headers ?? "{}",
+      idempotencyKey: row["idempotency_key"] ?? undefined,
+      createdAt: dateOf(row["created_ms"]),
+    },
+    headers === null ? [`headers take more than ${maxHeadersText} bytes`] : [],
+  );
 }
 
 function dataOf(row: PgRow): Uint8Array {
   const text = row["payload"] ?? null;
   return text === null ? Buffer.from(row["payload_hex"] ?? "", "hex") : Buffer.from(text, "utf8");
-}
-
-/** Plain SQL may have put any JSON there: what is not an object of strings is carried as text, never dropped. */
-function headersOf(json: string): Readonly<Record<string, string>> {
-  const parsed: unknown = JSON.parse(json);
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return {};
-  return Object.fromEntries(Object.entries(parsed).map(([name, held]) => [name, typeof held === "string" ? held : JSON.stringify(held)]));
 }
 
 export const dateOf = (value: string | null | undefined): Date => new Date(Number(value));
@@ -59,3 +62,6 @@ export const spanOf = (ms: readonly number[]): [from: number, to: number] =>
 
 /** PostgreSQL's text holds neither NUL nor half a character. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
+
+/** Whether an aggregate's names fit into an index, and so into holds and suspects: those of a row that can be carried do. */
+export const indexable = "greatest(octet_length(o.aggregate_type), octet_length(o.aggregate_id)) <= 255";

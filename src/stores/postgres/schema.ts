@@ -1,4 +1,6 @@
 import type { Schema } from "../../contracts/store.ts";
+import { causesOf, sqlStateOf } from "../../core/causes.ts";
+import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Connection, Run } from "./connection.ts";
@@ -7,6 +9,7 @@ import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
 import { firstPartitions, partitionTables, type PartitionUnit } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
+import { columns, version2 } from "./version-2.ts";
 
 /** Every event with its derived state. */
 export function events(n: Names): string {
@@ -30,9 +33,16 @@ LEFT JOIN (
 /** Of the tables that hold events. */
 const storage = "WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000, autovacuum_analyze_scale_factor = 0.05)";
 
-/** One entry per version, applied in order, never changed once released. An outbox is partitioned from the start, or never. */
-const migrations: readonly ((n: Names, unit: PartitionUnit | null) => string)[] = [
-  (n, unit) => `
+/** Applied in order, never changed once released. */
+interface Migration {
+  /** Each in a transaction of its own before the rest, and harmless when it comes again. */
+  readonly first?: (n: Names) => readonly string[];
+  /** In one transaction with the new version. */
+  readonly then: (n: Names, unit: PartitionUnit | null) => string;
+}
+
+/** An outbox is partitioned from the start, or never. */
+const version1 = (n: Names, unit: PartitionUnit | null): string => `
 -- A transaction has its id before it draws a number. So whoever has seen all transactions end that were running when a number
 -- had been drawn has seen every event up to that number: the proof behind the relay's floors. CACHE 1 for the same reason.
 CREATE SEQUENCE ${n.seq} CACHE 1;
@@ -210,45 +220,69 @@ CREATE TABLE ${n.seats} (
 );
 -- What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
 CREATE VIEW ${n.events} AS ${events(n)};
-${unit === null ? "" : partitionTables(n, storage)}`,
-];
+${unit === null ? "" : partitionTables(n, storage)}`;
+
+const migrations: readonly Migration[] = [{ then: version1 }, { first: columns, then: version2 }];
 
 export const SCHEMA_VERSION = migrations.length;
+
+const lockMs = 1_000;
+const tries = 60;
 
 /** Two that migrate at once wait for each other. */
 const migrationLock = "SELECT pg_advisory_xact_lock(hashtextextended('waybill.migrate', 0))";
 
 /** `asked` is the layout of a new outbox, and must be that of one that is there; null takes what is there. */
 export function createSchema(connection: Connection, n: Names, asked: PartitionUnit | null): Schema {
+  /** Waits for nobody's transaction for long: those who come after it would wait for it. */
+  const locking = async <T>(work: (run: Run) => Promise<T>): Promise<T> => {
+    for (let tried = 1; ; tried++) {
+      try {
+        return await connection.transaction(async (run) => {
+          await run(`SET LOCAL lock_timeout = '${lockMs}ms'`);
+          await run(migrationLock);
+          return work(run);
+        });
+      } catch (error) {
+        const busy = causesOf(error).some((cause) => ["55P03", "40P01"].includes(sqlStateOf(cause) ?? ""));
+        if (!busy || tried === tries) throw error;
+        await systemClock.sleep(lockMs);
+      }
+    }
+  };
+  /** False where the tables are of this version already. */
+  const step = async (version: number): Promise<boolean> => {
+    const { first, then } = migrations[version - 1]!;
+    const is = (run: Run): Promise<number> => versionOf(run, n);
+    if (first !== undefined && (await is(connection.run)) === version - 1)
+      for (const sql of first(n)) await locking(async (run) => void ((await is(run)) === version - 1 && (await run(sql))));
+    return locking(async (run) => {
+      const from = await is(run);
+      if (from > SCHEMA_VERSION) throw newer(connection.place, from);
+      if (from === 0) {
+        if ((await run("SELECT 1 FROM pg_namespace WHERE nspname = $1", [unquoted(n.schema)])).length === 0)
+          await run(`CREATE SCHEMA ${n.schema}`);
+        await run(createMeta(n, asked));
+      }
+      const unit = await unitOf(run, n, connection.place, asked);
+      if (from < version) await run(`${then(n, unit)};\nUPDATE ${n.meta} SET version = ${version}`);
+      if (unit !== null && version === SCHEMA_VERSION) await run(firstPartitions(n));
+      return from < version;
+    });
+  };
   return {
-    migrate: () =>
-      connection.transaction(async (run) => {
-        await run("SET LOCAL lock_timeout = '5s'");
-        await run(migrationLock);
-        const from = await versionOf(run, n);
-        if (from > SCHEMA_VERSION) throw newer(connection.place, from);
-        if (from === 0) {
-          if ((await run("SELECT 1 FROM pg_namespace WHERE nspname = $1", [unquoted(n.schema)])).length === 0)
-            await run(`CREATE SCHEMA ${n.schema}`);
-          await run(createMeta(n, asked));
-        }
-        const unit = await unitOf(run, n, connection.place, asked);
-        const applied: number[] = [];
-        for (let version = from + 1; version <= SCHEMA_VERSION; version++) {
-          await run(migrations[version - 1]!(n, unit));
-          applied.push(version);
-        }
-        if (applied.length > 0) await run(`UPDATE ${n.meta} SET version = ${SCHEMA_VERSION}`);
-        if (unit !== null) await run(firstPartitions(n));
-        return applied;
-      }),
+    async migrate() {
+      const applied: number[] = [];
+      for (let version = 1; version <= SCHEMA_VERSION; version++) if (await step(version)) applied.push(version);
+      return applied;
+    },
     print: () =>
       [
         "BEGIN;",
         "SET LOCAL lock_timeout = '5s';",
         `CREATE SCHEMA IF NOT EXISTS ${n.schema};`,
         `${createMeta(n, asked)};`,
-        ...migrations.map((migration) => migration(n, asked).trim()),
+        ...migrations.flatMap(({ first, then }) => [...(first?.(n).map((sql) => `${sql};`) ?? []), then(n, asked).trim()]),
         `UPDATE ${n.meta} SET version = ${SCHEMA_VERSION};`,
         ...(asked === null ? [] : [`${firstPartitions(n)};`]),
         "COMMIT;",

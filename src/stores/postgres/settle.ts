@@ -3,7 +3,7 @@ import { aggregateKey } from "../../core/event.ts";
 import type { PgRow, Run } from "./connection.ts";
 import { startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
-import { addedWithin, bigints, list, spanOf, storable } from "./rows.ts";
+import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.ts";
 
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
@@ -86,7 +86,7 @@ interface Hold {
 /** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
 async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await run(
-    `SELECT o.seq, o.status, h.cause_seq, h.destination, h.why, h.free_to FROM ${n.outbox} o
+    `SELECT o.seq, ${indexable} AS named, h.cause_seq, h.destination, h.why, h.free_to FROM ${n.outbox} o
      LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
      WHERE o.seq = ANY ($1::bigint[]) AND o.status IN ('PENDING', 'FAILED')`,
     [list(outcomes.map(seqOf))],
@@ -99,11 +99,13 @@ async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]):
   for (const outcome of outcomes) {
     const row = stored.get(String(seqOf(outcome)));
     if (row === undefined || outcome.as === "published") continue;
+    // No index takes the names of such a row's aggregate, so nothing can be held for it: it fails by itself.
+    const named = row["named"] === "t";
     const key = aggregateKey(outcome.claim.envelope);
     const before = holds.get(key)?.hold ?? holdOf(row);
     const cause = seqOf(outcome);
     if (outcome.as === "returned") {
-      if (outcome.destination === undefined) continue;
+      if (outcome.destination === undefined || !named) continue;
       // It waits for an earlier event of its aggregate already.
       if (before !== null && !before.free && before.cause !== cause) continue;
       const { topic, why } = outcome.destination;
@@ -118,7 +120,7 @@ async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]):
         after_ms: parked ? null : outcome.afterMs,
         error: outcome.error,
       });
-      holds.set(key, { outcome, hold: { cause, destination: null, why: outcome.error, free: parked && outcome.release } });
+      if (named) holds.set(key, { outcome, hold: { cause, destination: null, why: outcome.error, free: parked && outcome.release } });
     }
   }
   if (failed.length > 0) await fail(run, n, failed);
@@ -133,7 +135,7 @@ function holdOf(row: PgRow): Hold | null {
 
 async function fail(run: Run, n: Names, failed: readonly object[]): Promise<void> {
   await run(
-    `UPDATE ${n.outbox} o SET status = f.status, retry_count = o.retry_count + 1, last_error = f.error,
+    `UPDATE ${n.outbox} o SET status = f.status, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error,
        next_attempt_at = clock_timestamp() + f.after_ms * interval '1 millisecond'
      FROM json_to_recordset($1::json) AS f (seq bigint, status text, after_ms double precision, error text)
      WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
