@@ -43,6 +43,7 @@ function everySuite(url: () => string, runs: number): void {
       letters: true,
       hostileRows: true,
       byteBound: true,
+      leavesDeadly: true,
     },
   };
   outboxStoreSuite(suite);

@@ -103,14 +103,14 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         ],
       );
     },
-    async forget(before, limit) {
+    async forget(before, limit, consumer) {
       const old = (table: string, moment: string): string =>
-        `DELETE FROM ${table} t USING (SELECT consumer, event_id FROM ${table} WHERE ${moment} < $1::timestamptz ORDER BY ${moment} LIMIT $2::integer
+        `DELETE FROM ${table} t USING (SELECT consumer, event_id FROM ${table} WHERE ${moment} < $1::timestamptz AND ($3::text IS NULL OR consumer = $3) ORDER BY ${moment} LIMIT $2::integer
            FOR UPDATE SKIP LOCKED) o WHERE t.consumer = o.consumer AND t.event_id = o.event_id RETURNING 1`;
       const [row] = await connection.run(
         `WITH marks AS (${old(n.inbox, "processed_at")}), counts AS (${old(n.attempts, "failed_at")})
          SELECT (SELECT count(*) FROM marks) + (SELECT count(*) FROM counts) AS n`,
-        [before.toISOString(), limit],
+        [before.toISOString(), limit, consumer ?? null],
       );
       return Number(row!["n"]);
     },

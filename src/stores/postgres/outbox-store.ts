@@ -1,5 +1,6 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import { type Caught, claimNarrow, claimNormal, countNarrow, type Found, type Scan } from "./claim.ts";
 import type { Connection, Run } from "./connection.ts";
@@ -221,7 +222,7 @@ function claimOf({ row, lane, failures, deaths }: Found, holding: Holding): Clai
 /** Now that the window of this one event is committed: if its payload ends this process, the next relay knows what did. */
 async function withPayload(run: Run, n: Names, window: Window, size: number): Promise<Window> {
   const claim = window.claims[0]!;
-  if (claim.unreadable !== undefined) return window;
+  if (claim.unreadable !== undefined || claim.deaths >= deathsToPark) return window;
   const read = await readPayload(run, n, claim.envelope.seq, size);
   const carried = typeof read === "string" ? { ...claim, unreadable: read } : { ...claim, envelope: { ...claim.envelope, data: read } };
   return { ...window, claims: [carried] };
