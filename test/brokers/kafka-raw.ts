@@ -183,6 +183,40 @@ async function settingOf(url: string, topic: string, name: string): Promise<stri
   return found ?? null;
 }
 
+/** Writes a batch as it is: see kafka-batch.ts. */
+export async function produceRaw(url: string, topic: string, partition: number, batch: Buffer): Promise<void> {
+  const leaders = await ledBy(url, topic);
+  if (leaders === "no topic") throw new Error(`there is no topic ${topic}`);
+  const body = Buffer.concat([text(topic), list([Buffer.concat([i32(partition), i32(batch.length), batch])])]);
+  const r = await ask(leaders[partition]!, 0, 3, Buffer.concat([i16(-1), i16(-1), i32(10_000), list([body])]));
+  r.list(() => {
+    r.text();
+    r.list(() => {
+      r.i32();
+      const code = r.i16();
+      if (code !== 0) throw new Error(`the batch was not taken: error ${code}`);
+      r.take(16);
+    });
+  });
+}
+
+/** Removes everything of a partition before an offset, as retention does. */
+export async function deleteRecords(url: string, topic: string, partition: number, before: bigint): Promise<void> {
+  const leaders = await ledBy(url, topic);
+  if (leaders === "no topic") throw new Error(`there is no topic ${topic}`);
+  const body = Buffer.concat([text(topic), list([Buffer.concat([i32(partition), i64(before)])])]);
+  const r = await ask(leaders[partition]!, 21, 0, Buffer.concat([list([body]), i32(10_000)]));
+  r.i32();
+  r.list(() => {
+    r.text();
+    r.list(() => {
+      r.take(12);
+      const code = r.i16();
+      if (code !== 0) throw new Error(`records of ${topic} were not deleted: error ${code}`);
+    });
+  });
+}
+
 export interface RawMessage extends StoredMessage {
   readonly partition: number;
   readonly offset: bigint;

@@ -2,6 +2,7 @@ import type * as Client from "@platformatic/kafka";
 import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { shared } from "../../core/signal.ts";
+import { fetchAnswerOf } from "./fetched.ts";
 import { written, type Address, type Settings } from "./url.ts";
 import { checkVersions, type Versions, type Wanted } from "./versions.ts";
 import type { Wire } from "./wire.ts";
@@ -42,7 +43,7 @@ const requestsOf = (client: typeof Client): Requests =>
     initProducerId: client.initProducerIdV4?.api,
     addPartitionsToTxn: client.addPartitionsToTxnV3?.api,
     endTxn: client.endTxnV3?.api,
-    fetch: client.fetchV13?.api,
+    fetch: fetchOf(client),
     listOffsets: client.listOffsetsV6?.api,
     joinGroup: client.joinGroupV7?.api,
     syncGroup: client.syncGroupV5?.api,
@@ -55,6 +56,19 @@ const requestsOf = (client: typeof Client): Requests =>
     deleteTopics: client.deleteTopicsV6?.api,
     describeConfigs: client.describeConfigsV4?.api,
   }) as unknown as Requests;
+
+/** As the client's, but for the answer, which fetched.ts reads. */
+function fetchOf({ fetchV13 }: typeof Client): unknown {
+  if (typeof fetchV13?.api !== "function" || typeof fetchV13.createRequest !== "function") return undefined;
+  const { key, version } = fetchV13.api;
+  const create = fetchV13.createRequest as (...request: readonly unknown[]) => never;
+  const read = (_id: number, _key: number, _version: number, { buffer }: Client.Reader) => fetchAnswerOf(buffer.slice());
+  const request = (connection: Client.Connection, ...rest: readonly unknown[]): void => {
+    const callback = rest.at(-1) as Client.CallbackWithPromise<unknown>;
+    connection.send(key, version, () => create(...rest.slice(0, -1)), read, true, true, callback);
+  };
+  return Object.assign(request, { key, version });
+}
 
 /** Its own limit would leave the connection open and deaf. Ours, see `ask`, ends it. */
 const never = 2 ** 31 - 1;

@@ -5,6 +5,7 @@ import { absent, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
 import { grouped } from "./grouped.ts";
 import type { Link, Topic } from "./link.ts";
+import { batchesIn, mostUnpacked, torn } from "./batches.ts";
 import { itemsOf, type Item } from "./records.ts";
 import type { Address } from "./url.ts";
 import type { FetchedPartition } from "./wire.ts";
@@ -18,6 +19,8 @@ export interface Reading {
   /** Fetched, and not taken yet. */
   readonly queue: Item[];
   bytes: number;
+  /** Nobody has read it for this consumer: what is gone before its beginning was not missed. */
+  fresh: boolean;
 }
 
 export interface Fetching {
@@ -33,6 +36,10 @@ export interface FetchingOptions {
   readonly topics: ReadonlyMap<string, Topic>;
   /** How long a partition may be out of reach before that is a failure. */
   readonly patienceMs: number;
+  /** How many bytes may lie here, fetched and not taken or not acknowledged; those of them that are taken. */
+  readonly bytes: number;
+  readonly out: () => number;
+  readonly missed: (topic: string, messages: number) => void;
   readonly arrived: () => void;
   readonly failed: (error: Error) => void;
 }
@@ -45,11 +52,14 @@ const againMs = 100;
 const enoughBytes = 256 * 1024;
 const fetchBytes = 1024 * 1024;
 const answerBytes = 8 * 1024 * 1024;
+/** An answer may end in the middle of a batch. What begins so again and again is damaged. */
+const tornTimes = 3;
 const committedOnly = 1;
 const earliest = -2n;
 
 /** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
-export function startFetching({ link, readings, topics, patienceMs, arrived, failed }: FetchingOptions): Fetching {
+export function startFetching(options: FetchingOptions): Fetching {
+  const { link, readings, topics, patienceMs, bytes: most, out, missed, arrived, failed } = options;
   const { clock } = link;
   const ending = follow(link.closing);
   const { signal } = ending;
@@ -58,6 +68,8 @@ export function startFetching({ link, readings, topics, patienceMs, arrived, fai
   const leaders = new Map<Reading, number>();
   const since = new Map<Reading, number>();
   const loops = new Set<number>();
+  const tears = new Map<Reading, number>();
+  let turn = 0;
   let locating = false;
 
   const stop = (): void => {
@@ -116,13 +128,16 @@ export function startFetching({ link, readings, topics, patienceMs, arrived, fai
     while (!signal.aborted) {
       const own = readings.filter((reading) => leaders.get(reading) === leader);
       if (own.length === 0) break;
-      const hungry = own.filter(({ bytes }) => bytes < enoughBytes);
+      const here = readings.reduce((sum, { bytes }) => sum + bytes, out());
+      const hungry = here >= most ? [] : own.filter(({ bytes }) => bytes < enoughBytes);
       if (hungry.length === 0) {
         await wake.wait(clock, waitMs, signal);
         continue;
       }
       try {
         connection ??= await link.dial(address, signal);
+        // The first that has something gets a batch of any size, the others no more than is left: each is first in its turn.
+        hungry.push(...hungry.splice(0, turn++ % hungry.length));
         await fetchOnce(connection, hungry, own.every(({ queue }) => queue.length === 0) ? waitMs : shortMs);
       } catch (error) {
         connection?.end(asError(error));
@@ -138,10 +153,17 @@ export function startFetching({ link, readings, topics, patienceMs, arrived, fai
     const request = [...grouped(hungry, ({ topic }) => topic)].map(([name, own]) => ({
       topicId: topics.get(name)!.id,
       partitions: own.map(({ index, from }) => ({
-        ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: from, lastFetchedEpoch: -1, partitionMaxBytes: fetchBytes },
+        ...{
+          partition: index,
+          currentLeaderEpoch: -1,
+          fetchOffset: from,
+          lastFetchedEpoch: -1,
+          partitionMaxBytes: Math.min(fetchBytes, most),
+        },
       })),
     }));
-    const answer = await connection.ask("fetch", [maxWaitMs, 1, answerBytes, committedOnly, 0, -1, request, [], ""], maxWaitMs);
+    const wanted = Math.min(answerBytes, most);
+    const answer = await connection.ask("fetch", [maxWaitMs, 1, wanted, committedOnly, 0, -1, request, [], ""], maxWaitMs);
     succeed(answer.errorCode, link.shown);
     const asked = new Map(hungry.map((reading) => [`${reading.topic}:${reading.index}`, reading]));
     for (const { topicId, partitions } of answer.responses) {
@@ -156,20 +178,39 @@ export function startFetching({ link, readings, topics, patienceMs, arrived, fai
     const where = `${link.shown}, partition ${reading.index} of ${reading.topic}`;
     const { errorCode } = partition;
     if (errorCode === codes.OFFSET_OUT_OF_RANGE) {
-      reading.from = await firstOffset(connection, reading, where);
-      return;
+      return restart(reading, await firstOffset(connection, reading, where));
     }
     if (isPassing(errorCode)) return lose([reading], new KafkaRefusal(errorCode, where));
     succeed(errorCode, where);
     since.delete(reading);
-    const items = itemsOf(partition, reading.from);
-    if (items.length === 0) return;
+    const { records, abortedTransactions } = partition;
+    if (!records) return;
+    const answered = { batches: batchesIn(records), abortedTransactions: abortedTransactions ?? null };
+    const items = itemsOf(answered, reading.from, Math.min(most, mostUnpacked));
+    if (items.length > 0) return add(reading, items);
+    const times = (tears.get(reading) ?? 0) + 1;
+    tears.set(reading, times);
+    if (times >= tornTimes) add(reading, itemsOf({ batches: [torn(records, reading.from)] }, reading.from));
+  };
+
+  const add = (reading: Reading, items: readonly Item[]): void => {
+    tears.delete(reading);
     for (const item of items) {
       reading.queue.push(item);
       reading.bytes += item.bytes;
     }
     reading.from = items.at(-1)!.last + 1n;
+    reading.fresh = false;
     arrived();
+  };
+  /** The offset is not in the log. What lay before its beginning is passed over, and committed like what was read: it is told once. */
+  const restart = (reading: Reading, first: bigint): void => {
+    if (first <= reading.from || reading.fresh) {
+      reading.from = first;
+      return;
+    }
+    missed(reading.topic, Number(first - reading.from));
+    add(reading, [{ first: reading.from, last: first - 1n, record: null, bytes: 0 }]);
   };
 
   void locate();

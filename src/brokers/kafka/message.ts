@@ -58,10 +58,12 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export interface Stored {
   readonly value: Buffer | null;
   readonly headers: readonly (readonly [Buffer | null, Buffer | null])[];
+  /** All of the record behind its length, as Kafka stores it. */
+  readonly raw: Buffer;
 }
 
-/** The way back; null when it is no event. */
-export function envelopeOf({ value, headers }: Stored): Envelope | null {
+/** The way back: an event, or in words why it is none. */
+export function envelopeOf({ value, headers }: Stored): Envelope | string {
   const attributes: [string, string][] = [];
   const others: [string, string][] = [];
   try {
@@ -73,8 +75,9 @@ export function envelopeOf({ value, headers }: Stored): Envelope | null {
       else others.push([header, utf8.decode(text ?? Buffer.alloc(0))]);
     }
   } catch {
-    return null;
+    return "one of its headers is not UTF-8";
   }
   // Copies, and not by assignment: the client's bytes are a view into all that came with them, and a header may be named __proto__.
-  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), new Uint8Array(value ?? []));
+  const event = fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), new Uint8Array(value ?? []));
+  return event ?? "it has no ce_id, or no ce_type, and is no event";
 }

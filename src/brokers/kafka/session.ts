@@ -1,16 +1,19 @@
+import type { Unreadable } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createAckLedger, type AckLedger } from "../../core/ack-ledger.ts";
 import { asError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { shared } from "../../core/signal.ts";
+import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
 import { createWake } from "../../core/wake.ts";
 import type { Assignment } from "./assignment.ts";
 import { codes, isPassing, KafkaRefusal } from "./codes.ts";
 import { createCommits, forgotten } from "./commits.ts";
 import { startFetching, type Fetching, type Reading } from "./fetching.ts";
 import type { Link, Topic } from "./link.ts";
-import { createMember } from "./member.ts";
+import { createMember, type Spot } from "./member.ts";
 import { envelopeOf } from "./message.ts";
+import type { Item } from "./records.ts";
 
 export interface SessionOptions {
   readonly link: Link;
@@ -18,11 +21,16 @@ export interface SessionOptions {
   /** All of them are there. */
   readonly topics: ReadonlyMap<string, Topic>;
   readonly sessionMs: number;
+  /** How many bytes may lie here, taken or not. */
+  readonly bytes: number;
+  readonly missed: (topic: string, messages: number) => void;
 }
 
 export interface Received {
   readonly topic: string;
   readonly envelope: Envelope;
+  readonly unreadable?: Unreadable;
+  readonly bytes: number;
   /** Once is enough. Resolves at once while the session lasts, and when it is about to end, when the broker has it. */
   ack(): Promise<void>;
   aside(): void;
@@ -30,8 +38,8 @@ export interface Received {
 
 /** One member of the consumer's group, from joining to leaving. */
 export interface Session {
-  /** The next message, if there is one; every partition has its turn. */
-  next(): Received | undefined;
+  /** The next message, if there is one and room for its bytes; every partition has its turn. */
+  next(fits: (bytes: number) => boolean): Received | undefined;
   /** Resolves when something has come or changed, after a while, or when the signal aborts. */
   changed(signal: AbortSignal): Promise<void>;
   readonly failure: Error | null;
@@ -56,7 +64,7 @@ const closeMs = 1_000;
 /** How often we look whether topics have got more partitions. */
 const beatsPerLook = 30;
 
-export function openSession({ link, consumer, topics, sessionMs }: SessionOptions): Session {
+export function openSession({ link, consumer, topics, sessionMs, bytes: most, missed }: SessionOptions): Session {
   const { clock } = link;
   const ending = shared(new AbortController());
   const rebalanceMs = sessionMs + handoverMs;
@@ -73,6 +81,7 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
   let retiring = false;
   let heard = 0;
   let inHand = 0;
+  let out = 0;
   let turn = 0;
 
   const fail = (error: unknown): void => {
@@ -98,10 +107,7 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
     lose(owned.filter((one) => !kept.includes(one)));
     const fresh = wanted.filter((_, i) => kept[i] === undefined);
     const starts = fresh.length === 0 ? [] : await member.committed(fresh, ending.signal);
-    owned = [
-      ...kept.filter((one) => one !== undefined),
-      ...fresh.map((spot, i) => ({ ...spot, from: starts[i] ?? 0n, queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false })),
-    ];
+    owned = [...kept.filter((one) => one !== undefined), ...fresh.map((spot, i) => beginning(spot, starts[i] ?? null))];
   };
 
   /** Until we have to join again (true if as the same member), or the session ends. */
@@ -156,7 +162,10 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
       mayCommit = true;
       delivering = !retiring;
       void commits.flush();
-      fetching = startFetching({ link, readings: owned, topics, patienceMs: sessionMs, arrived: () => wake.notify(), failed: fail });
+      fetching = startFetching({
+        ...{ link, readings: owned, topics, patienceMs: sessionMs, bytes: most, out: () => out, missed },
+        ...{ arrived: () => wake.notify(), failed: fail },
+      });
       wake.notify();
       same = await beat();
       fetching.stop();
@@ -184,10 +193,12 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
   };
   const end = (): Promise<void> => (ended ??= finish());
 
-  const receivedOf = (partition: Owned, first: bigint, last: bigint, envelope: Envelope): Received => {
+  const receivedOf = (partition: Owned, item: Item): Received => {
+    const { first, last, bytes } = item;
     const acknowledge = partition.ledger.open(first, last);
     let held: "in hand" | "aside" | "acked" = "in hand";
     inHand += 1;
+    out += bytes;
     const free = (now: "aside" | "acked"): void => {
       if (held === "in hand") inHand -= 1;
       if (held !== "acked") held = now;
@@ -195,10 +206,13 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
     };
     return {
       topic: partition.topic,
-      envelope,
+      ...readOf(partition, item),
+      bytes,
       async ack() {
         if (held === "acked") return;
         free("acked");
+        out -= bytes;
+        fetching?.taken();
         if (acknowledge()) commits.note(partition);
         if (retiring) await within(clock, flushMs, commits.flush());
       },
@@ -211,18 +225,26 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
       return failure;
     },
     changed: async (signal) => void (await wake.wait(clock, lookMs, signal)),
-    next() {
+    next(fits) {
       // Who is out of touch works in vain: soon others are given all of it.
       if (!delivering || clock.monotonic() - heard > sessionMs / 2) return undefined;
       for (let n = 0; n < owned.length; n++) {
-        const partition = owned[turn++ % owned.length]!;
-        for (let item = partition.queue.shift(); item !== undefined; item = partition.queue.shift()) {
+        const partition = owned[turn % owned.length]!;
+        for (let item = partition.queue[0]; item !== undefined; item = partition.queue[0]) {
+          const nothing = item.record === null && item.unreadable === undefined;
+          // It keeps its turn: smaller ones of other partitions would keep it out for ever.
+          if (!nothing && !fits(item.bytes)) return undefined;
+          partition.queue.shift();
           partition.bytes -= item.bytes;
           fetching?.taken();
-          const envelope = item.record === null ? null : envelopeOf(item.record);
-          if (envelope !== null) return receivedOf(partition, item.first, item.last, envelope);
-          if (partition.ledger.open(item.first, item.last)()) commits.note(partition);
+          if (nothing) {
+            if (partition.ledger.open(item.first, item.last)()) commits.note(partition);
+            continue;
+          }
+          turn += 1;
+          return receivedOf(partition, item);
         }
+        turn += 1;
       }
       return undefined;
     },
@@ -238,6 +260,20 @@ export function openSession({ link, consumer, topics, sessionMs }: SessionOption
     },
     end,
   };
+}
+
+const beginning = (spot: Spot, committed: bigint | null): Owned => ({
+  ...{ topic: spot.topic, index: spot.index, from: committed ?? 0n, fresh: committed === null },
+  ...{ queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false },
+});
+
+function readOf({ index }: Owned, { last, record, unreadable }: Item): Pick<Received, "envelope" | "unreadable"> {
+  const found = unreadable ?? envelopeOf(record!);
+  if (typeof found !== "string" && "id" in found) return { envelope: found };
+  const { why, raw } = typeof found === "string" ? { why: found, raw: record!.raw } : found;
+  // A topic that is deleted and made anew has other messages at the same places.
+  const id = `unreadable:${index}@${last}:${idOfBytes(raw).slice(-16)}`;
+  return { envelope: unreadableEnvelope(id), unreadable: { why, raw: Uint8Array.from(raw) } };
 }
 
 /** Whatever comes of it, and no longer than so. */

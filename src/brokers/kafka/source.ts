@@ -48,7 +48,7 @@ interface Sessions {
 }
 
 async function* iterate(
-  { consumer, topics, ...bounds }: Subscription,
+  { consumer, topics, missed, ...bounds }: Subscription,
   { signal, release }: Follower,
   { link, directory, sessionMs }: SourceOptions,
   sessions: Sessions,
@@ -60,19 +60,25 @@ async function* iterate(
     await sessions.clear(consumer);
     const found = await find(directory, topics, signal);
     if (signal.aborted) return;
-    const session = openSession({ link, consumer, topics: found, sessionMs });
+    const session = openSession({
+      ...{ link, consumer, topics: found, sessionMs, bytes: bounds.bytes ?? Infinity },
+      missed: (topic, messages) => missed?.(topic, messages),
+    });
     over = sessions.opened(consumer, session);
     while (!signal.aborted) {
       if (session.failure !== null) throw session.failure;
-      const received = room.left > 0 ? session.next() : undefined;
+      const received = session.next(room.fits);
       if (received === undefined) {
         await session.changed(signal);
         continue;
       }
-      const taken = room.take();
+      const { topic, envelope, unreadable, bytes } = received;
+      const taken = room.take(bytes);
       yield {
-        topic: received.topic,
-        envelope: received.envelope,
+        topic,
+        envelope,
+        ...(unreadable === undefined ? {} : { unreadable }),
+        bytes,
         ack() {
           taken.ack();
           return received.ack();

@@ -134,20 +134,8 @@ export interface FetchAnswer extends Coded {
 export interface FetchedPartition extends Coded {
   readonly partitionIndex: number;
   readonly abortedTransactions?: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null;
-  readonly records?: readonly RecordBatch[] | null;
-}
-
-export interface RecordBatch {
-  readonly firstOffset: bigint;
-  readonly lastOffsetDelta: number;
-  readonly attributes: number;
-  readonly producerId: bigint;
-  readonly records: readonly {
-    readonly offsetDelta: number;
-    readonly key: Buffer | null;
-    readonly value: Buffer | null;
-    readonly headers: readonly (readonly [Buffer | null, Buffer | null])[];
-  }[];
+  /** Batches: see batches.ts. */
+  readonly records?: Buffer | null;
 }
 
 export interface ListOffsetsTopic {

@@ -86,6 +86,7 @@ async function* iterate(
         topic,
         envelope,
         ...(unreadable === undefined ? {} : { unreadable }),
+        bytes,
         async ack() {
           taken.ack();
           wake.notify();

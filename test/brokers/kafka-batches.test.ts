@@ -1,0 +1,161 @@
+import { gzipSync } from "node:zlib";
+import { compressionsAlgorithms, crc32c as theirs } from "@platformatic/kafka";
+import { describe, expect, test } from "vitest";
+import { batchesIn, mostUnpacked, torn, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import { crc32c } from "../../src/brokers/kafka/crc32c.ts";
+import { itemsOf } from "../../src/brokers/kafka/records.ts";
+import { unpack } from "../../src/brokers/kafka/unpack.ts";
+import { seededRandom } from "../../src/core/random.ts";
+import { batchOf, eventHeaders, type BatchOptions } from "./kafka-batch.ts";
+
+const [gzip, snappy, lz4] = [1, 2, 3];
+const event = { value: Buffer.from("data"), headers: eventHeaders("1") };
+const read = (bytes: Buffer): RecordBatch[] => [...batchesIn(bytes)];
+const why = (bytes: Buffer): string | undefined => read(bytes)[0]?.unreadable?.why;
+
+describe("kafka: compressed batches", () => {
+  const random = seededRandom(3);
+  const samples = [
+    ...[Buffer.alloc(0), Buffer.from("a"), Buffer.from("abcabcabcabcabcabc".repeat(50)), Buffer.alloc(300_000)],
+    ...[Buffer.from(Array.from({ length: 100_000 }, () => Math.floor(random.next() * 256)))],
+    ...[Buffer.from(Array.from({ length: 200_000 }, () => (random.next() < 0.9 ? 97 : Math.floor(random.next() * 256))))],
+  ];
+
+  test("are what they were before, in every format", () => {
+    for (const [code, name] of [
+      [gzip, "gzip"],
+      [snappy, "snappy"],
+      [lz4, "lz4"],
+    ] as const)
+      // prettier-ignore
+      for (const sample of samples) {
+        const packed = Buffer.from(compressionsAlgorithms[name].compressSync(sample));
+        expect(unpack(code, packed, sample.length || 1).equals(sample), `${name} ${sample.length}`).toBe(true);
+      }
+    const blocks = samples.map((sample) => {
+      const packed = Buffer.from(compressionsAlgorithms.snappy.compressSync(sample));
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(packed.length);
+      return Buffer.concat([length, packed]);
+    });
+    const java = Buffer.concat([Buffer.from("\x82SNAPPY\0", "latin1"), Buffer.from([0, 0, 0, 1, 0, 0, 0, 1]), ...blocks]);
+    expect(unpack(snappy, java, mostUnpacked).equals(Buffer.concat(samples))).toBe(true);
+  });
+
+  test("that unpack to more than the bound are refused before they take the memory", () => {
+    for (const [code, name] of [
+      [gzip, "gzip"],
+      [snappy, "snappy"],
+      [lz4, "lz4"],
+    ] as const)
+      // prettier-ignore
+      expect(() => unpack(code, Buffer.from(compressionsAlgorithms[name].compressSync(Buffer.alloc(100_001))), 100_000), name).toThrow(
+        /more than 100000 bytes/,
+      );
+    // A head that promises what cannot come.
+    expect(() => unpack(snappy, Buffer.from([0xff, 0xff, 0xff, 0x1f, 0]), mostUnpacked)).toThrow(/damaged/);
+  });
+
+  test("that are damaged are called so: no byte that is changed or cut makes anything else of them", () => {
+    for (const [code, name] of [
+      [gzip, "gzip"],
+      [snappy, "snappy"],
+      [lz4, "lz4"],
+    ] as const) {
+      // prettier-ignore
+      const packed = Buffer.from(compressionsAlgorithms[name].compressSync(samples[2]!));
+      for (let at = 0; at < packed.length; at++) {
+        const changed = Buffer.from(packed);
+        changed[at]! ^= 1 + Math.floor(random.next() * 255);
+        for (const hostile of [changed, packed.subarray(0, at)]) {
+          try {
+            expect(unpack(code, hostile, 10_000).length).toBeLessThanOrEqual(10_000);
+          } catch (error) {
+            expect((error as Error).message, name).toMatch(/damaged|more than 10000 bytes/);
+          }
+        }
+      }
+    }
+  });
+});
+
+describe("kafka: batches", () => {
+  test("carry the checksum that the client writes", () => {
+    for (const text of ["", "123456789", "x".repeat(5_000)]) expect(crc32c(Buffer.from(text))).toBe(theirs(Buffer.from(text)));
+  });
+
+  test("are read one by one, and the last, which an answer cuts short, is left for the next", () => {
+    const [one, two] = [batchOf([event, event]), batchOf([event], { firstOffset: 2n })];
+    expect(read(Buffer.concat([one, two])).map(({ firstOffset, records }) => [firstOffset, records.length])).toEqual([[0n, 2], [2n, 1]]); // prettier-ignore
+    for (let cut = 0; cut < two.length; cut++) expect(read(Buffer.concat([one, two.subarray(0, cut)]))).toHaveLength(1);
+    const packed = batchOf([event, event], { attributes: gzip, pack: (bytes) => gzipSync(bytes) });
+    expect(read(packed)[0]!.records.map(({ value }) => String(value))).toEqual(["data", "data"]);
+  });
+
+  test("that cannot be read are one item with their bytes, and what is behind them is read", () => {
+    const changed = batchOf([event]);
+    changed[70]! ^= 1;
+    const cases: Record<string, [Buffer, RegExp]> = {
+      checksum: [changed, /checksum/],
+      "an old format": [batchOf([event], { magic: 1 }), /format 1/],
+      "no compression that is known": [batchOf([event], { attributes: 5 }), /not known \(5\)/],
+      "not what it says": [batchOf([event], { attributes: gzip }), /damaged/],
+      "more records than there are": [batchOf([event], { count: 2 }), /records are damaged/],
+      "more records than bytes": [batchOf([event], { count: 2 ** 30 }), /records are damaged/],
+      "a bomb": [batchOf([event], { attributes: gzip, pack: () => gzipSync(Buffer.alloc(mostUnpacked + 1)) }), /unpacks to more than/],
+      "too short": [Buffer.from("0000000000000000000000060000000002ff", "hex"), /shorter than the head/],
+    };
+    for (const [about, [bytes, expected]] of Object.entries(cases)) {
+      expect(why(bytes), about).toMatch(expected);
+      const last = read(bytes)[0]!.lastOffsetDelta;
+      const after = batchOf([event], { firstOffset: BigInt(last) + 1n });
+      const items = itemsOf({ batches: batchesIn(Buffer.concat([bytes, after])) }, 0n);
+      expect(
+        items.map(({ record, unreadable }) => (unreadable === undefined ? record !== null : unreadable.raw.length)),
+        about,
+      ).toEqual([bytes.length, true]);
+    }
+  });
+
+  test("that are damaged take no offset from the batch behind them", () => {
+    const bytes = batchOf([event]);
+    bytes.writeInt32BE(2 ** 30, 23);
+    const items = itemsOf({ batches: batchesIn(Buffer.concat([bytes, batchOf([event], { firstOffset: 1n })])) }, 0n);
+    expect(items.map(({ first, last, unreadable }) => [first, last, unreadable !== undefined])).toEqual([
+      [0n, 0n, true],
+      [1n, 1n, false],
+    ]);
+  });
+
+  test("with a length that is damaged are known by what their head says", () => {
+    const bytes = batchOf([event, event, event], { firstOffset: 10n });
+    bytes.writeInt32BE(2 ** 30, 8);
+    expect(read(bytes)).toEqual([]);
+    const spans = (raw: Buffer, from: bigint) =>
+      itemsOf({ batches: [torn(raw, from)] }, from).map(({ first, last, unreadable }) => [first, last, unreadable !== undefined]);
+    expect(spans(bytes, 11n)).toEqual([[11n, 12n, true]]);
+    expect(spans(Buffer.from([1]), 11n)).toEqual([[11n, 11n, true]]);
+  });
+
+  test("of damaged bytes never throw, and never name an offset before the one that was asked for", () => {
+    const random = seededRandom(5);
+    const options: BatchOptions[] = [{}, { attributes: gzip, pack: (bytes) => gzipSync(bytes) }];
+    for (const each of options) {
+      const good = batchOf([event, { value: null }, event], each);
+      for (let n = 0; n < 2_000; n++) {
+        const bytes = Buffer.from(good);
+        for (let changes = 1 + Math.floor(random.next() * 3); changes > 0; changes--)
+          bytes[Math.floor(random.next() * bytes.length)] = Math.floor(random.next() * 256);
+        // With its checksum put right, as a hostile writer would.
+        if (n % 2 === 0) bytes.writeUInt32BE(crc32c(bytes.subarray(21)), 17);
+        for (const { first, last } of itemsOf({ batches: batchesIn(bytes) }, 1n)) expect(last >= first && first >= 1n).toBe(true);
+      }
+    }
+  });
+
+  test("are unpacked as far as there is room, and what is behind them is fetched again", () => {
+    const batches = [0, 1, 2].map((n) => batchOf([{ value: Buffer.alloc(1_000) }], { firstOffset: BigInt(n) }));
+    expect(itemsOf({ batches: batchesIn(Buffer.concat(batches)) }, 0n, 1_500)).toHaveLength(2);
+    expect(itemsOf({ batches: batchesIn(Buffer.concat(batches)) }, 0n, 1)).toHaveLength(1);
+  });
+});
