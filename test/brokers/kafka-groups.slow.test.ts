@@ -239,7 +239,7 @@ await describeWith("kafka", "kafka: members of a group, and messages that are re
     await closeAll();
   });
 
-  test("what is no event is passed over, and what lies behind it comes", async () => {
+  test("what is no event comes as unreadable with its bytes, and what lies behind it comes", async () => {
     const [topic] = await freshTopics(server.url(), 1);
     const other = new Producer({ clientId: "other", bootstrapBrokers: [`127.0.0.1:${server.port}`], serializers: stringSerializers });
     const broker = open();
@@ -248,13 +248,15 @@ await describeWith("kafka", "kafka: members of a group, and messages that are re
     await other.send({ messages: [{ topic, key: "x", value: "not ours" }], acks: -1 });
     await other.close();
     await publish(broker, events.slice(1), topic);
-    const got: string[] = [];
+    const got: Delivery[] = [];
     for await (const delivery of broker.receive({ consumer: "reader", topics: [topic], prefetch: 9 }, never)) {
-      got.push(delivery.envelope.id);
+      got.push(delivery);
       await delivery.ack();
-      if (got.length === 2) break;
+      if (got.length === 3) break;
     }
-    expect(got).toEqual(events.map(({ id }) => id));
+    expect(got.map(({ unreadable }) => unreadable !== undefined)).toEqual([false, true, false]);
+    expect([got[0]!.envelope.id, got[2]!.envelope.id]).toEqual(events.map(({ id }) => id));
+    expect(Buffer.from(got[1]!.unreadable!.raw).includes("not ours")).toBe(true);
     await closeAll();
   });
 
