@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
+import type { Delivery } from "../../src/contracts/source.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { many, never, publish, take, topic, topics, using } from "./embedded.ts";
 import { driver, execute, freshPath, sql, watched } from "./files.ts";
@@ -180,20 +181,21 @@ describe("receiving from embedded", () => {
     });
   });
 
-  test("a message that is not an event is passed in sight, and stops nothing", async () => {
+  test("a message that is not an event is delivered as unreadable, with its bytes, and stops nothing", async () => {
     const path = freshPath();
+    const values = [
+      `'{"hello":"world"}', '{}', 'text'`,
+      `'not json', '{}', x'00'`,
+      `'[]', '{}', x'00'`,
+      `'{"id":"1","type":2}', '{}', x'00'`,
+      `'{"id":"1","type":"t"}', 'null', x'00'`,
+      `CAST(x'7bff7d' AS TEXT), '{}', x'00'`,
+      `'${"[".repeat(100_000)}', '{}', x'00'`,
+      `x'00', '{}', 5`,
+    ];
     await using({ path }, async (broker) => {
       const [first, last] = many(2);
       await publish(broker, [first!]);
-      const values = [
-        `'{"hello":"world"}', '{}', 'text'`,
-        `'not json', '{}', x'00'`,
-        `'[]', '{}', x'00'`,
-        `'{"id":"1","type":2}', '{}', x'00'`,
-        `'{"id":"1","type":"t"}', 'null', x'00'`,
-        `CAST(x'7bff7d' AS TEXT), '{}', x'00'`,
-        `x'00', '{}', 5`,
-      ];
       for (const row of values)
         execute(path, `INSERT INTO waybill_broker_messages (topic, key, attributes, headers, data) VALUES ('${topic}', 'k', ${row})`);
       // As little as makes an event.
@@ -203,29 +205,39 @@ describe("receiving from embedded", () => {
       );
       await publish(broker, [last!]);
 
-      const deliveries = await take(broker, 3, { prefetch: 2_000 });
-      expect(deliveries.map(({ envelope }) => envelope.id)).toEqual([first!.id, "x", last!.id]);
-      expect(Buffer.from(deliveries[1]!.envelope.data).toString()).toBe("text");
+      const deliveries = await take(broker, 11, { prefetch: 2_000 });
+      expect(deliveries.map(({ unreadable }) => unreadable !== undefined)).toEqual([false, ...values.map(() => true), false, false]);
+      const events = deliveries.filter(({ unreadable }) => unreadable === undefined);
+      expect(events.map(({ envelope }) => envelope.id)).toEqual([first!.id, "x", last!.id]);
+      expect(Buffer.from(events[1]!.envelope.data).toString()).toBe("text");
+      expect(Buffer.from(deliveries[1]!.unreadable!.raw).toString()).toBe('{"hello":"world"}\n{}\ntext');
+      expect(deliveries[1]!.envelope.id).toBe("unreadable:2");
       for (const delivery of deliveries) await delivery.ack();
     });
-    expect(sql(path, "SELECT consumer, topic, offset FROM waybill_broker_skipped ORDER BY offset")).toEqual(
-      [2, 3, 4, 5, 6, 7, 8].map((offset) => ({ consumer: "reader", topic, offset })),
-    );
-    expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 10 }]);
+    expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 11 }]);
   });
 
-  test("more messages that are no events than `prefetch` are passed too", async () => {
-    const path = freshPath();
-    await using({ path }, async (broker) => {
-      await broker.connect(never);
-      execute(
-        path,
-        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
-         INSERT INTO waybill_broker_messages (topic, key, attributes, data) SELECT '${topic}', 'k', '{}', '' FROM n`,
+  test("no more bytes are unacknowledged than were asked for, and one message more", async () => {
+    await using({ path: freshPath(), maxBytes: 8_000_000 }, async (broker) => {
+      const sizes = [...Array.from({ length: 10 }, () => 1_000_000), 6_000_000, 10];
+      await publish(
+        broker,
+        sizes.map((bytes) => sampleEvent({ data: new Uint8Array(bytes) })),
       );
-      const [event] = many(1);
-      await publish(broker, [event!]);
-      expect((await take(broker, 1, { prefetch: 3 }))[0]!.envelope.id).toBe(event!.id);
+      const wanted = { consumer: "reader", topics: [topic], prefetch: 100, bytes: 3_500_000 };
+      const deliveries = broker.receive(wanted, never)[Symbol.asyncIterator]();
+      const inHand: Delivery[] = [];
+      for (let handed = 0; handed < 12;) {
+        for (;;) {
+          const out = inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
+          expect(out - (inHand.at(-1)?.bytes ?? 0)).toBeLessThan(3_500_000);
+          if (out >= 3_500_000 || handed === 12) break;
+          inHand.push((await within(5_000, "a delivery", deliveries.next())).value as Delivery);
+          handed += 1;
+        }
+        await inHand.shift()!.ack();
+      }
+      await deliveries.return?.();
     });
   });
 

@@ -1,31 +1,67 @@
+import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
+import type { Delivery } from "../../contracts/source.ts";
 import { bytesOf, type SqliteRow, type Statements } from "../../sqlite/connection.ts";
 
-export interface Stored {
-  readonly topic: string;
+export interface Stored extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
   readonly offset: number;
-  /** Null where the message is not an event. */
-  readonly envelope: Envelope | null;
+  readonly bytes: number;
 }
 
-/** The next messages after each topic's cursor, in the order they were stored, over all topics at most `limit`. */
+export interface Wanted {
+  readonly count: number;
+  /** No message follows one that reached them. */
+  readonly bytes: number;
+}
+
+/** The next messages after each topic's cursor, in the order they were stored, over all topics no more than are wanted. */
 export function readAfter(
   statements: Statements,
   places: ReadonlyMap<string, { readonly cursor: number }>,
-  limit: number,
+  { count, bytes }: Wanted,
 ): readonly Stored[] {
   const topics = [...places.keys()];
-  // One statement is one snapshot: read topic by topic, a later message could overtake an earlier one of another topic.
-  const sql = `${topics.map((_, i) => `SELECT * FROM (${next(i)})`).join(" UNION ALL ")} ORDER BY "offset" LIMIT ?`;
-  const rows = statements.all(sql, ...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit);
-  return rows.map((row) => ({ topic: topics[Number(row["nth"])]!, offset: Number(row["offset"]), envelope: decode(row) }));
+  const read = (columns: string, limit: number): readonly SqliteRow[] => {
+    // One statement is one snapshot: read topic by topic, a later message could overtake an earlier one of another topic.
+    const sql = `${topics.map((_, i) => `SELECT * FROM (${next(i, columns)})`).join(" UNION ALL ")} ORDER BY "offset" LIMIT ?`;
+    return statements.all(sql, ...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit);
+  };
+  // Sizes first: a message is not read before there is room for it.
+  const within = bytes === Infinity ? count : reaching(read(size, count), bytes);
+  if (within === 0) return [];
+  return read(whole, within).map((row) => {
+    const offset = Number(row["offset"]);
+    return { topic: topics[Number(row["nth"])]!, offset, bytes: Number(row["bytes"]), ...contentOf(offset, row) };
+  });
 }
 
+/** How many of them there are up to the first that reaches the bound. */
+function reaching(sizes: readonly SqliteRow[], bytes: number): number {
+  let left = bytes;
+  const at = sizes.findIndex((row) => (left -= Number(row["bytes"])) <= 0);
+  return at === -1 ? sizes.length : at + 1;
+}
+
+const next = (nth: number, columns: string): string =>
+  `SELECT ${nth} AS nth, "offset", ${columns} FROM waybill_broker_messages WHERE topic = ? AND "offset" > ? ORDER BY "offset" LIMIT ?`;
+
+// Whatever a column holds; SQLite knows the length of a BLOB without reading it.
+const lengthOf = (column: string): string =>
+  `CASE typeof(${column}) WHEN 'blob' THEN length(${column}) ELSE length(CAST(${column} AS BLOB)) END`;
+const size = `${lengthOf("attributes")} + ${lengthOf("headers")} + ${lengthOf("data")} AS bytes`;
+
 // Everything as bytes: text that is not UTF-8 makes one client (libsql) end the whole process.
-const next = (nth: number): string =>
-  `SELECT ${nth} AS nth, "offset", CAST(attributes AS BLOB) AS attributes, CAST(headers AS BLOB) AS headers, CAST(data AS BLOB) AS data
-   FROM waybill_broker_messages WHERE topic = ? AND "offset" > ? ORDER BY "offset" LIMIT ?`;
+const whole = `${size}, CAST(attributes AS BLOB) AS attributes, CAST(headers AS BLOB) AS headers, CAST(data AS BLOB) AS data`;
+
+function contentOf(offset: number, row: SqliteRow): Pick<Delivery, "envelope" | "unreadable"> {
+  const envelope = decode(row);
+  if (envelope !== null) return { envelope };
+  const [attributes, headers, data] = [row["attributes"], row["headers"], row["data"]].map((value) => Buffer.from(bytesOf(value)));
+  const raw = Buffer.concat([attributes!, Buffer.from("\n"), headers!, Buffer.from("\n"), data!]);
+  const why = "it is not an event: attributes are missing, or they cannot be read";
+  return { envelope: unreadableEnvelope(`unreadable:${offset}`), unreadable: { why, raw } };
+}
 
 function decode(row: SqliteRow): Envelope | null {
   const attributes = strings(row["attributes"]);

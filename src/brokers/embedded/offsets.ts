@@ -11,8 +11,6 @@ export interface Offsets {
   start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, Mark>>;
   /** What `place` tells has changed. */
   note(consumer: string, topic: string, place: Pick<Place, "mark">): void;
-  /** This message is no event; recorded no later than the offset that passes it. */
-  noteSkipped(consumer: string, topic: string, offset: number, why: string): void;
   /** Resolves when everything noted so far is durable. */
   flush(): Promise<void>;
   /** Why the last write failed; what it held is kept and written with the next. */
@@ -29,22 +27,17 @@ const flushMs = 20;
 export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Offsets {
   const mutex = createMutex();
   let acked = new Map<Pick<Place, "mark">, Noted>();
-  let skipped: (Noted & { readonly offset: number; readonly why: string })[] = [];
   let scheduled = false;
   let failure: Error | null = null;
 
   const write = async (): Promise<void> => {
-    if (acked.size === 0 && skipped.length === 0) return;
+    if (acked.size === 0) return;
     const places = acked;
-    const passed = skipped;
-    // Now, not when the lock is there: an offset must not be written before the record of what it passes.
     const marks = [...places].map(([place, noted]) => ({ ...noted, ...place.mark() }));
     acked = new Map();
-    skipped = [];
     try {
       const at = new Date(clock.now()).toISOString();
       await log.write((statements) => {
-        for (const { consumer, topic, offset, why } of passed) statements.run(skip, consumer, offset, topic, why, at);
         for (const { consumer, topic, offset, beyond } of marks) {
           statements.run(advance, consumer, topic, offset, JSON.stringify(beyond), at);
         }
@@ -52,7 +45,6 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
       failure = null;
     } catch (error) {
       acked = new Map([...places, ...acked]);
-      skipped = [...passed, ...skipped];
       failure = asError(error);
       throw error;
     }
@@ -86,10 +78,6 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
       acked.set(place, { consumer, topic });
       schedule();
     },
-    noteSkipped(consumer, topic, offset, why) {
-      skipped.push({ consumer, topic, offset, why });
-      schedule();
-    },
     flush,
   };
 }
@@ -100,8 +88,6 @@ const register = `INSERT OR IGNORE INTO waybill_broker_consumers (consumer, topi
 const advance = `INSERT INTO waybill_broker_consumers (consumer, topic, "offset", beyond, updated_at) VALUES (?, ?, ?, ?, ?)
   ON CONFLICT (consumer, topic) DO UPDATE SET "offset" = excluded."offset", beyond = excluded.beyond, updated_at = excluded.updated_at
   WHERE excluded."offset" >= "offset"`;
-
-const skip = `INSERT OR IGNORE INTO waybill_broker_skipped (consumer, "offset", topic, why, skipped_at) VALUES (?, ?, ?, ?, ?)`;
 
 function positions(statements: Statements, consumer: string, topics: readonly string[]): Map<string, Mark> {
   const found = new Map<string, Mark>();

@@ -14,8 +14,7 @@ import type { Connection, Statements } from "../../sqlite/connection.ts";
  * JSON array with the first and the last offset of each run that is acknowledged too. A consumer becomes known when it first receives, and retention keeps what it has not acknowledged for as long as its row is there:
  * delete the row of one that will never come back.
  *
- * waybill_broker_skipped names messages that are no events (written by somebody else, or damaged), and which consumer
- * went past them.
+ * waybill_broker_skipped named messages that are no events, before they became letters of the consumer's inbox; nothing is written to it.
  */
 export const versions: readonly string[] = [
   `CREATE TABLE waybill_broker_topics (

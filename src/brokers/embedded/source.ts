@@ -4,6 +4,7 @@ import { createRoom } from "../../core/room.ts";
 import { orAborted, type Follower } from "../../core/signal.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { bytesOf } from "../../sqlite/connection.ts";
 import { readAfter } from "./fetch.ts";
 import type { Log } from "./log.ts";
 import type { Offsets } from "./offsets.ts";
@@ -24,14 +25,23 @@ export interface SourceOptions {
  * is noted at once and durable soon; one given after the iteration has ended is durable when it resolves. When acks cannot be
  * written, the iteration rejects.
  */
-export function createSource(options: SourceOptions): Pick<Source, "receive"> {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
   return {
+    async oldest(topic) {
+      const row = await options.log.read((statements) => statements.get(oldest, topic));
+      if (row === undefined) return null;
+      const at = new Date(Buffer.from(bytesOf(row["at"])).toString());
+      // A time that cannot be read may be any: then nothing is known to be gone.
+      return Number.isNaN(at.getTime()) ? new Date(0) : at;
+    },
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
       return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
     },
   };
 }
+
+const oldest = `SELECT CAST(stored_at AS BLOB) AS at FROM waybill_broker_messages WHERE topic = ? ORDER BY "offset" LIMIT 1`;
 
 async function* iterate(
   { consumer, topics, ...bounds }: Subscription,
@@ -52,16 +62,17 @@ async function* iterate(
     const places = new Map([...start].map(([topic, mark]) => [topic, createPlace(mark)]));
     while (!signal.aborted) {
       if (offsets.failure !== null) throw offsets.failure;
-      const { left } = room;
+      const { left, bytesLeft } = room;
       const messages =
         left > 0
           ? await orAborted(
-              log.read((statements) => readAfter(statements, places, left)),
+              log.read((statements) => readAfter(statements, places, { count: left, bytes: bytesLeft })),
               signal,
               () => [],
             )
           : [];
-      const opened = messages.flatMap(({ topic, offset, envelope }) => {
+      const opened = messages.flatMap(({ offset, ...message }) => {
+        const { topic } = message;
         const place = places.get(topic)!;
         const acknowledge = place.read(offset);
         if (acknowledge === null) return [];
@@ -69,18 +80,12 @@ async function* iterate(
           acknowledge();
           offsets.note(consumer, topic, place);
         };
-        if (envelope === null) {
-          offsets.noteSkipped(consumer, topic, offset, "not an event: it lacks attributes, or they cannot be read");
-          ack();
-          return [];
-        }
-        return [{ topic, envelope, ack, taken: room.take() }];
+        return [{ message, ack, taken: room.take(message.bytes) }];
       });
-      for (const { topic, envelope, ack, taken } of opened) {
+      for (const { message, ack, taken } of opened) {
         if (signal.aborted) return;
         yield {
-          topic,
-          envelope,
+          ...message,
           async ack() {
             taken.ack();
             ack();

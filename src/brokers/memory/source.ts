@@ -6,7 +6,8 @@ import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
-import { advance, readAfter, start, type Log } from "./log.ts";
+import { unreadableEnvelope } from "../../core/unreadable.ts";
+import { advance, readAfter, start, type Log, type Message } from "./log.ts";
 
 export interface SourceOptions {
   readonly log: Log;
@@ -17,8 +18,9 @@ export interface SourceOptions {
 // Every message and every ack is a hint; this is only for the one that was given while nobody waited.
 const idleMs = 1_000;
 
-export function createSource(options: SourceOptions): Pick<Source, "receive"> {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
   return {
+    oldest: async (topic) => options.log.topics.get(topic)?.[0]?.storedAt ?? null,
     receive(subscription, signal) {
       checkSubscription(subscription);
       return receiving(signal, options.closing, (ending) => iterate(subscription, ending, options));
@@ -51,10 +53,12 @@ async function* iterate(
       cursors.set(topic, offset);
       const ledger = ledgers.get(topic)!;
       const ack = ledger.open(offset);
-      const taken = room.take();
+      const bytes = message.data.byteLength;
+      const taken = room.take(bytes);
       yield {
         topic,
-        envelope: fromAttributes(message.attributes, message.headers, message.data.slice())!,
+        bytes,
+        ...contentOf(message),
         async ack() {
           taken.ack();
           if (ack()) advance(log, consumer, topic, ledger.settled!);
@@ -70,4 +74,11 @@ async function* iterate(
     release();
     log.wakes.delete(wake);
   }
+}
+
+function contentOf({ attributes, headers, data, offset }: Message): Pick<Delivery, "envelope" | "unreadable"> {
+  const envelope = fromAttributes(attributes, headers, data.slice());
+  if (envelope !== null) return { envelope };
+  const why = "it is not an event: attributes are missing";
+  return { envelope: unreadableEnvelope(`unreadable:${offset}`), unreadable: { why, raw: data.slice() } };
 }

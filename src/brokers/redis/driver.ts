@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { Redis } from "ioredis";
 import { asError, WaybillError } from "../../core/errors.ts";
 import { shared } from "../../core/signal.ts";
@@ -31,7 +32,7 @@ export interface Flight {
 /** One connection, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
 export interface Connection {
   send(commands: readonly Command[]): Flight;
-  /** How many answers have come so far. */
+  /** How many bytes have come so far: a large answer is under way for long. */
   readonly heard: number;
   end(why: Error): void;
   /** Its reason is why. */
@@ -61,7 +62,6 @@ export async function connect({ host, port, tls, shown }: Place, timeoutMs: numb
   });
   const ended = shared(new AbortController());
   const underWay = new Set<(why: Error) => void>();
-  let heard = 0;
   let failure: Error | null = null;
   const end = (why: Error): void => {
     if (ended.signal.aborted) return;
@@ -85,7 +85,6 @@ export async function connect({ host, port, tls, shown }: Place, timeoutMs: numb
     signal.removeEventListener("abort", calledOff);
   }
   const answer = (error: Error | null | undefined, reply: unknown): Reply | Error => {
-    heard += 1;
     if (!error) return reply as Reply;
     // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
     return error.name === "ReplyError" ? new RedisRefusal(error.message) : lost();
@@ -94,7 +93,7 @@ export async function connect({ host, port, tls, shown }: Place, timeoutMs: numb
     ended: ended.signal,
     end,
     get heard() {
-      return heard;
+      return (client as unknown as { readonly stream?: Partial<Socket> }).stream?.bytesRead ?? 0;
     },
     send: (commands) => {
       if (ended.signal.aborted) return { answers: commands.map(() => asError(ended.signal.reason)), landed: Promise.resolve() };

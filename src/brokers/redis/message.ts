@@ -25,22 +25,40 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The way back; null when the entry is no event. */
 export function toEnvelope(fields: readonly Reply[]): Envelope | null {
-  const attributes: [string, string][] = [];
-  const headers: [string, string][] = [];
-  let data = new Uint8Array(0);
+  const attributes = new Map<string, string>();
+  const headers = new Map<string, string>();
+  let data: Uint8Array | null = null;
   try {
     for (let i = 0; i + 1 < fields.length; i += 2) {
       const name = utf8.decode(fields[i] as Buffer);
       const value = fields[i + 1] as Buffer;
+      const attribute = name === "content-type" ? "datacontenttype" : name.startsWith("ce_") ? name.slice(3) : null;
+      // A field that is there twice: nobody can say which is meant.
+      if (attribute !== null && attributes.has(attribute)) return null;
+      if (name === "data" && data !== null) return null;
       // A copy: the client's bytes are a view into all that came with them, which a delivery that waits would keep in memory.
       if (name === "data") data = new Uint8Array(value);
-      else if (name === "content-type") attributes.push(["datacontenttype", utf8.decode(value)]);
-      else if (name.startsWith("ce_")) attributes.push([name.slice(3), utf8.decode(value)]);
-      else if (name.startsWith("h_")) headers.push([name.slice(2), utf8.decode(value)]);
+      else if (attribute !== null) attributes.set(attribute, utf8.decode(value));
+      else if (name.startsWith("h_")) headers.set(name.slice(2), utf8.decode(value));
     }
   } catch {
     return null;
   }
   // Not by assignment: a field may be named __proto__.
-  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(headers), data);
+  return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(headers), data ?? new Uint8Array(0));
+}
+
+export function bytesOf(fields: readonly Reply[]): number {
+  let bytes = 0;
+  for (const field of fields) bytes += (field as Buffer).byteLength;
+  return bytes;
+}
+
+/** The entry as the server writes it: an array of strings, in its protocol. */
+export function rawOf(fields: readonly Reply[]): Uint8Array {
+  const parts = fields.flatMap((field) => {
+    const bytes = field as Buffer;
+    return [Buffer.from(`$${bytes.byteLength}\r\n`), bytes, Buffer.from("\r\n")];
+  });
+  return Buffer.concat([Buffer.from(`*${fields.length}\r\n`), ...parts]);
 }

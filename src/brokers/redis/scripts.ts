@@ -56,16 +56,39 @@ redis.call('XGROUP', 'CREATECONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return deleted`;
 
 /**
- * KEYS: topic. ARGV: consumer, session, count, from: an id, for what is pending after it, or >, for what nobody was given yet. Answers
- * with entries; or, when there is nothing new, with the id after which to wait.
+ * KEYS: topic. ARGV: consumer, session, count, from: an id, for what is pending after it, or >, for what nobody was given yet; bytes: no
+ * entry follows one that reached them, and 0 is no bound. Answers with entries; or, when there is nothing new, with the id after which to
+ * wait, and how many entries were removed before the group was given them. (Redis 7 knows: it counts what was added and what was read.)
  */
 const fetchText = `${asStream}
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 if consumers.err then return consumers end
 if not find(consumers, 'name', ARGV[2]) then return redis.error_reply('FENCED another session has taken over') end
-local found = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])
-if found then return found[1][2] end
-return find(redis.call('XINFO', 'GROUPS', KEYS[1]), 'name', ARGV[1])['last-delivered-id']`;
+local from = ARGV[4]
+local function read(count)
+  local found = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', KEYS[1], from)
+  return found and found[1][2] or {}
+end
+local entries = {}
+local count, bytes = tonumber(ARGV[3]), tonumber(ARGV[5])
+if bytes == 0 then
+  entries = read(count)
+else
+  while #entries < count and bytes > 0 do
+    local entry = read(1)[1]
+    if not entry then break end
+    entries[#entries + 1] = entry
+    if entry[2] then for _, field in ipairs(entry[2]) do bytes = bytes - #field end end
+    if from ~= '>' then from = entry[1] end
+  end
+end
+if #entries > 0 or ARGV[4] ~= '>' then return entries end
+local group = find(redis.call('XINFO', 'GROUPS', KEYS[1]), 'name', ARGV[1])
+local missed = group['lag'] or 0
+if missed > 0 then
+  redis.call('XGROUP', 'SETID', KEYS[1], ARGV[1], group['last-delivered-id'], 'ENTRIESREAD', group['entries-read'] + missed)
+end
+return {group['last-delivered-id'], missed}`;
 
 /**
  * KEYS: topic. ARGV: an id, the most to delete at once. Deletes what is before the id and acknowledged by every group, and nothing while

@@ -1,10 +1,11 @@
 import { WaybillError } from "../../core/errors.ts";
-import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
+import { unreadableEnvelope } from "../../core/unreadable.ts";
+import type { Delivery } from "../../contracts/source.ts";
 import type { Acks } from "./acks.ts";
-import { RedisRefusal, type Command, type Connection, type Reply } from "./driver.ts";
+import { RedisRefusal, type Command, type Reply } from "./driver.ts";
 import { absent, explain, type Link } from "./link.ts";
-import { toEnvelope } from "./message.ts";
+import { bytesOf, rawOf, toEnvelope } from "./message.ts";
 import { fetchScript, provisionScript, takeScript } from "./scripts.ts";
 
 export interface SessionOptions {
@@ -14,18 +15,19 @@ export interface SessionOptions {
   readonly provision: boolean;
   readonly consumer: string;
   readonly topics: readonly string[];
+  /** Entries of a topic were removed before they were read, or before they were acknowledged. */
+  readonly missed: (topic: string, entries: number) => void;
 }
 
-export interface Received {
-  readonly topic: string;
+export interface Received extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
   readonly id: string;
-  readonly envelope: Envelope;
+  readonly bytes: number;
 }
 
 /** One receiver on a connection of its own. Its name within the group is new, so that what an earlier one left under way is told apart. */
 export interface Session {
-  /** At most so many, of one topic; none when nothing has come for a while. */
-  next(most: number): Promise<readonly Received[]>;
+  /** At most so many, of one topic, and none behind one that reaches so many bytes; none when nothing has come for a while. */
+  next(most: number, bytes: number): Promise<readonly Received[]>;
   readonly ended: AbortSignal;
   close(): void;
 }
@@ -44,45 +46,45 @@ const blockMs = 1_000;
 const entriesPerRead = 256;
 
 export async function openSession(options: SessionOptions, signal: AbortSignal): Promise<Session> {
-  const { link, acks, consumer, topics } = options;
+  const { link, acks, consumer, topics, missed } = options;
   const name = options.newId();
   const connection = await link.dial(signal);
   const ask = (commands: readonly Command[], extraMs?: number): Promise<readonly Reply[]> => link.ask(connection, commands, extraMs);
 
-  const passed = async (topic: string, ids: readonly string[], why: string): Promise<void> => {
+  const gone = async (topic: string, ids: readonly string[]): Promise<void> => {
     if (ids.length === 0) return;
-    await recordSkipped(link, connection, { consumer, topic, ids, why });
+    missed(topic, ids.length);
     await Promise.all(ids.map((id) => acks.ack(topic, consumer, id)));
   };
 
   const take = async (topic: string): Promise<Cursor> => {
     const replies = await ask([...(options.provision ? [provisionScript(topic, consumer)] : []), takeScript(topic, consumer, name)]);
     const deleted = (replies.at(-1) as readonly Reply[]).map(String);
-    await passed(topic, deleted, gone);
+    await gone(topic, deleted);
     return { topic, from: "0-0", reached: "0-0" };
   };
 
   /** Null when there is no more. */
-  const read = async (cursor: Cursor, most: number): Promise<readonly Received[] | null> => {
+  const read = async (cursor: Cursor, most: number, bytes: number): Promise<readonly Received[] | null> => {
     const { topic, from } = cursor;
-    const [reply] = await ask([fetchScript(topic, consumer, name, String(Math.min(most, entriesPerRead)), from)]);
-    if (!Array.isArray(reply)) {
-      cursor.reached = String(reply);
+    const bound = Number.isFinite(bytes) ? String(Math.ceil(bytes)) : "0";
+    const [reply] = await ask([fetchScript(topic, consumer, name, String(Math.min(most, entriesPerRead)), from, bound)]);
+    const answer = reply as readonly Reply[];
+    if (answer[0] !== undefined && !Array.isArray(answer[0])) {
+      cursor.reached = String(answer[0]);
+      if (Number(answer[1]) > 0) missed(topic, Number(answer[1]));
       return null;
     }
     const entries = reply as readonly (readonly [Buffer, readonly Reply[] | null])[];
     if (from !== ">") cursor.from = entries.length === 0 ? ">" : String(entries.at(-1)![0]);
     const received: Received[] = [];
-    const foreign: string[] = [];
     const deleted: string[] = [];
-    for (const [bytes, fields] of entries) {
-      const id = String(bytes);
-      const envelope = fields === null ? null : toEnvelope(fields);
-      if (envelope !== null) received.push({ topic, id, envelope });
-      else (fields === null ? deleted : foreign).push(id);
+    for (const [place, fields] of entries) {
+      const id = String(place);
+      if (fields === null) deleted.push(id);
+      else received.push({ topic, id, bytes: bytesOf(fields), ...contentOf(id, fields) });
     }
-    await passed(topic, deleted, gone);
-    await passed(topic, foreign, "not an event: it lacks attributes, or they cannot be read");
+    await gone(topic, deleted);
     return received;
   };
 
@@ -102,13 +104,13 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
   let turn = 0;
   return {
     ended: connection.ended,
-    async next(most) {
+    async next(most, bytes) {
       // Each topic is the first in its turn.
       for (let n = 0; n < cursors.length; n++) {
         const cursor = cursors[turn++ % cursors.length]!;
         let received: readonly Received[] | null = [];
         while (received?.length === 0) {
-          received = await read(cursor, most).catch((error: unknown) => {
+          received = await read(cursor, most, bytes).catch((error: unknown) => {
             throw failed(cursor.topic, error);
           });
         }
@@ -125,27 +127,11 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
   };
 }
 
-const gone = "deleted from the stream before it was acknowledged";
-const skippedKey = "waybill:skipped";
-const skippedKept = "10000";
-
-async function recordSkipped(
-  link: Link,
-  connection: Connection,
-  {
-    consumer,
-    topic,
-    ids,
-    why,
-  }: { readonly consumer: string; readonly topic: string; readonly ids: readonly string[]; readonly why: string },
-): Promise<void> {
-  const records = ids.map((id): Command => {
-    return ["XADD", skippedKey, "MAXLEN", "~", skippedKept, "*", "topic", topic, "consumer", consumer, "id", id, "why", why];
-  });
-  await link.ask(connection, records).catch((error: unknown) => {
-    // Where the record may not be written, deliveries go on all the same.
-    if (!(error instanceof RedisRefusal)) throw error;
-  });
+function contentOf(id: string, fields: readonly Reply[]): Pick<Delivery, "envelope" | "unreadable"> {
+  const envelope = toEnvelope(fields);
+  if (envelope !== null) return { envelope };
+  const why = "it is not an event: fields are missing, twice there, or cannot be read";
+  return { envelope: unreadableEnvelope(`unreadable:${id}`), unreadable: { why, raw: rawOf(fields) } };
 }
 
 function told(

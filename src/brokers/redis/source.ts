@@ -6,7 +6,7 @@ import { follow, type Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
 import type { Acks } from "./acks.ts";
-import type { Link } from "./link.ts";
+import { explain, type Link } from "./link.ts";
 import { openSession } from "./session.ts";
 
 export interface SourceOptions {
@@ -20,13 +20,23 @@ export interface SourceOptions {
 
 /** While it is full, how long it takes to notice that the connection is gone. */
 const lookMs = 1_000;
+const maxDateMs = 8.64e15;
 
 /**
  * A topic's consumers are the stream's groups. What a session was given and did not acknowledge is pending in the group, and comes
  * first, in order, to the next session; only then what is new.
  */
-export function createSource(options: SourceOptions): Pick<Source, "receive"> {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
   return {
+    async oldest(topic, signal) {
+      const { link } = options;
+      const [reply] = await link.ask(await link.open(signal), [["XRANGE", topic, "-", "+", "COUNT", "1"]]).catch((error: unknown) => {
+        throw explain(error, link.shown);
+      });
+      // An entry's id begins with the server's time in milliseconds, unless somebody gave it another: then it is as old as it says.
+      const [first] = reply as readonly (readonly [Buffer, unknown])[];
+      return first === undefined ? null : new Date(Math.min(Number.parseInt(String(first[0]), 10), maxDateMs));
+    },
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
       return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
@@ -35,7 +45,7 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> {
 }
 
 async function* iterate(
-  { consumer, topics, ...bounds }: Subscription,
+  { consumer, topics, missed = () => undefined, ...bounds }: Subscription,
   { signal, release }: Follower,
   options: SourceOptions,
 ): AsyncGenerator<Delivery, undefined> {
@@ -44,7 +54,7 @@ async function* iterate(
   const wake = createWake();
   try {
     if (signal.aborted) return;
-    const session = await openSession({ ...options, consumer, topics }, signal);
+    const session = await openSession({ ...options, consumer, topics, missed }, signal);
     const alive = follow(signal, session.ended);
     try {
       while (!signal.aborted) {
@@ -53,12 +63,12 @@ async function* iterate(
           await wake.wait(clock, lookMs, alive.signal);
           continue;
         }
-        for (const { topic, id, envelope } of await session.next(room.left)) {
-          const taken = room.take();
+        for (const { id, ...received } of await session.next(room.left, room.bytesLeft)) {
+          const { topic, bytes } = received;
+          const taken = room.take(bytes);
           if (signal.aborted) return;
           yield {
-            topic,
-            envelope,
+            ...received,
             async ack() {
               taken.ack();
               wake.notify();
