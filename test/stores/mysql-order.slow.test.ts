@@ -7,7 +7,7 @@ import { startMariadb } from "../servers/mariadb.ts";
 import type { Server } from "../servers/server.ts";
 import { ownMariadb } from "./mariadb-own.ts";
 import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
-import { aggregates, arrive, inOrder, relaysComeAndGo, restartedUnderLoad, writers, type Bank } from "./order.ts";
+import { aggregates, arrive, inOrder, relaysAtADistance, relaysComeAndGo, restartedUnderLoad, writers, type Bank } from "./order.ts";
 
 async function bankOn(server: Server, { pool, database, rows, store }: MysqlHarness): Promise<Bank> {
   await pool.query("CREATE TABLE IF NOT EXISTS accounts (id VARCHAR(20) PRIMARY KEY, n INT NOT NULL DEFAULT 0)");
@@ -36,7 +36,36 @@ async function bankOn(server: Server, { pool, database, rows, store }: MysqlHarn
       const [[open]] = (await rows("SELECT COUNT(*) FROM outbox WHERE status <> 'PUBLISHED'")) as [[number]];
       return { open, counters: new Map((await rows("SELECT id, n FROM accounts")) as [string, number][]) };
     },
-    store: () => mysql({ url: server.url(database), connections: 4, connectTimeoutMs: 2_000, statementTimeoutMs: 5_000 }),
+    async crowd(accounts, lanes) {
+      const id = "CONCAT('c-', seq)";
+      await pool.query(
+        `INSERT INTO accounts (id) SELECT ${id} FROM seq_1_to_10000
+         WHERE CRC32(CONCAT('Account', CHAR(31 USING utf8mb4), ${id})) % 64 < ${lanes} LIMIT ${accounts}`,
+      );
+      await pool.query("DROP PROCEDURE IF EXISTS raise_crowd");
+      await pool.query(`CREATE PROCEDURE raise_crowd(IN seconds INT) BEGIN
+        DECLARE account VARCHAR(20); DECLARE raised INT; DECLARE ends DATETIME(6) DEFAULT SYSDATE(6) + INTERVAL seconds SECOND;
+        WHILE SYSDATE(6) < ends DO
+          SET account = (SELECT id FROM accounts WHERE id LIKE 'c-%' ORDER BY RAND() LIMIT 1);
+          START TRANSACTION;
+          UPDATE accounts SET n = n + 1 WHERE id = account;
+          SELECT n INTO raised FROM accounts WHERE id = account;
+          INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', CONCAT('{"n":', raised, '}'));
+          IF RAND() < 0.25 THEN DO SLEEP(0.01 + RAND() * 0.03); END IF;
+          COMMIT;
+          DO SLEEP(0.005);
+        END WHILE;
+      END`);
+    },
+    raiseCrowd: (seconds) => pool.query(`CALL raise_crowd(${seconds})`),
+    port: server.port,
+    store: (port = server.port) =>
+      mysql({
+        url: server.url(database).replace(`:${server.port}/`, `:${port}/`),
+        connections: 4,
+        connectTimeoutMs: 2_000,
+        statementTimeoutMs: 5_000,
+      }),
   };
 }
 
@@ -47,6 +76,12 @@ await describeWith("mariadb", "order and no loss on MariaDB", () => {
   test("ten writers on hot aggregates and four relays that come and go: every aggregate arrives as 1, 2, 3 …", async () => {
     const harness = await cases.create();
     await relaysComeAndGo(await bankOn(mariadb.server, harness));
+    await harness.close();
+  });
+
+  test("relays at a distance, lanes with a backlog and transactions that stay open: every aggregate arrives as 1, 2, 3 …", async () => {
+    const harness = await cases.create();
+    await relaysAtADistance(await bankOn(mariadb.server, harness));
     await harness.close();
   });
 

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
 import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 
 export const aggregates = 8;
 export const writers = 10;
@@ -11,8 +12,13 @@ export interface Bank {
   raise(id: string, how: Raise): Promise<void>;
   /** How many events are not published yet, and the counters. */
   look(): Promise<{ readonly open: number; readonly counters: ReadonlyMap<string, number> }>;
-  /** For a relay, with connections of its own. */
-  store(): RelayOptions["store"] & AsyncDisposable;
+  /** For a relay, with connections of its own; to another port than the server's where one is given. */
+  store(port?: number): RelayOptions["store"] & AsyncDisposable;
+  readonly port: number;
+  /** Opens so many more accounts, all of them in so few lanes. */
+  crowd(accounts: number, lanes: number): Promise<void>;
+  /** Raises these for a while, from inside the server: a quarter of the transactions stays open for 10 to 40 ms. */
+  raiseCrowd(seconds: number): Promise<unknown>;
 }
 
 export interface Raise {
@@ -102,6 +108,25 @@ export async function relaysComeAndGo(bank: Bank): Promise<void> {
   const { counters } = await bank.look();
   expect([...counters.values()].reduce((sum, n) => sum + n, 0)).toBe(committed);
   inOrder(sink.arrived, counters);
+}
+
+/**
+ * Two relays at a distance, and two lanes that fill up faster than one pass of a claim empties them. A quarter of the transactions stays open
+ * for a while: it has its number, and what commits behind it may be claimed before it.
+ */
+export async function relaysAtADistance(bank: Bank): Promise<void> {
+  await bank.crowd(12, 2);
+  const sink = recordingSink();
+  await using proxy = await startTcpProxy(bank.port);
+  for (const direction of ["up", "down"] as const) proxy.fault(direction, { latencyMs: 3 });
+  await using first = bank.store(proxy.port);
+  await using second = bank.store(proxy.port);
+  const relays = [first, second].map((store) => createRelay({ store, sink, ...relayOptions, leaseMs: 10_000, batch: 200 }));
+  await Promise.all(relays.map((relay) => relay.start()));
+  await Promise.all(Array.from({ length: writers }, () => bank.raiseCrowd(8)));
+  await until(async () => (await bank.look()).open === 0, 60_000);
+  await Promise.all(relays.map((relay) => relay.drain()));
+  inOrder(sink.arrived, (await bank.look()).counters);
 }
 
 /** Twenty restarts under load; one relay lives through them all. */

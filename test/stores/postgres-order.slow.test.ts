@@ -4,7 +4,7 @@ import { createOutbox } from "../../src/outbox/outbox.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
-import { aggregates, relaysComeAndGo, restartedUnderLoad, type Bank } from "./order.ts";
+import { aggregates, relaysAtADistance, relaysComeAndGo, restartedUnderLoad, type Bank } from "./order.ts";
 import { harnessOn, type PostgresHarness } from "./postgres-harness.ts";
 
 async function bankOn(server: Postgres, { pool, schema, store }: PostgresHarness): Promise<Bank> {
@@ -34,7 +34,36 @@ async function bankOn(server: Postgres, { pool, schema, store }: PostgresHarness
       const accounts = await pool.query<{ id: string; n: number }>(`SELECT id, n FROM ${schema}.accounts`);
       return { open: rows[0]!.open, counters: new Map(accounts.rows.map(({ id, n }) => [id, n])) };
     },
-    store: () => postgres({ url: server.url(), schema, connections: 4, connectTimeoutMs: 2_000, statementTimeoutMs: 5_000 }),
+    async crowd(accounts, lanes) {
+      await pool.query(
+        `INSERT INTO ${schema}.accounts (id)
+         SELECT 'c-' || i FROM generate_series(1, 10000) i WHERE ${schema}.waybill_lane('Account', 'c-' || i) < $1 LIMIT $2`,
+        [lanes, accounts],
+      );
+      await pool.query(`CREATE PROCEDURE ${schema}.raise_crowd(seconds int) LANGUAGE plpgsql AS $$
+        DECLARE ids text[] := ARRAY(SELECT id FROM ${schema}.accounts WHERE id LIKE 'c-%'); account text; raised int;
+                ends timestamptz := clock_timestamp() + make_interval(secs => seconds);
+        BEGIN
+          WHILE clock_timestamp() < ends LOOP
+            account := ids[1 + floor(random() * cardinality(ids))];
+            UPDATE ${schema}.accounts SET n = n + 1 WHERE id = account RETURNING n INTO raised;
+            INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', json_build_object('n', raised));
+            IF random() < 0.25 THEN PERFORM pg_sleep(0.01 + random() * 0.03); END IF;
+            COMMIT;
+            PERFORM pg_sleep(0.005);
+          END LOOP;
+        END $$`);
+    },
+    raiseCrowd: (seconds) => pool.query(`CALL ${schema}.raise_crowd(${seconds})`),
+    port: server.port,
+    store: (port = server.port) =>
+      postgres({
+        url: server.url().replace(`:${server.port}/`, `:${port}/`),
+        schema,
+        connections: 4,
+        connectTimeoutMs: 2_000,
+        statementTimeoutMs: 5_000,
+      }),
   };
 }
 
@@ -48,6 +77,12 @@ await describeWith("postgres", "order and no loss on PostgreSQL", () => {
   test("ten writers on hot aggregates and four relays that come and go: every aggregate arrives as 1, 2, 3 …", async () => {
     const harness = await harnessOn(() => server.url())();
     await relaysComeAndGo(await bankOn(server, harness));
+    await harness.close();
+  });
+
+  test("relays at a distance, lanes with a backlog and transactions that stay open: every aggregate arrives as 1, 2, 3 …", async () => {
+    const harness = await harnessOn(() => server.url())();
+    await relaysAtADistance(await bankOn(server, harness));
     await harness.close();
   });
 
