@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { createServer, type IncomingMessage } from "node:http";
-import { isIP } from "node:net";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { isIP, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { asError, WaybillError } from "../core/errors.ts";
 import { isLoopback } from "../core/loopback.ts";
@@ -49,9 +49,17 @@ export async function listen(options: HttpOptions): Promise<HttpServer> {
   }
   if (token === null && !isLoopback(address.host)) throw exposed(shown);
 
+  const room = createRoom();
   const server = createServer(
-    { maxHeaderSize: 8 * 1024, requestTimeout: 5_000, headersTimeout: 5_000, keepAliveTimeout: 5_000 },
+    {
+      maxHeaderSize: 8 * 1024,
+      requestTimeout: 5_000,
+      headersTimeout: 5_000,
+      keepAliveTimeout: 5_000,
+      connectionsCheckingInterval: 1_000, // without it, Node looks at these limits each 30 s only
+    },
     (request, response) => {
+      room.busy(request.socket, response);
       void answer(request, options).then(({ status, body, headers }) => {
         response.writeHead(status, {
           "content-type": "text/plain; charset=utf-8",
@@ -64,7 +72,7 @@ export async function listen(options: HttpOptions): Promise<HttpServer> {
       });
     },
   );
-  server.maxConnections = 64;
+  server.on("connection", room.enter);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new WaybillError("INVALID_OPTION", `--http ${shown} cannot be used: ${cause.message}`, { cause })),
@@ -84,6 +92,33 @@ export async function listen(options: HttpOptions): Promise<HttpServer> {
   }
   const name = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
   return { url: `http://${name}:${bound.port}`, [Symbol.asyncDispose]: close };
+}
+
+const mostConnections = 64;
+
+/** Connections that ask for nothing make way for a new one, the longest silent first: they must not keep the probes out. */
+function createRoom(): { enter(socket: Socket): void; busy(socket: Socket, response: ServerResponse): void } {
+  const silent = new Set<Socket>();
+  let open = 0;
+  return {
+    enter(socket) {
+      open++;
+      silent.add(socket);
+      socket.once("close", () => {
+        open--;
+        silent.delete(socket);
+      });
+      if (open <= mostConnections) return;
+      const [longest] = silent;
+      longest?.destroy();
+    },
+    busy(socket, response) {
+      silent.delete(socket);
+      response.once("close", () => {
+        if (!socket.destroyed) silent.add(socket);
+      });
+    },
+  };
 }
 
 async function answer(request: IncomingMessage, options: HttpOptions): Promise<Answer> {

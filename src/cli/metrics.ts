@@ -1,5 +1,6 @@
 import type { Watch } from "../contracts/housekeeping.ts";
 import type { Status } from "../contracts/operator.ts";
+import type { State } from "../core/event.ts";
 import type { PathEvent } from "../core/path-events.ts";
 
 type Labels = Readonly<Record<string, string>>;
@@ -68,6 +69,11 @@ function gauges(status: Status | null): string[] {
     "waybill_events",
     "Events in the outbox, by state.",
     Object.entries(status.states).map(([state, n]) => [{ state }, n] as const),
+  );
+  gauge(
+    "waybill_events_estimated",
+    "1 when waybill_events of this state is an estimate: beyond 100,000, events are not counted one by one.",
+    (Object.keys(status.states) as State[]).map((state) => [{ state }, status.estimated.includes(state) ? 1 : 0] as const),
   );
   gauge("waybill_oldest_unpublished_seconds", "Age of the oldest event that waits to be published; 0 when none does.", [
     [{}, (status.oldestUnpublishedMs ?? 0) / 1000],

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { request } from "node:http";
+import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
 import { httpAddress, listen, type HttpOptions, type HttpServer } from "../../src/cli/http.ts";
@@ -134,6 +136,51 @@ describe("the pages", () => {
     });
     expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 });
   });
+});
+
+test("connections that say nothing, or only half of a request, keep no probe out", async () => {
+  const url = await serve();
+  const { port } = new URL(url);
+  const silent = await Promise.all(
+    Array.from({ length: 200 }, async (_, n) => {
+      const socket = connect(Number(port), "127.0.0.1");
+      socket.on("error", () => undefined);
+      await once(socket, "connect");
+      if (n % 2 === 0) socket.write("GET /healthz HTTP/1.1\r\nHost: local");
+      return socket;
+    }),
+  );
+  try {
+    for (const page of ["/healthz", "/readyz", "/metrics"]) expect(await ask(url + page)).toMatchObject({ status: 200 });
+  } finally {
+    for (const socket of silent) socket.destroy();
+  }
+});
+
+test("a request that is being answered makes way for no other connection", async () => {
+  let finish = (): void => undefined;
+  let began = (): void => undefined;
+  const asked = new Promise<void>((resolve) => (began = resolve));
+  const url = await serve({
+    metrics: () => {
+      began();
+      return new Promise((resolve) => (finish = () => resolve("waybill_x 1\n")));
+    },
+  });
+  const slow = ask(`${url}/metrics`);
+  await asked;
+  const silent = await Promise.all(
+    Array.from({ length: 100 }, async () => {
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      socket.on("error", () => undefined);
+      await once(socket, "connect");
+      return socket;
+    }),
+  );
+  expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 });
+  finish();
+  expect(await slow).toMatchObject({ status: 200 });
+  for (const socket of silent) socket.destroy();
 });
 
 test("by default nothing but loopback answers", async () => {
@@ -285,6 +332,15 @@ describe("metrics", () => {
     expect(lines).toContain('waybill_trouble_total{step="claim"} 1');
     expect(lines).toContain("waybill_failed_total 0");
     expect(lines).toContain("waybill_store_up 1");
+  });
+
+  test("mark the counts that are estimates, under the same names as ever", () => {
+    const lines = createMetrics()
+      .text({ ...status, estimated: ["PUBLISHED"] })
+      .split("\n");
+    expect(lines).toContain('waybill_events{state="PUBLISHED"} 3');
+    expect(lines).toContain('waybill_events_estimated{state="PUBLISHED"} 1');
+    expect(lines).toContain('waybill_events_estimated{state="PENDING"} 0');
   });
 
   test("are in the text format, each name once", () => {

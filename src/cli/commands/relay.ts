@@ -134,10 +134,13 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  // A scan of the tables: many scrapers and probes must not become load on the store, and a large scan does not mean that it is away.
-  const status = recent(() => opened.store.operator.status(), { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 }, systemClock);
+  // Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away.
+  const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 };
+  const status = recent(() => opened.store.operator.status(), recency, systemClock);
+  // Readiness asks for the lanes only: it must not depend on how many events there are.
+  const lanes = recent(() => opened.store.leases.look(), recency, systemClock);
   await using server = await serve(terminal, values, {
-    ready: async () => phase === "running" && (await status()) !== null,
+    ready: async () => phase === "running" && (await lanes()).lanes.length > 0,
     metrics: async () => metrics.text(await status().catch(() => null)),
   });
   await service.start().catch((error: unknown) => {

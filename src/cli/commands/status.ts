@@ -1,5 +1,6 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
+import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { defaultThresholds, tell, warningsOf } from "../../housekeeping/warnings.ts";
@@ -25,15 +26,22 @@ export const status = command({
   },
 });
 
-function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string[] {
-  const { states, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
+export function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string[] {
+  const { states, estimated, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const blocks = [
-    table(out, ["state", "events"], Object.entries(states)),
+    table(
+      out,
+      ["state", "events"],
+      (Object.keys(states) as State[]).map((state) => [state, shown(status, state)]),
+    ),
     fields(out, [
       ["oldest unpublished", oldestUnpublishedMs === null ? "none" : inWords(oldestUnpublishedMs)],
       ["window", `${count(window.events, "event")}, ${count(window.suspects, "suspect")}`],
       ["lanes", `${lanes.owned} owned, ${lanes.free} free of ${lanes.total}`],
-      ["holds", `${count(holds.aggregates, "aggregate")}, ${count(holds.blocked, "blocked event")}`],
+      [
+        "holds",
+        `${count(holds.aggregates, "aggregate")}, ${estimated.includes("BLOCKED") ? `${about(holds.blocked)} blocked events` : count(holds.blocked, "blocked event")}`,
+      ],
       ["schema version", schemaVersion],
     ]),
   ];
@@ -69,6 +77,11 @@ function page(out: Output, status: Status, warnings: readonly WatchWarning[]): s
   if (warnings.length > 0) blocks.push(warnings.map(({ text }) => `warning: ${text}`));
   return paragraphs(blocks);
 }
+
+const shown = ({ states, estimated }: Status, state: State): Cell => (estimated.includes(state) ? about(states[state]) : states[state]);
+
+/** Only as many digits as an estimate can mean. */
+const about = (n: number): string => `about ${new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 }).format(n)}`;
 
 function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watch): string[] {
   const holder = (found: Watch["writer"]): string => (found === null ? "none" : found === "unknown" ? found : tell(found));

@@ -18,12 +18,17 @@ SELECT o.*,
 FROM outbox o
 LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
 LEFT JOIN (
-  SELECT j.value AS seq, w.relay
+  ${publishingAt(moment)}
+) w ON w.seq = o.seq`;
+}
+
+/** What relays with a live lease have in hand. */
+export function publishingAt(moment: string): string {
+  return `SELECT j.value AS seq, w.relay
   FROM waybill_windows w
   JOIN waybill_lanes l ON l.lane = w.lane AND l.owner = w.relay AND l.epoch = w.epoch
   JOIN waybill_relays r ON r.relay = w.relay AND r.expires_at > ${moment}
-  JOIN json_each(w.seqs) j
-) w ON w.seq = o.seq`;
+  JOIN json_each(w.seqs) j`;
 }
 
 /** One entry per version, applied in order, never changed once released. */

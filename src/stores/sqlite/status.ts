@@ -1,21 +1,17 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
-import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
-import { dateOf, foreign, iso, textOf } from "./rows.ts";
-import { eventsAt, versionOf } from "./schema.ts";
+import { countStates, deadGroups, oldestWaiting } from "./counts.ts";
+import { dateOf, dateOrNull, foreign, textOf } from "./rows.ts";
+import { versionOf } from "./schema.ts";
 
 const holdsShown = 100;
 
 /** One look at everything an operator may ask, all from the tables. */
 export function readStatus(statements: Statements, nowMs: number): Status {
-  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
-  for (const row of statements.all(`SELECT state, count(*) AS n FROM (${eventsAt("?")}) GROUP BY state`, iso(nowMs)))
-    counts[String(row["state"]) as State] = Number(row["n"]);
-  const oldest = statements.get(
-    "SELECT min(max(created_at, coalesce(available_at, created_at))) AS at FROM outbox WHERE status IN ('PENDING', 'FAILED', 'BLOCKED')",
-  )?.["at"];
+  const counts = countStates(statements, nowMs);
+  const oldest = dateOrNull(oldestWaiting(statements, counts));
   const lanes = statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane");
   const relays = statements.all(
     `SELECT r.relay, r.expires_at, r.ttl_ms, r.window AS window_limit,
@@ -25,9 +21,8 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   const live = new Set(relays.filter((row) => isLive(row, nowMs)).map((row) => row["relay"]));
   const owned = lanes.filter(({ owner }) => live.has(owner)).length;
   return {
-    states: counts,
-    estimated: [],
-    oldestUnpublishedMs: oldest === null || oldest === undefined ? null : Math.max(0, nowMs - dateOf(oldest).getTime()),
+    ...counts,
+    oldestUnpublishedMs: oldest === null ? null : Math.max(0, nowMs - oldest.getTime()),
     relays: relays.map((row) => ({
       relay: String(row["relay"]),
       live: live.has(row["relay"]),
@@ -39,7 +34,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
     lanes: { total: LANES, owned, free: LANES - owned },
     holds: {
       aggregates: Number(statements.get("SELECT count(*) AS n FROM waybill_holds")?.["n"]),
-      blocked: counts.BLOCKED,
+      blocked: counts.states.BLOCKED,
       list: statements
         .all(
           `SELECT ${foreign("h.aggregate_type")} AS aggregate_type, ${foreign("h.aggregate_id")} AS aggregate_id, h.why, h.since, h.free_to,
@@ -76,10 +71,8 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       ),
     },
     dead: statements
-      .all(
-        "SELECT coalesce(last_error, '') AS error, count(*) AS n, min(created_at) AS oldest FROM outbox WHERE status = 'DEAD' GROUP BY last_error ORDER BY n DESC, error",
-      )
-      .map((row) => ({ error: String(row["error"]), events: Number(row["n"]), oldest: dateOf(row["oldest"]) })),
+      .all(`SELECT ${foreign("error", 64 * 1024)} AS shown, n, ${foreign("oldest")} AS oldest FROM (${deadGroups}) ORDER BY n DESC, error`)
+      .map((row) => ({ error: textOf(row["shown"]), events: Number(row["n"]), oldest: dateOrNull(row["oldest"]) ?? new Date(0) })),
     schemaVersion: versionOf(statements),
     watch: readWatch(statements),
   };

@@ -1,0 +1,80 @@
+import { states, type State } from "../../core/event.ts";
+import type { Statements } from "../../sqlite/connection.ts";
+import { delayed, pending } from "./predicates.ts";
+import { iso } from "./rows.ts";
+import { publishingAt } from "./schema.ts";
+
+/** Up to here, rows are counted one by one; above it, they are estimated. */
+const counted = 100_000;
+/** How many places of the table an estimate looks at. */
+const sampled = 1_000;
+
+/** Each has an index of its own that holds no other rows, so that counting stops at the bound and reads no payload. */
+const indexed: Readonly<Partial<Record<State, readonly string[]>>> = {
+  PENDING: [pending, delayed],
+  FAILED: ["status = 'FAILED'"],
+  BLOCKED: ["status = 'BLOCKED'"],
+  DEAD: ["status = 'DEAD'"],
+  DISCARDED: ["status = 'DISCARDED'"],
+  PUBLISHED: ["status = 'PUBLISHED' AND published_at IS NOT NULL"],
+};
+
+export interface Counts {
+  readonly states: Record<State, number>;
+  readonly estimated: readonly State[];
+}
+
+/** Takes as long at millions of events as at a hundred thousand. */
+export function countStates(statements: Statements, nowMs: number): Counts {
+  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  for (const [state, rules] of Object.entries(indexed) as [State, readonly string[]][])
+    for (const rule of rules)
+      counts[state] += Number(statements.get(`SELECT count(*) AS n FROM (SELECT 1 FROM outbox WHERE ${rule} LIMIT ${counted + 1})`)?.["n"]);
+  const estimated = states.filter((state) => counts[state] > counted);
+  if (estimated.length > 0) {
+    const estimates = estimate(statements);
+    for (const state of estimated) counts[state] = Math.max(counted + 1, estimates.get(state) ?? 0);
+  }
+  const publishing = statements.all(
+    `SELECT o.status, count(*) AS n FROM (${publishingAt("?")}) w JOIN outbox o ON o.seq = w.seq
+     WHERE o.status IN ('PENDING', 'FAILED') GROUP BY o.status`,
+    iso(nowMs),
+  );
+  for (const row of publishing) {
+    counts.PUBLISHING += Number(row["n"]);
+    counts[String(row["status"]) as State] -= Number(row["n"]);
+  }
+  return { states: counts, estimated };
+}
+
+/** From places all over the range of seqs. They are the same ones each time: a count that jumps would look like traffic. */
+function estimate(statements: Statements): ReadonlyMap<string, number> {
+  const range = statements.get("SELECT (SELECT min(seq) FROM outbox) AS first, (SELECT max(seq) FROM outbox) AS last");
+  const first = Number(range?.["first"]);
+  const span = Number(range?.["last"]) - first + 1;
+  const golden = (Math.sqrt(5) - 1) / 2;
+  const places = Array.from({ length: sampled }, (_, n) => first + Math.floor(((n * golden) % 1) * span));
+  const found = statements.all(
+    "SELECT o.status, count(*) AS n FROM json_each(?) j JOIN outbox o ON o.seq = j.value GROUP BY o.status",
+    JSON.stringify(places),
+  );
+  return new Map(found.map((row) => [String(row["status"]), Math.round((Number(row["n"]) / sampled) * span)]));
+}
+
+const isDate = "at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julianday(at) IS NOT NULL";
+/** A delayed event is late only from the moment it is due. */
+const since = "max(created_at, coalesce(available_at, created_at)) AS at";
+
+/** When the longest waiting event began to wait. Where more wait than are counted, the first of each lane speaks for it. */
+export function oldestWaiting(statements: Statements, { states: { PENDING } }: Counts): unknown {
+  const some = (rule: string): string => `SELECT * FROM (SELECT ${since} FROM outbox WHERE ${rule} LIMIT ${counted})`;
+  const heads = `SELECT (SELECT ${since} FROM outbox WHERE lane IS l.lane AND ${pending} ORDER BY seq LIMIT 1) AS at
+                 FROM (SELECT lane FROM waybill_lanes UNION ALL SELECT NULL) l`;
+  const waiting = [PENDING > counted ? heads : some(pending), some(delayed), some("status = 'FAILED'"), some("status = 'BLOCKED'")];
+  return statements.get(`SELECT min(at) AS at FROM (${waiting.join(" UNION ALL ")}) WHERE ${isDate}`)?.["at"];
+}
+
+/** Dead events by their error; of more than are counted, the oldest. */
+export const deadGroups = `SELECT error, count(*) AS n, min(CASE WHEN ${isDate} THEN at END) AS oldest
+  FROM (SELECT coalesce(last_error, '') AS error, created_at AS at FROM outbox WHERE status = 'DEAD' ORDER BY seq LIMIT ${counted})
+  GROUP BY error`;
