@@ -6,6 +6,7 @@ import { horizon } from "./horizon.ts";
 import { hot } from "./hot.ts";
 import { purge } from "./purge.ts";
 import { holds, text, type Finding } from "./report.ts";
+import { status } from "./status.ts";
 
 /** What is judged, each as a ratio to a baseline of the same run. Smaller with --quick, to see that it runs. */
 const quick = process.argv.includes("--quick");
@@ -15,6 +16,7 @@ const scenarios: Readonly<Record<string, (database: (name: string) => Promise<st
   backlog: async (database) => backlog(await database("backlog"), quick ? 50_000 : 1_000_000),
   hot: async (database) => hot(await database("hot"), quick ? 300 : 1_500),
   purge: async (database) => purge(await database("purge"), quick ? 5 : 40),
+  status: async (database) => status(await database("status"), quick ? 300_000 : 20_000_000),
 };
 
 const asked = process.argv.slice(2).filter((word) => !word.startsWith("--"));

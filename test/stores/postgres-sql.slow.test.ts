@@ -138,6 +138,7 @@ await describeWith("postgres", "plain SQL on PostgreSQL", () => {
   test.each([
     ["an empty one", "", {}, /schema must be a name/],
     ["one with NUL", "a\0b", {}, /schema must be a name/],
+    ["a schema of 64 letters", "s".repeat(64), {}, /longer than the 63 bytes that PostgreSQL keeps/],
     ["64 letters", "public", { outbox: "o".repeat(64) }, /longer than the 63 bytes that PostgreSQL keeps/],
     ["a prefix that leaves no room", "public", { prefix: "p".repeat(60) }, /longer than the 63 bytes/],
     ["one for two things", "public", { outbox: "t", inbox: "t" }, /given to two things/],

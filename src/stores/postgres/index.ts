@@ -19,6 +19,7 @@ import { createOutboxStore } from "./outbox-store.ts";
 import { createPartitions, partitionUnits, type PartitionUnit } from "./partitions.ts";
 import { createSchema } from "./schema.ts";
 import { createTransactor, type PgDatabase } from "./transactor.ts";
+import { checkedUrl } from "./url.ts";
 import { readWatch } from "./watch.ts";
 import { createWriter } from "./writer.ts";
 
@@ -143,14 +144,7 @@ function poolOf(options: PostgresOptions): Pick<Parameters<typeof createConnecti
       throw new WaybillError("INVALID_OPTION", "postgres: pool must be a Pool of pg: new pg.Pool({ … })");
     return { pool, place: "the PostgreSQL database" };
   }
-  let place: URL;
-  try {
-    place = new URL(url!);
-  } catch {
-    throw new WaybillError("BAD_URL", "postgres: url is not a URL: write it as postgres://user:password@host:5432/database");
-  }
-  if (place.pathname.includes("@"))
-    throw new WaybillError("BAD_URL", "postgres: the url has an @ after its host: write @ and / in a password as %40 and %2F");
+  const place = checkedUrl(url!);
   return {
     pool: {
       url: url!,

@@ -57,7 +57,7 @@ export function namesOf(schema: string, given: PostgresNames = {}): Names {
     ["prefix", prefix],
   ] as const)
     check(what, name);
-  for (const name of [...all, `${outbox}_published`, `${inbox}_age`, `${prefix}holds_destination`]) {
+  for (const name of [schema, ...all, `${outbox}_published`, `${inbox}_age`, `${prefix}holds_destination`]) {
     if (Buffer.byteLength(name) > maxBytes)
       throw new WaybillError(
         "INVALID_OPTION",
