@@ -4,9 +4,11 @@ import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
 import { httpAddress, listen, type HttpOptions, type HttpServer } from "../../src/cli/http.ts";
+import { pagesOf } from "../../src/cli/commands/relay.ts";
 import { createMetrics } from "../../src/cli/metrics.ts";
 import { recent } from "../../src/cli/recent.ts";
 import type { Status } from "../../src/contracts/operator.ts";
+import { memory } from "../../src/stores/memory/index.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 
 const token = "a-token-of-some-length";
@@ -293,6 +295,12 @@ describe("what the store is asked for", () => {
     await clock.advance(1_000);
     expect(await latest()).toBe("well");
   });
+});
+
+test("readiness does not wait for a status that takes its time", async () => {
+  const { operator, leases } = memory();
+  const { ready } = pagesOf({ operator: { ...operator, status: () => new Promise(() => undefined) }, leases }, createMetrics(), () => true);
+  expect(await ready()).toBe(true);
 });
 
 describe("metrics", () => {

@@ -134,15 +134,11 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  // Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away.
-  const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 };
-  const status = recent(() => opened.store.operator.status(), recency, systemClock);
-  // Readiness asks for the lanes only: it must not depend on how many events there are.
-  const lanes = recent(() => opened.store.leases.look(), recency, systemClock);
-  await using server = await serve(terminal, values, {
-    ready: async () => phase === "running" && (await lanes()).lanes.length > 0,
-    metrics: async () => metrics.text(await status().catch(() => null)),
-  });
+  await using server = await serve(
+    terminal,
+    values,
+    pagesOf(opened.store, metrics, () => phase === "running"),
+  );
   await service.start().catch((error: unknown) => {
     if (phase === "starting" || !isWaybillError(error, "STOPPED")) throw error; // a signal before the start is a clean end
   });
@@ -156,11 +152,28 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
   log.say("drained", "everything is settled and the lanes are given back");
 }
 
-async function serve(
-  { config, env }: Terminal,
-  values: Values<typeof flags>,
-  pages: { ready(): Promise<boolean>; metrics(): Promise<string> },
-): Promise<HttpServer | null> {
+interface Pages {
+  ready(): Promise<boolean>;
+  metrics(): Promise<string>;
+}
+
+/** Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away. */
+export function pagesOf(
+  { operator, leases }: Pick<OpenedStore["store"], "operator" | "leases">,
+  metrics: Metrics,
+  running: () => boolean,
+): Pages {
+  const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 };
+  const status = recent(() => operator.status(), recency, systemClock);
+  // Readiness asks for the lanes only: it must not depend on how many events there are.
+  const lanes = recent(() => leases.look(), recency, systemClock);
+  return {
+    ready: async () => running() && (await lanes()).lanes.length > 0,
+    metrics: async () => metrics.text(await status().catch(() => null)),
+  };
+}
+
+async function serve({ config, env }: Terminal, values: Values<typeof flags>, pages: Pages): Promise<HttpServer | null> {
   const address = values.http ?? config.http;
   const file = values["http-token-file"];
   if (address === undefined) {
