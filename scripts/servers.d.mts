@@ -7,3 +7,5 @@ export function rabbitmqBinaries(own?: string): Promise<{ server: string; contro
 export function redisBinary(): Promise<{ command: string; env: Record<string, string> }>;
 export function straceBinary(): Promise<{ command: string; env: Record<string, string> }>;
 export function passable(path: string): boolean;
+export function install(folder: string, name: string, pin: { readonly version: string; readonly integrity: string }): Promise<void>;
+export function checkHashes(folder: string, expected: Readonly<Record<string, string>>): void;

