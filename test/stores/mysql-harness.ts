@@ -1,5 +1,6 @@
 import mysql2 from "mysql2/promise";
 import type { StoreHarness } from "../../src/conformance/index.ts";
+import { systemClock, type Clock } from "../../src/core/clock.ts";
 import {
   mysql,
   type MysqlConnection,
@@ -14,6 +15,8 @@ export interface MysqlHarness extends StoreHarness<MysqlDatabase, MysqlConnectio
   readonly store: MysqlStore;
   readonly pool: mysql2.Pool;
   readonly database: string;
+  /** For other stores of the case: time passes for all of them. */
+  readonly storeClock: Clock;
   /** Each row as a list of its values. */
   rows(sql: string): Promise<unknown[][]>;
 }
@@ -47,7 +50,9 @@ export function casesOn(
   return {
     async create(more = {}) {
       const { database, pool } = free.pop() ?? (await open());
-      const store = mysql({ pool: pool, ...layout, ...more });
+      let passed = 0;
+      const clock: Clock = { ...systemClock, monotonic: () => systemClock.monotonic() + passed };
+      const store = mysql({ pool: pool, clock, ...layout, ...more });
       const idle = new Set<mysql2.PoolConnection>();
       const rows = async (sql: string): Promise<unknown[][]> =>
         ((await pool.query({ sql, rowsAsArray: true })) as unknown as [unknown[][]])[0];
@@ -57,7 +62,14 @@ export function casesOn(
         database,
         rows,
         db: pool as unknown as MysqlPool,
-        clock: { now: () => Date.now(), advance: (ms) => growOlder(pool, ms) },
+        storeClock: clock,
+        clock: {
+          now: () => Date.now(),
+          async advance(ms) {
+            await growOlder(pool, ms);
+            passed += ms;
+          },
+        },
         async begin() {
           const connection = await pool.getConnection();
           idle.add(connection);
@@ -136,13 +148,13 @@ const moments: Readonly<Record<string, readonly string[]>> = {
   outbox: ["created_at", "available_at", "next_attempt_at", "published_at"],
   inbox: ["processed_at"],
   waybill_keys: ["created_at"],
-  waybill_relays: ["started_at", "expires_at"],
+  waybill_relays: ["started_at", "renewed_at", "expires_at"],
   waybill_windows: ["claimed_at"],
   waybill_holds: ["since"],
   waybill_destinations: ["since"],
   waybill_audit: ["at"],
   waybill_attempts: ["failed_at"],
-  waybill_seats: ["expires_at"],
+  waybill_seats: ["renewed_at", "expires_at"],
 };
 
 /** A server's clock cannot be set forward; but everything that it has written down can become older. */

@@ -145,7 +145,9 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
       const began = Date.now();
       const claim = store.outbox.claim({ relay: "frozen", lanes }, { limit: 10, open: [], narrow: false }).catch((error: unknown) => error);
       await expect.poll(() => silence.times(), { timeout: 15_000 }).toBe(1);
-      await harness.pool.query("UPDATE waybill_relays SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE relay = 'frozen'");
+      await harness.pool.query(
+        "UPDATE waybill_relays SET ttl_ms = 1000, expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE relay = 'frozen'",
+      );
       await harness.store.leases.renew("r1", 60_000);
       let taken = 0;
       for (const end = Date.now() + 25_000; taken < 64 && Date.now() < end;) {

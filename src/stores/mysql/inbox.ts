@@ -1,13 +1,16 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
 import type { Connection } from "./connection.ts";
 import { errnoOf, explain, isConflict, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type Ask } from "./handle.ts";
+import { leaseColumns, leaseOf } from "./leases.ts";
 import { keepLetter } from "./letters.ts";
 import type { Names } from "./names.ts";
-import { isSet, numberOf } from "./rows.ts";
+import { numberOf, textOf } from "./rows.ts";
 import { beginAndCommit, stayingInside } from "./transactor.ts";
 
 /** How a transaction for one event begins, how statements of ours run in it, and how a handler is given it. */
@@ -21,7 +24,8 @@ const attempts = 5;
 /** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
 const forgottenAtOnce = 1_000;
 
-export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>): Inbox<Tx> {
+export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
+  const expiry = createExpiry(clock);
   const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> =>
     applying.transaction(async (own, lend) => {
       const ask: Ask = (sql, values) =>
@@ -64,19 +68,28 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
     },
     sit: (seat, ttlMs) =>
       connection.transaction(async ({ run, change }) => {
-        // Assignments take effect from left to right: who sits is settled before until when.
+        const place = [seat.consumer, seat.topic];
+        const ttl = Math.round(ttlMs);
+        // Nothing changes where somebody sits, but the row is locked.
         await change(
-          `INSERT INTO ${n.seats} (consumer, topic, owner, expires_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)
-           ON DUPLICATE KEY UPDATE owner = IF(expires_at <= UTC_TIMESTAMP(6), VALUES(owner), owner),
-             expires_at = IF(owner = VALUES(owner), VALUES(expires_at), expires_at)`,
-          [seat.consumer, seat.topic, seat.owner, Math.round(ttlMs * 1000)],
+          `INSERT INTO ${n.seats} (consumer, topic, owner, renewed_at, expires_at, ttl_ms, renewals)
+           SELECT ?, ?, ?, t.now, t.now + INTERVAL ${ttl * 1000} MICROSECOND, ${ttl}, 1 FROM (SELECT UTC_TIMESTAMP(6) AS now) t
+           ON DUPLICATE KEY UPDATE renewals = ${n.seats}.renewals`,
+          [...place, seat.owner],
         );
-        const [row] = await run(`SELECT owner = ? AS mine FROM ${n.seats} WHERE consumer = ? AND topic = ?`, [
-          seat.owner,
-          seat.consumer,
-          seat.topic,
-        ]);
-        return isSet(row, "mine");
+        const [row] = await run(
+          `SELECT CAST(s.owner AS BINARY) AS owner, ${leaseColumns("s")} FROM ${n.seats} s WHERE s.consumer = ? AND s.topic = ? FOR UPDATE`,
+          place,
+        );
+        const other = row !== undefined && textOf(row, "owner") !== seat.owner;
+        if (other && expiry.isLive(JSON.stringify([...place, textOf(row, "owner")]), leaseOf(row))) return false;
+        const now = "UTC_TIMESTAMP(6)"; // one and the same throughout a statement
+        await change(
+          `UPDATE ${n.seats} SET owner = ?, renewed_at = ${now}, expires_at = ${now} + INTERVAL ${ttl * 1000} MICROSECOND, ttl_ms = ${ttl},
+             renewals = renewals + 1 WHERE consumer = ? AND topic = ?`,
+          [seat.owner, ...place],
+        );
+        return true;
       }),
     async leave(seat) {
       await connection.change(`DELETE FROM ${n.seats} WHERE consumer = ? AND topic = ? AND owner = ?`, [

@@ -1,6 +1,6 @@
 import type { Begins, Library, SqlWriter, TxOf } from "../../contracts/handle.ts";
 import type { Store } from "../../contracts/store.ts";
-import { systemClock } from "../../core/clock.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
@@ -52,6 +52,8 @@ export interface MysqlOptions {
    * stays as it is, whatever it is; asking for another layout is refused.
    */
   readonly partitions?: PartitionUnit;
+  /** For tests: by what other processes' leases are counted once they were seen. @default the system's */
+  readonly clock?: Clock;
 }
 
 const options = [
@@ -64,6 +66,7 @@ const options = [
   "names",
   "onPublish",
   "partitions",
+  "clock",
   "tx",
   "db",
 ] as const;
@@ -90,6 +93,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   // A handler may take long inside its transaction; leases must not wait for it.
   const inboxConnection = given.pool === undefined ? createConnection(settings) : connection;
   const { place } = settings;
+  const clock = given.clock ?? systemClock;
   const writer = createWriter(names, place);
   const own = {
     name: "mysql",
@@ -102,7 +106,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
       newId: uuidv7(systemClock, systemRandom),
       onPublish,
     }),
-    leases: createLeaseStore(connection, names),
+    leases: createLeaseStore(connection, names, clock),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),
@@ -117,11 +121,11 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   };
   const library = libraryOf(given);
   if (library === null) {
-    const inbox = createInbox(inboxConnection, names, onOwnConnections(inboxConnection));
+    const inbox = createInbox(inboxConnection, names, onOwnConnections(inboxConnection), clock);
     return { ...own, writer, transactor: createTransactor(connection), inbox } satisfies MysqlStore;
   }
   const { applying, ...parts } = throughLibrary<Of, Tx>(library.tx, library.db, writer);
-  return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying) };
+  return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };
 }
 
 function libraryOf<Db, Tx, Of extends Db, B extends Begins>({ tx, db }: Partial<Library<Db, Tx, Of, B>>): Library<Db, Tx, Of, B> | null {

@@ -1,36 +1,57 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
-import type { Connection, Session } from "./connection.ts";
+import type { Clock } from "../../core/clock.ts";
+import { createExpiry } from "../../core/expiry.ts";
+import type { Connection, MysqlRow, Session } from "./connection.ts";
+import { leaseColumns, leaseOf, renewalOf } from "./leases.ts";
 import type { Names } from "./names.ts";
 import { bigOf, numberOf, sizeOf, textOf, textOrNull } from "./rows.ts";
 import { list, type Value } from "./values.ts";
 import { keepWindow, lockWindows, windowsOf, type StoredWindow } from "./windows.ts";
 
-/** Time is the server's, in every statement. */
-export function createLeaseStore(connection: Connection, n: Names): LeaseStore {
+/** Leases are written by the server's clock, and judged by core/expiry: a clock that steps takes nobody's lanes, and keeps nobody's. */
+export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
+  const expiry = createExpiry(clock);
+  const relays = `SELECT CAST(r.relay AS BINARY) AS relay, ${leaseColumns("r")} FROM ${n.relays} r`;
+  const liveOf = (rows: readonly MysqlRow[]): readonly MysqlRow[] => {
+    expiry.keep(new Set(rows.map((row) => textOf(row, "relay"))));
+    return rows.filter((row) => expiry.isLive(textOf(row, "relay"), leaseOf(row)));
+  };
+
   return {
     async look() {
       // One statement is one snapshot.
       const rows = await connection.run(
-        `SELECT lane, CAST(owner AS BINARY) AS owner, epoch, NULL AS live, NULL AS strategy FROM ${n.lanes}
-         UNION ALL SELECT NULL, NULL, NULL, CAST(relay AS BINARY), CAST(strategy AS BINARY) FROM ${n.relays} WHERE expires_at > UTC_TIMESTAMP(6)
-         ORDER BY lane, live`,
+        `SELECT lane, CAST(owner AS BINARY) AS owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms FROM ${n.lanes}
+         UNION ALL SELECT NULL, NULL, NULL, CAST(r.relay AS BINARY), CAST(r.strategy AS BINARY), ${leaseColumns("r")} FROM ${n.relays} r
+         ORDER BY lane, relay`,
       );
-      const [lanes, live] = [rows.filter((row) => row["live"] === null), rows.filter((row) => row["live"] !== null)];
+      const live = liveOf(rows.filter((row) => row["relay"] !== null));
       return {
-        lanes: lanes.map((row) => ({ lane: numberOf(row, "lane"), owner: textOrNull(row, "owner"), epoch: bigOf(row, "epoch") })),
-        live: live.map((row) => textOf(row, "live")),
+        lanes: rows
+          .filter((row) => row["relay"] === null)
+          .map((row) => ({ lane: numberOf(row, "lane"), owner: textOrNull(row, "owner"), epoch: bigOf(row, "epoch") })),
+        live: live.map((row) => textOf(row, "relay")),
         strategies: new Map(
-          live.flatMap((row) => (row["strategy"] === null ? [] : [[textOf(row, "live"), textOf(row, "strategy")] as const])),
+          live.flatMap((row) => (row["strategy"] === null ? [] : [[textOf(row, "relay"), textOf(row, "strategy")] as const])),
         ),
       };
     },
     async renew(relay, ttlMs, window = 0, strategy) {
+      const ttl = Math.round(ttlMs);
       await connection.change(
-        `INSERT INTO ${n.relays} (relay, expires_at, \`window\`, strategy) VALUES (?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, ?)
-         ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), \`window\` = VALUES(\`window\`), strategy = VALUES(strategy)`,
-        [relay, Math.round(ttlMs * 1000), window, strategy ?? null],
+        `INSERT INTO ${n.relays} (relay, renewed_at, expires_at, ttl_ms, renewals, \`window\`, strategy)
+         SELECT ?, t.now, t.now + INTERVAL ${ttl * 1000} MICROSECOND, ${ttl}, 1, ?, ? FROM (SELECT UTC_TIMESTAMP(6) AS now) t
+         ON DUPLICATE KEY UPDATE renewed_at = VALUES(renewed_at), expires_at = VALUES(expires_at), ttl_ms = VALUES(ttl_ms),
+           renewals = ${n.relays}.renewals + 1, \`window\` = VALUES(\`window\`), strategy = VALUES(strategy)`,
+        [relay, window, strategy ?? null],
       );
-      await forgetDead(connection, n);
+      const rows = await connection.run(relays);
+      const live = new Set(liveOf(rows));
+      await forgetDead(
+        connection,
+        n,
+        rows.filter((row) => !live.has(row)),
+      );
     },
     take: (relay, lanes) =>
       connection.transaction(async (session) => {
@@ -39,8 +60,7 @@ export function createLeaseStore(connection: Connection, n: Names): LeaseStore {
            ORDER BY lane FOR UPDATE SKIP LOCKED`,
         );
         // Now that the rows are locked, what is read of the leases is younger than any change of theirs.
-        const alive = await session.run(`SELECT CAST(relay AS BINARY) AS relay FROM ${n.relays} WHERE expires_at > UTC_TIMESTAMP(6)`);
-        const busy = new Set([relay, ...alive.map((row) => textOf(row, "relay"))]);
+        const busy = new Set([relay, ...liveOf(await session.run(relays)).map((row) => textOf(row, "relay"))]);
         const free = rows.filter((row) => row["owner"] === null || !busy.has(textOf(row, "owner")));
         const won = new Map(free.map((row) => [numberOf(row, "lane"), bigOf(row, "epoch") + 1n]));
         if (won.size === 0) return won;
@@ -68,16 +88,16 @@ export function createLeaseStore(connection: Connection, n: Names): LeaseStore {
   };
 }
 
-/** By name, and only those that nobody needs to know: two that tidy up at once do not wait for each other's rows. */
-async function forgetDead(connection: Connection, n: Names): Promise<void> {
-  const dead = await connection.run(
-    `SELECT CAST(r.relay AS BINARY) AS relay FROM ${n.relays} r
-     WHERE r.expires_at <= UTC_TIMESTAMP(6) AND NOT EXISTS (SELECT 1 FROM ${n.lanes} l WHERE l.owner = r.relay)`,
-  );
-  if (dead.length > 0)
+/** By name and renewal, and only those that nobody needs to know: two that tidy up at once do not wait for each other's rows. */
+async function forgetDead(connection: Connection, n: Names, dead: readonly MysqlRow[]): Promise<void> {
+  if (dead.length === 0) return;
+  const owners = await connection.run(`SELECT DISTINCT CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL`);
+  const needed = new Set(owners.map((row) => textOf(row, "owner")));
+  const gone = dead.filter((row) => !needed.has(textOf(row, "relay")));
+  if (gone.length > 0)
     await connection.change(
-      `DELETE r FROM ${n.relays} r FORCE INDEX (PRIMARY) WHERE r.relay IN (${dead.map(() => "?").join(", ")}) AND r.expires_at <= UTC_TIMESTAMP(6)`,
-      dead.map((row) => textOf(row, "relay")),
+      `DELETE r FROM ${n.relays} r FORCE INDEX (PRIMARY) WHERE ${gone.map(() => `r.relay = ? AND CAST(${renewalOf("r")} AS BINARY) = ?`).join(" OR ")}`,
+      gone.flatMap((row) => [textOf(row, "relay"), Buffer.from(textOf(row, "renewal"))]),
     );
 }
 

@@ -264,8 +264,12 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
       // One consumer's old ones are found without a walk over those of others.
       index(n.inbox, "own_age (consumer, processed_at)"),
       index(n.attempts, "own_age (consumer, failed_at)"),
-      add(n.relays, "ttl_ms BIGINT"),
-      add(n.seats, "ttl_ms BIGINT"),
+      // What tells one renewal of a lease from the next, whatever the clock says meanwhile.
+      ...[n.relays, n.seats].flatMap((to) => [
+        add(to, "renewed_at DATETIME(6)"),
+        add(to, "ttl_ms BIGINT"),
+        add(to, "renewals BIGINT NOT NULL DEFAULT 0"),
+      ]),
       table(
         n.letters,
         `
