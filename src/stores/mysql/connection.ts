@@ -4,6 +4,7 @@ import {
   explain,
   isSilence,
   openPool,
+  withoutValues,
   type MysqlConnection,
   type MysqlPool,
   type MysqlPoolConnection,
@@ -80,13 +81,12 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
 
   const ask = async (connection: MysqlConnection, sql: string, values: readonly Value[] = []): Promise<unknown> => {
     // A server that does not answer must not keep a relay waiting for ever; the connection is given up with the statement.
-    const [result] = await connection.query({
-      sql: fill(sql, values),
-      ...raw,
-      typeCast: castOf(connection),
-      timeout: patienceMs,
-    });
-    return result;
+    const filled = fill(sql, values);
+    try {
+      return (await connection.query({ sql: filled, ...raw, typeCast: castOf(connection), timeout: patienceMs }))[0];
+    } catch (error) {
+      throw withoutValues(error, filled, sql);
+    }
   };
 
   /** Looks at each connection once. What is set here stays, so that it is only done on connections of our own. */

@@ -159,6 +159,17 @@ export function serverError(error: unknown): ServerError | null {
 
 export const errnoOf = (error: unknown): number | null => serverError(error)?.errno ?? null;
 
+/** The client, and most libraries, keep the statement on their errors, with every value in it: what was added must not reach a log with them. */
+export function withoutValues(error: unknown, filled: string, sql: string): unknown {
+  if (filled !== sql)
+    for (const cause of causesOf(error))
+      for (const name of ["message", "stack", "sql", "query"]) {
+        const text = (cause as Record<string, unknown>)[name];
+        if (typeof text === "string" && text.includes(filled)) Reflect.set(cause, name, text.replaceAll(filled, sql));
+      }
+  return error;
+}
+
 /** Deadlock, or somebody else's lock for too long: everything may be run again from its start. */
 export const isConflict = (error: unknown): boolean => [1213, 1205, 1020].includes(errnoOf(error) ?? 0);
 

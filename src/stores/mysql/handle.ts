@@ -1,6 +1,6 @@
 import type { SqlTransaction } from "../../contracts/handle.ts";
 import { show, WaybillError } from "../../core/errors.ts";
-import type { MysqlConnection, MysqlQuery } from "./driver.ts";
+import { withoutValues, type MysqlConnection, type MysqlQuery } from "./driver.ts";
 import { fill, type Value } from "./values.ts";
 
 /** Somebody else's transaction: a connection of mysql2, or whatever a library's handle makes of its own. */
@@ -22,9 +22,12 @@ export function askOf(tx: MysqlTransaction): Ask {
   const isClient = typeof execute === "function";
   return async (sql, values = []) => {
     const filled = fill(sql, values);
-    const result: unknown = await (isClient
+    const asked: Promise<unknown> = isClient
       ? (handle as MysqlConnection).query({ sql: filled, ...plain })
-      : (handle as SqlTransaction).query(filled, []));
+      : (handle as SqlTransaction).query(filled, []);
+    const result = await asked.catch((error: unknown) => {
+      throw withoutValues(error, filled, sql);
+    });
     const rows: unknown = Array.isArray(result) ? result[0] : (result as { rows?: unknown } | undefined)?.rows;
     return Array.isArray(rows) ? rows.map((row: unknown) => (Array.isArray(row) ? row : Object.values(row as object)) as unknown[]) : [];
   };

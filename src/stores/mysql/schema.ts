@@ -44,15 +44,16 @@ export function createSchema(connection: Connection, n: Names, clock: Clock, ask
 
 /** One at a time; and nobody who uses the tables is kept waiting for long behind a change that waits itself. */
 async function withTurn<T>({ run }: Session, place: string, work: () => Promise<T>): Promise<T> {
-  const name = "CONCAT('waybill.migrate.', CRC32(COALESCE(DATABASE(), '')))";
-  const [turn] = await run(`SELECT GET_LOCK(${name}, ${turnSeconds}) AS mine, @@lock_wait_timeout AS patience`);
+  const name = "CONCAT('waybill.migrate.', CRC32(COALESCE(DATABASE(), X'')))";
+  const [turn] = await run(`SELECT GET_LOCK(${name}, ${turnSeconds}) AS mine, @@lock_wait_timeout AS patience, @@sql_mode AS mode`);
   if (!isSet(turn, "mine"))
     throw new WaybillError("STORE_UNAVAILABLE", `${place} is being migrated by somebody else, who took longer than ${turnSeconds} s`);
   try {
-    await run(`SET SESSION lock_wait_timeout = ${lockSeconds}`);
+    // A trigger keeps the mode that it was made in, in which an empty text might be NULL, or a backslash something else.
+    await run(`SET SESSION lock_wait_timeout = ${lockSeconds}, sql_mode = 'STRICT_ALL_TABLES'`);
     return await work();
   } finally {
-    await run(`SET SESSION lock_wait_timeout = ${numberOf(turn!, "patience")}`);
+    await run(`SET SESSION lock_wait_timeout = ${numberOf(turn!, "patience")}, sql_mode = ?`, [textOf(turn!, "mode")]);
     await run(`DO RELEASE_LOCK(${name})`);
   }
 }

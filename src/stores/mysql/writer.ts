@@ -7,7 +7,7 @@ import type { Names } from "./names.ts";
 import { inTransaction } from "./pool.ts";
 import { keyUsed } from "./tables.ts";
 import { stayingInside } from "./transactor.ts";
-import type { Value } from "./values.ts";
+import { literal, type Value } from "./values.ts";
 
 const columns =
   "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
@@ -126,7 +126,7 @@ function partsOf(rows: readonly Row[]): readonly (readonly Row[])[] {
 
 /** An id that is empty breaks a constraint of the table: outside a transaction nothing is inserted. */
 async function insert(ask: Ask, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
-  const id = mariadb ? "IF(@@in_transaction = 1, ?, '')" : "?";
+  const id = mariadb ? `IF(@@in_transaction = 1, ?, ${literal("")})` : "?";
   await ask(
     `INSERT INTO ${n.outbox} (${columns}) VALUES ${rows.map(() => `(${id}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`).join(", ")}`,
     rows.flatMap(valuesOf),
