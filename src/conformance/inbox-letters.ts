@@ -57,7 +57,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       `a letter is kept whole: ${about}`,
       async ({ store, letters }) => {
         const letter = make();
-        await store.inbox.park!(letter);
+        await store.inbox.park(letter);
         assert.deepEqual((await letters!()).map(comparable), [comparable(letterRow(letter))]);
       },
       "letters",
@@ -68,10 +68,10 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     "parked again, a letter replaces the one before",
     async ({ store, letters }) => {
       const letter = letterOf({ raw: Uint8Array.of(1) });
-      await store.inbox.park!(letter);
-      await store.inbox.park!(letter);
+      await store.inbox.park(letter);
+      await store.inbox.park(letter);
       const { raw: _raw, ...later } = { ...letter, error: "OTHER: later", attempts: 9, handlerVersion: 2 };
-      await store.inbox.park!(later);
+      await store.inbox.park(later);
       assert.deepEqual((await letters!()).map(comparable), [comparable(letterRow(later))]);
     },
     "letters",
@@ -88,7 +88,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         letterOf({ envelope, topic: "order.events " }),
         ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => letterOf({ envelope: { ...envelope, id } })),
       ];
-      for (const letter of [...given, ...given]) await store.inbox.park!(letter);
+      for (const letter of [...given, ...given]) await store.inbox.park(letter);
       const kept = (await letters!()).map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
       assert.deepEqual(
         kept,
@@ -104,7 +104,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   test(
     "a letter is no mark, and a mark no letter",
     async ({ store, effect, effects, letters }) => {
-      await store.inbox.park!(letterOf({ envelope: sampleEvent({ id: key.id }) }));
+      await store.inbox.park(letterOf({ envelope: sampleEvent({ id: key.id }) }));
       assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "done");
       assert.deepEqual([(await letters!()).length, await effects()], [1, ["paid"]]);
     },

@@ -22,7 +22,7 @@ export interface Inbox<Tx> {
   /** Counts a failed attempt durably, and says how many there are now. The event's mark takes the count away. */
   failed(key: InboxKey, error: string): Promise<number>;
   /** Keeps a letter. Parked again under the same consumer, topic and id, it replaces the one before. */
-  park?(letter: Letter): Promise<void>;
+  park(letter: Letter): Promise<void>;
   /**
    * Deletes up to `limit` marks older than this, and up to as many counts of attempts of which the last failed before it: those of one
    * consumer, or of all. Says how many of both; 0 means that none is left.

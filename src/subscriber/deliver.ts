@@ -227,7 +227,7 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
         await withDeadline(clock, parkMs, stopping, (signal) => letters.park(letter, signal));
         return true;
       } catch (error) {
-        if (!isFatal(asError(error)) || inbox.park === undefined) throw error;
+        if (!isFatal(asError(error))) throw error;
         return false;
       }
     });
@@ -235,7 +235,7 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
     if (parked === true) return true;
   }
   for (let fitting = letter; ; fitting = shortened(fitting) ?? fitting) {
-    const parked = await persist(path, post, "park", () => withDeadline(clock, parkMs, stopping, () => inbox.park!(fitting)), true);
+    const parked = await persist(path, post, "park", () => withDeadline(clock, parkMs, stopping, () => inbox.park(fitting)), true);
     if (parked === left) return false;
     if (!(parked instanceof Alone)) return true;
   }

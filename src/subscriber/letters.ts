@@ -1,7 +1,6 @@
 import { show, WaybillError } from "../core/errors.ts";
 import type { Clock } from "../core/clock.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
-import type { Inbox } from "../contracts/inbox.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
 import { deadLetterTopic, deadTopicNames, type DeadTopic } from "./dead-letter-topic.ts";
@@ -10,7 +9,6 @@ export interface LettersOptions {
   readonly consumer: string;
   readonly topics: readonly string[];
   readonly source: Source;
-  readonly inbox: Pick<Inbox<never>, "park">;
   readonly clock: Clock;
   readonly deadLetters?: DeadLetters | undefined;
   readonly deadTopic?: DeadTopic | undefined;
@@ -18,7 +16,7 @@ export interface LettersOptions {
 
 /** The place that was given for letters; null where the inbox keeps all of them. */
 export function letterPlace(options: LettersOptions): DeadLetters | null {
-  const { deadLetters, deadTopic, source, topics, consumer, inbox, clock } = options;
+  const { deadLetters, deadTopic, source, topics, consumer, clock } = options;
   if (deadLetters !== undefined) {
     if (deadTopic !== undefined)
       throw new WaybillError(
@@ -29,7 +27,7 @@ export function letterPlace(options: LettersOptions): DeadLetters | null {
       throw new WaybillError("INVALID_OPTION", `deadLetters must have park, not be ${show(deadLetters)}`);
     return deadLetters;
   }
-  if (deadTopic === undefined && inbox.park !== undefined) return null;
+  if (deadTopic === undefined) return null;
   if (!isSink(source)) {
     throw new WaybillError(
       "INVALID_OPTION",
@@ -38,7 +36,7 @@ export function letterPlace(options: LettersOptions): DeadLetters | null {
   }
   const topicFor = deadTopicNames(deadTopic);
   for (const topic of topics) topicFor(topic, consumer);
-  return deadLetterTopic({ sink: source, clock, ...(deadTopic === undefined ? {} : { topic: deadTopic }) });
+  return deadLetterTopic({ sink: source, clock, topic: deadTopic });
 }
 
 function isSink(source: Source): source is Source & Sink {

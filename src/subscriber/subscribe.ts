@@ -3,6 +3,7 @@ import { aggregateKey } from "../core/event.ts";
 import type { Run } from "../core/service.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
 import { deliver, setAside, type Path } from "./deliver.ts";
+import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
 import { createProgress, type Step } from "./progress.ts";
 import { createSeat } from "./seat.ts";
@@ -18,6 +19,8 @@ export interface Subscribe<Tx> {
   readonly prefetch: number;
   readonly prefetchBytes: number;
   readonly maxWaiting: number;
+  /** Null: the inbox forgets nothing. */
+  readonly retentionMs: number | null;
   readonly seatMs: number;
   readonly owner: string;
 }
@@ -28,7 +31,7 @@ const maxDefects = 3;
 
 /** A subscriber's whole life, from connecting to the last ack. */
 export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<void> {
-  const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, seatMs, owner } = settings;
+  const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, retentionMs, seatMs, owner } = settings;
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe } = parts;
   const progress = createProgress(clock);
@@ -69,6 +72,8 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<
   if ((await until(draining, connected(source, draining, parts))) === null) return;
   const ended = new AbortController();
   void watch(path, seatMs / 3, ended.signal);
+  const forgetting = { consumer, topics, owner, inbox, source, clock, random, observe };
+  const forgot = retentionMs === null ? null : forgetOld({ ...forgetting, retentionMs }, ended.signal);
   try {
     if (source.can.assign) {
       run.ready();
@@ -87,6 +92,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<
     if (stopping.aborted) await within(clock, rollbackMs, new AbortController().signal, turns.idle());
   } finally {
     ended.abort();
+    if (forgot !== null) await within(clock, rollbackMs, stopping, forgot);
   }
 }
 

@@ -48,6 +48,11 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly handlerTimeoutMs?: number;
   /** Recorded with each mark. @default 1 */
   readonly handlerVersion?: number;
+  /**
+   * How long the inbox keeps marks and counts of attempts. An event that is delivered again after its mark is gone is applied again: so
+   * a mark is kept, whatever this says, while the broker still has messages of its time. `false` keeps everything. @default 2592000000 (30 days)
+   */
+  readonly inboxRetentionMs?: number | false;
   /** How long a process that died keeps others from a topic, where the broker does not assign. @default 15000 */
   readonly seatMs?: number;
   /** This process's name; no two may share one. @default a new id */
@@ -60,7 +65,19 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
 
 const known = [
   ...["consumer", "source", "inbox", "topics", "handlers", "events", "tx", "deadLetters", "deadTopic", "retry", "concurrency", "prefetch"],
-  ...["prefetchBytes", "maxWaiting", "handlerTimeoutMs", "handlerVersion", "seatMs", "owner", "clock", "random", "failpoints", "observe"],
+  ...[
+    "prefetchBytes",
+    "maxWaiting",
+    "handlerTimeoutMs",
+    "handlerVersion",
+    "inboxRetentionMs",
+    "seatMs",
+    "owner",
+    "clock",
+    "random",
+    "failpoints",
+    "observe",
+  ],
 ];
 
 /** The options as far as they do not depend on the types of transactions and events. */
@@ -85,7 +102,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     consumer,
     inbox: options.inbox.inbox,
     letters: letterPlace({
-      ...{ consumer, topics: options.topics, source, inbox: options.inbox.inbox, clock },
+      ...{ consumer, topics: options.topics, source, clock },
       ...{ deadLetters: options.deadLetters, deadTopic: options.deadTopic },
     }),
     ...handling(options),
@@ -105,6 +122,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     prefetch: whole("prefetch", options.prefetch ?? concurrency * 16),
     prefetchBytes: whole("prefetchBytes", options.prefetchBytes ?? 32 * 1024 * 1024),
     maxWaiting: whole("maxWaiting", options.maxWaiting ?? 10_000),
+    retentionMs: options.inboxRetentionMs === false ? null : positive("inboxRetentionMs", options.inboxRetentionMs ?? 30 * 86_400_000),
     seatMs: positive("seatMs", options.seatMs ?? 15_000),
     owner: options.owner ?? uuidv7(clock, random)(),
   };

@@ -9,6 +9,7 @@ export interface Image {
   readonly tables: Tables;
   readonly marks: Map<string, { readonly handledAt: number; readonly handlerVersion: number }>;
   readonly failures: Map<string, { readonly count: number; readonly failedAt: number }>;
+  readonly letters: Map<string, { readonly consumer: string; readonly id: string }>;
   readonly seats: Map<string, { readonly owner: string; readonly endsAt: number }>;
   /** The user's own: a counter for each aggregate, rows, and a log. */
   readonly counters: Map<string, number>;
@@ -49,6 +50,7 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
     tables: createTables(),
     marks: new Map(),
     failures: new Map(),
+    letters: new Map(),
     seats: new Map(),
     counters: new Map(),
     written: new Map(),

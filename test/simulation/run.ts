@@ -67,7 +67,8 @@ function boundsOf({ knobs, transactions }: Plan): Bounds {
 }
 
 /** Nothing to claim, nothing in flight, everything that was delivered acknowledged. */
-function isDone({ store, broker, plan, inbox }: World): boolean {
+function isDone(world: World): boolean {
+  const { store, broker, plan, inbox } = world;
   const { tables } = store.database.image;
   const dead = new Set([...tables.events.values()].filter(({ status }) => status === "DEAD").map(({ aggregate }) => aggregate));
   for (const { status, aggregate } of tables.events.values()) {
@@ -77,7 +78,7 @@ function isDone({ store, broker, plan, inbox }: World): boolean {
   }
   if (tables.windows.size > 0 || store.database.openTransactions() > 0) return false;
   const handled = new Set((inbox.database.image.effects as Applied[]).map(({ consumer, id }) => `${consumer} ${id}`));
-  const letters = new Set(lettersOf(broker).map(({ consumer, id }) => `${consumer} ${id}`));
+  const letters = new Set(lettersOf(world).map(({ consumer, id }) => `${consumer} ${id}`));
   return plan.knobs.subscribers.every((_, index) =>
     broker
       .topicNames()
@@ -118,13 +119,14 @@ async function drain({ scheduler }: World, crew: Crew): Promise<number> {
   return scheduler.now - started;
 }
 
-function lettersOf(broker: World["broker"]): { consumer: string; id: string }[] {
-  return broker
+function lettersOf({ broker, inbox }: World): { consumer: string; id: string }[] {
+  const onTopics = broker
     .topicNames()
     .filter((topic) => topic.endsWith(".dead"))
     .flatMap((topic) =>
       broker.messages(topic).map(({ headers, attributes }) => ({ consumer: headers["waybill-dead-consumer"]!, id: attributes["id"]! })),
     );
+  return [...onTopics, ...inbox.database.image.letters.values()];
 }
 
 async function readAll(world: World, drainedMs: number): Promise<Reads> {
@@ -140,7 +142,7 @@ async function readAll(world: World, drainedMs: number): Promise<Reads> {
       .flatMap((topic) => broker.messages(topic).map((message): Copy => copyOf(topic, message))),
     consumers: plan.knobs.subscribers.map((_, index) => ({ consumer: consumerName(index), topics: topicsOf(world) })),
     effects: inbox.database.image.effects as Effect[],
-    letters: lettersOf(broker),
+    letters: lettersOf(world),
     outbox: records.map((record: EventRecord) => ({
       id: record.id,
       aggregate: `${record.aggregateType} ${record.aggregateId}`,

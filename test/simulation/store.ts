@@ -273,13 +273,17 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
         failures.set(nameOf(key), { count, failedAt: clock.now() });
         return count;
       }),
-    forget: (before) =>
+    park: ({ consumer, topic, envelope: { id } }) =>
+      write(() => void database.image.letters.set(`${consumer}\0${topic}\0${id}`, { consumer, id })),
+    forget: (before, limit, consumer) =>
       write(() => {
         const { marks, failures } = database.image;
-        for (const [name, { failedAt }] of failures) if (failedAt < before.getTime()) failures.delete(name);
-        const old = [...marks].filter(([, { handledAt }]) => handledAt < before.getTime());
+        const mine = (name: string): boolean => consumer === undefined || name.startsWith(`${consumer}\0`);
+        const old = [...marks].filter(([name, { handledAt }]) => mine(name) && handledAt < before.getTime()).slice(0, limit);
+        const counts = [...failures].filter(([name, { failedAt }]) => mine(name) && failedAt < before.getTime()).slice(0, limit);
         for (const [name] of old) marks.delete(name);
-        return old.length;
+        for (const [name] of counts) failures.delete(name);
+        return old.length + counts.length;
       }),
     sit: (seat, ttlMs) =>
       write(() => {

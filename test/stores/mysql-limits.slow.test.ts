@@ -128,7 +128,7 @@ await describeWith("mariadb", "a MariaDB that takes less at once than it did", (
     const [[{ name }]] = (await pool.query("SELECT DATABASE() AS name")) as unknown as [[{ name: string }]];
     await pool.end();
     const again = mysql2.createPool(server.url(name));
-    await mysql({ pool: again }).inbox.park!({
+    await mysql({ pool: again }).inbox.park({
       envelope: sampleEvent({ data: bytes }),
       raw: bytes,
       topic: "t",

@@ -49,7 +49,7 @@ describe("a letter", () => {
     inbox.inbox.park = async (letter) => {
       if (letter.envelope.data.byteLength > 500_000) throw new Error("packet too large");
       inbox.refuses = () => null;
-      await park!(letter);
+      await park(letter);
     };
     broker.add(topic, large);
     await subscriber({

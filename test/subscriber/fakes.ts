@@ -53,6 +53,8 @@ export interface FakeBroker {
   readonly both: Source & Sink;
   /** How often `receive` was called, and for which topics. */
   readonly received: string[];
+  /** By topic, when its oldest message was stored. */
+  readonly oldest: Map<string, Date>;
   /** The last subscription. */
   readonly subscription: Subscription | null;
   /** A message that is no event. */
@@ -75,6 +77,7 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
   const answers: PublishResult[] = [];
   const ackErrors: Error[] = [];
   const received: string[] = [];
+  const oldest = new Map<string, Date>();
   const wakes = new Set<ReturnType<typeof createWake>>();
   let broken: { error: Error; at: number } | null = null;
   let breaks = 0;
@@ -86,6 +89,7 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
     name: "fake",
     can: { assign },
     connect: async () => undefined,
+    oldest: async (topic) => oldest.get(topic) ?? null,
     async *receive(wanted, signal): AsyncGenerator<Delivery> {
       const { topics, ...bounds } = (subscription = wanted);
       received.push(topics.join(","));
@@ -152,6 +156,7 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
     sink,
     both: { ...sink, ...source, can: { ...sink.can, ...source.can } },
     received,
+    oldest,
     get subscription() {
       return subscription;
     },
@@ -202,6 +207,9 @@ export interface FakeInbox {
   };
   /** Rejects what it is asked for this event, for as long as it gives an error. */
   refuses: (step: "once" | "failed" | "park", id: string) => Error | null;
+  /** What `forget` was asked for, and how many rows it says next. */
+  readonly forgets: unknown[];
+  readonly old: number[];
   /** While set, `sit` never answers. */
   hung: boolean;
 }
@@ -224,6 +232,8 @@ export function fakeInbox(clock: Clock): FakeInbox {
     errors: [],
     letters: new Map(),
     refuses: () => null,
+    forgets: [],
+    old: [],
     seats: new Map(),
     troubles: { once: [], commit: [], failed: [], sit: [], park: [] },
     hung: false,
@@ -268,7 +278,10 @@ export function fakeInbox(clock: Clock): FakeInbox {
         refuse("park", letter.envelope.id);
         fake.letters.set(`${letter.consumer} ${letter.topic} ${letter.envelope.id}`, letter);
       },
-      forget: async () => 0,
+      async forget(before, limit, consumer) {
+        fake.forgets.push([before.toISOString(), limit, consumer]);
+        return fake.old.shift() ?? 0;
+      },
       async sit(seat, ttlMs) {
         fail(fake.troubles.sit);
         if (fake.hung) await new Promise(() => undefined);

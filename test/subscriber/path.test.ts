@@ -145,7 +145,15 @@ describe.each(Object.keys(machines))("over the %s", (name) => {
     const { inbox, broker } = await machine.process();
     const seen: PathEvent[] = [];
     const options: SubscriberOptions<Write, Write, typeof events> = {
-      ...{ consumer: "stock", source: broker, inbox, topics: [topic], events, retry: { delaysMs: [1, 1, 1, 1] } },
+      ...{
+        consumer: "stock",
+        source: broker,
+        inbox,
+        topics: [topic],
+        events,
+        deadTopic: "{topic}.dead",
+        retry: { delaysMs: [1, 1, 1, 1] },
+      },
       handlers: {
         OrderPlaced(event, write) {
           if (event.payload.n === 2) throw new Error("never works");

@@ -167,7 +167,7 @@ describe("a delivery that the subscriber itself fails at", () => {
     const { park } = inbox.inbox;
     inbox.inbox.park = async (letter) => {
       parking = true;
-      await park!(letter);
+      await park(letter);
     };
     broker.add(topic, odd, next);
     await subscriber({}).start();

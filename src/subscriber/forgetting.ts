@@ -1,0 +1,64 @@
+import type { Clock } from "../core/clock.ts";
+import { asError } from "../core/errors.ts";
+import type { Observe } from "../core/path-events.ts";
+import type { Random } from "../core/random.ts";
+import type { Inbox } from "../contracts/inbox.ts";
+import type { Source } from "../contracts/source.ts";
+import { reasonOf } from "./reason.ts";
+
+export interface Forgetting {
+  readonly consumer: string;
+  readonly topics: readonly string[];
+  readonly owner: string;
+  readonly inbox: Pick<Inbox<never>, "forget" | "sit">;
+  readonly source: Pick<Source, "oldest">;
+  readonly retentionMs: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly observe: Observe;
+}
+
+const firstMs = 5 * 60_000;
+const everyMs = 60 * 60_000;
+const step = 1_000;
+/** By so much the clocks of a broker and of a database may differ. */
+const marginMs = 24 * 60 * 60_000;
+/** Of the seat that one of several processes takes for a round. It is not left: until it runs out, a round has just been. */
+const place = "waybill:forget";
+
+/**
+ * Deletes old marks and counts of attempts, an hour apart, in small steps. A mark stays for as long as the broker may deliver its event
+ * again, whatever the retention asks for: without the mark, the event would be applied a second time.
+ */
+export async function forgetOld(options: Forgetting, ended: AbortSignal): Promise<void> {
+  const { inbox, consumer, owner, clock, random, observe } = options;
+  for (let waitMs = firstMs; ; waitMs = everyMs) {
+    await clock.sleep(waitMs * (0.5 + random.next()), ended);
+    if (ended.aborted) return;
+    try {
+      if (!(await inbox.sit({ consumer, topic: place, owner }, everyMs / 2))) continue;
+      const { before, keptFor } = await limitOf(options, ended);
+      let rows = 0;
+      for (let gone = 1; gone > 0 && !ended.aborted; rows += gone) gone = await inbox.forget(before, step, consumer);
+      observe({ type: "subscriber.forgot", consumer, rows, before: before.toISOString(), keptFor });
+    } catch (error) {
+      if (ended.aborted) return;
+      observe({ type: "subscriber.trouble", consumer, step: "forget", topic: null, id: null, error: reasonOf(asError(error)) });
+    }
+  }
+}
+
+async function limitOf(
+  { topics, source, retentionMs, clock }: Forgetting,
+  ended: AbortSignal,
+): Promise<{ readonly before: Date; readonly keptFor: string | null }> {
+  let before = clock.now() - retentionMs;
+  let keptFor: string | null = null;
+  for (const topic of topics) {
+    const oldest = (await source.oldest?.(topic, ended)) ?? null;
+    if (oldest === null || oldest.getTime() - marginMs >= before) continue;
+    before = oldest.getTime() - marginMs;
+    keptFor = topic;
+  }
+  return { before: new Date(Math.max(0, before)), keptFor };
+}
