@@ -227,15 +227,14 @@ describe("receiving from embedded", () => {
       const wanted = { consumer: "reader", topics: [topic], prefetch: 100, bytes: 3_500_000 };
       const deliveries = broker.receive(wanted, never)[Symbol.asyncIterator]();
       const inHand: Delivery[] = [];
-      for (let handed = 0; handed < 12;) {
-        for (;;) {
-          const out = inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
-          expect(out - (inHand.at(-1)?.bytes ?? 0)).toBeLessThan(3_500_000);
-          if (out >= 3_500_000 || handed === 12) break;
-          inHand.push((await within(5_000, "a delivery", deliveries.next())).value as Delivery);
-          handed += 1;
+      const bytesOut = (): number => inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
+      for (let handed = 0; handed < 12; handed++) {
+        const following = deliveries.next();
+        while (bytesOut() >= 3_500_000) {
+          await quiet(100, "more was delivered than there is room for", following);
+          await inHand.shift()!.ack();
         }
-        await inHand.shift()!.ack();
+        inHand.push((await within(5_000, "a delivery", following)).value as Delivery);
       }
       await deliveries.return?.();
     });

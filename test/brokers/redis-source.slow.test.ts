@@ -125,22 +125,27 @@ await describeWith("redis", "receiving from redis", () => {
       broker,
       sizes.map((bytes) => sampleEvent({ data: new Uint8Array(bytes) })),
     );
+    // Once for what is new, and once for what is pending.
     for (const again of [false, true]) {
-      const { next, leave } = receive(broker, { bytes: 3_500_000 });
-      const inHand: Delivery[] = [];
-      for (let handed = 0; handed < 12;) {
-        for (;;) {
-          const out = inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
-          expect(out - (inHand.at(-1)?.bytes ?? 0)).toBeLessThan(3_500_000);
-          if (out >= 3_500_000 || handed === 12) break;
-          inHand.push((await next())!);
-          handed += 1;
+      const { next, take, leave } = receive(broker, { bytes: 3_500_000 });
+      const inHand = [...(await take(4))];
+      for (let handed = 4; ; handed += 1) {
+        const out = inHand.reduce((sum, { bytes }) => sum + bytes!, 0);
+        expect(out - inHand.at(-1)!.bytes!).toBeLessThan(3_500_000);
+        if (handed === 12) break;
+        const following = next();
+        while (inHand.reduce((sum, { bytes }) => sum + bytes!, 0) >= 3_500_000) {
+          await quiet(50, "more was delivered than there is room for", following);
+          await inHand.shift()!.ack();
         }
-        const done = inHand.shift()!;
-        if (again) await done.ack();
-        else break;
+        if (!again) {
+          void following.catch(() => undefined);
+          break;
+        }
+        inHand.push((await following)!);
       }
       await leave();
+      if (!again) await sql(["XGROUP", "DESTROY", topic, "stock"]);
     }
   });
 
