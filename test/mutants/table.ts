@@ -307,6 +307,60 @@ export const mutants: readonly Mutant[] = [
     "an event is given up because the subscriber's database is corrupt",
     tests("subscriber/failures", " inside the handler"),
   ),
+  mutant(
+    "postgres-claim-in-passes",
+    "O",
+    "PostgreSQL: a claim's later statements take what was inserted after its first one",
+    tests("stores/postgres-claim.slow", "in several statements takes no event past one"),
+  ),
+  mutant(
+    "key-forgotten-meanwhile",
+    "L",
+    "PostgreSQL: an event whose key was forgotten while it was added is called added, and is not there",
+    tests("stores/postgres-keys.slow", "an event is called added exactly when it is there"),
+  ),
+  mutant(
+    "mysql-unfinished-is-seen",
+    "E",
+    "MariaDB: a mark that a handler's TRUNCATE or DDL committed counts as done",
+    tests("stores/mysql-effects.slow", "and fails is an unfinished effect, never a done one"),
+  ),
+  mutant(
+    "postgres-row-ends-its-window",
+    "I",
+    "PostgreSQL: a row that cannot be carried fails its whole claim",
+    tests("stores/postgres.slow", "end DEAD with the cause in words, and every other event flows"),
+  ),
+  mutant(
+    "mysql-row-ends-its-window",
+    "I",
+    "MariaDB: a row that cannot be carried fails its whole claim",
+    tests("stores/mysql.slow", "end DEAD with the cause in words, and every other event flows"),
+  ),
+  mutant(
+    "nats-status-of-a-message",
+    "I",
+    "NATS: a status line that a publisher wrote is taken for the server's own answer",
+    tests("brokers/nats-hostile.slow", "an event with a status line or an odd header is an event all the same"),
+  ),
+  mutant(
+    "rabbitmq-any-depth",
+    "I",
+    "RabbitMQ: header tables are read however deep they are",
+    tests("brokers/rabbitmq-hostile.slow", "each becomes an unreadable delivery with its bytes"),
+  ),
+  mutant(
+    "refused-letter-tried-again",
+    "I",
+    "a letter that the dead-letter topic refuses for what it is, is offered to it for ever",
+    tests("subscriber/dead-letters", "that the broker refuses for what it is goes to the inbox"),
+  ),
+  mutant(
+    "unmarkable-is-handled",
+    "I",
+    "an event whose id the inbox cannot mark is tried all the same",
+    tests("subscriber/unreadable", "parks its event: it "),
+  ),
 ];
 
 export const killerText = (killer: Killer): string =>
