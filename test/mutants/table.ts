@@ -48,6 +48,12 @@ export const mutants: readonly Mutant[] = [
     "a claim's second pass takes what was inserted after its first, behind which an earlier event may have been committed",
     "simulation",
   ),
+  mutant(
+    "postgres-claim-in-passes",
+    "O",
+    "PostgreSQL: a claim's second statement takes what was drawn after its first one looked",
+    tests("stores/postgres-claim.slow", "in several statements takes no event past"),
+  ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
   mutant(
     "inbox-own-transaction",
