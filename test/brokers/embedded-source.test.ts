@@ -217,6 +217,28 @@ describe("receiving from embedded", () => {
     expect(sql(path, "SELECT offset FROM waybill_broker_consumers")).toEqual([{ offset: 11 }]);
   });
 
+  test("a message that ends three receivings is set aside with what can be had of it, and the next one follows", async () => {
+    const path = freshPath();
+    let poisoned = true;
+    const open = watched({
+      before(text) {
+        // As a client does that cannot hold the value.
+        if (poisoned && /CAST\(data AS BLOB\) AS data/.test(text)) throw new RangeError("the value is too large");
+      },
+    });
+    await using({ path, open }, async (broker) => {
+      const [bad, next] = many(2);
+      await publish(broker, [bad!, next!]);
+      for (const stalls of [0, 1, 2]) await expect(take(broker, 1, { stalls })).rejects.toThrow("too large");
+      const [delivery] = await take(broker, 1, { stalls: 3 });
+      expect(delivery!.unreadable?.why).toContain("the value is too large");
+      expect(Buffer.from(delivery!.unreadable!.raw).equals(Buffer.from(bad!.data))).toBe(true);
+      await delivery!.ack();
+      poisoned = false;
+      expect((await take(broker, 1, { stalls: 3 }))[0]!.envelope.id).toBe(next!.id);
+    });
+  });
+
   test("no more bytes are unacknowledged than were asked for, and one message more", async () => {
     await using({ path: freshPath(), maxBytes: 8_000_000 }, async (broker) => {
       const sizes = [...Array.from({ length: 10 }, () => 1_000_000), 6_000_000, 10];

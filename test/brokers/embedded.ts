@@ -27,7 +27,7 @@ export async function using<T>(options: EmbeddedOptions, work: (broker: Embedded
 export async function take(
   broker: Embedded,
   count: number,
-  subscription: { consumer?: string; topics?: string[]; prefetch?: number } = {},
+  subscription: { consumer?: string; topics?: string[]; prefetch?: number; stalls?: number } = {},
 ): Promise<Delivery[]> {
   const taken: Delivery[] = [];
   const all = { consumer: "reader", topics: [topic], prefetch: 1_000, ...subscription };

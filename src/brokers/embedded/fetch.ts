@@ -1,4 +1,5 @@
 import { unreadableEnvelope } from "../../core/unreadable.ts";
+import { asError } from "../../core/errors.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { Delivery } from "../../contracts/source.ts";
@@ -13,27 +14,41 @@ export interface Wanted {
   readonly count: number;
   /** No message follows one that reached them. */
   readonly bytes: number;
+  /** Reading has failed again and again: one message at a time, and one that cannot be read is given as far as it can. */
+  readonly careful: boolean;
 }
 
 /** The next messages after each topic's cursor, in the order they were stored, over all topics no more than are wanted. */
 export function readAfter(
   statements: Statements,
   places: ReadonlyMap<string, { readonly cursor: number }>,
-  { count, bytes }: Wanted,
+  { count, bytes, careful }: Wanted,
 ): readonly Stored[] {
   const topics = [...places.keys()];
+  const stored = (row: SqliteRow): Stored => {
+    const offset = Number(row["offset"]);
+    return { topic: topics[Number(row["nth"])]!, offset, bytes: Number(row["bytes"]), ...contentOf(offset, row) };
+  };
   const read = (columns: string, limit: number): readonly SqliteRow[] => {
     // One statement is one snapshot: read topic by topic, a later message could overtake an earlier one of another topic.
     const sql = `${topics.map((_, i) => `SELECT * FROM (${next(i, columns)})`).join(" UNION ALL ")} ORDER BY "offset" LIMIT ?`;
     return statements.all(sql, ...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit);
   };
+  if (careful) {
+    const [next] = read(start, 1);
+    if (next === undefined) return [];
+    try {
+      return read(whole, 1).map(stored);
+    } catch (error) {
+      const { topic, offset } = stored(next);
+      const raw = bytesOf(next["data"]);
+      const why = `it could not be read in several receivings, and these are its first bytes: ${asError(error).message}`;
+      return [{ topic, offset, bytes: raw.byteLength, envelope: unreadableEnvelope(`unreadable:${offset}`), unreadable: { why, raw } }];
+    }
+  }
   // Sizes first: a message is not read before there is room for it.
   const within = bytes === Infinity ? count : reaching(read(size, count), bytes);
-  if (within === 0) return [];
-  return read(whole, within).map((row) => {
-    const offset = Number(row["offset"]);
-    return { topic: topics[Number(row["nth"])]!, offset, bytes: Number(row["bytes"]), ...contentOf(offset, row) };
-  });
+  return within === 0 ? [] : read(whole, within).map(stored);
 }
 
 /** How many of them there are up to the first that reaches the bound. */
@@ -52,6 +67,7 @@ const lengthOf = (column: string): string =>
 const size = `${lengthOf("attributes")} + ${lengthOf("headers")} + ${lengthOf("data")} AS bytes`;
 
 // Everything as bytes: text that is not UTF-8 makes one client (libsql) end the whole process.
+const start = `0 AS bytes, x'' AS attributes, x'' AS headers, substr(CAST(data AS BLOB), 1, 65536) AS data`;
 const whole = `${size}, CAST(attributes AS BLOB) AS attributes, CAST(headers AS BLOB) AS headers, CAST(data AS BLOB) AS data`;
 
 function contentOf(offset: number, row: SqliteRow): Pick<Delivery, "envelope" | "unreadable"> {

@@ -43,8 +43,10 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
 
 const oldest = `SELECT CAST(stored_at AS BLOB) AS at FROM waybill_broker_messages WHERE topic = ? ORDER BY "offset" LIMIT 1`;
 
+const maxStalls = 3;
+
 async function* iterate(
-  { consumer, topics, ...bounds }: Subscription,
+  { consumer, topics, stalls = 0, ...bounds }: Subscription,
   { signal, release }: Follower,
   { log, offsets, clock, pollIntervalMs, wakes }: SourceOptions,
 ): AsyncGenerator<Delivery, undefined> {
@@ -66,7 +68,7 @@ async function* iterate(
       const messages =
         left > 0
           ? await orAborted(
-              log.read((statements) => readAfter(statements, places, { count: left, bytes: bytesLeft })),
+              log.read((statements) => readAfter(statements, places, { count: left, bytes: bytesLeft, careful: stalls >= maxStalls })),
               signal,
               () => [],
             )
