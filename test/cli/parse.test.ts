@@ -45,6 +45,7 @@ describe("flags", () => {
       batch: 7,
       header: ["x=1", "y=2"],
       once: true,
+      "no-config": false,
       config: undefined,
       json: false,
       help: false,
