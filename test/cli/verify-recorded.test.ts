@@ -100,6 +100,18 @@ describe("a history", () => {
     ]);
   });
 
+  test("hands a message that is no event on as it came, and records no delivery of it", async () => {
+    const history = recorder();
+    const unreadable = { why: "it has no id", raw: new Uint8Array([1]) };
+    const delivery = { topic: "t", envelope: sampleEvent({}), unreadable, aside: () => undefined, ack: () => Promise.resolve() };
+    const source = recordSource({ receive: () => [delivery] } as unknown as Source, history, "stock");
+    for await (const each of source.receive({ consumer: "stock", topics: ["t"], prefetch: 1 }, never)) {
+      expect(each.unreadable).toEqual(unreadable);
+      await each.ack();
+    }
+    expect(history.written).toEqual([]);
+  });
+
   test.for([
     ["done", "ok"],
     ["duplicate", "failed"],

@@ -314,12 +314,6 @@ export const mutants: readonly Mutant[] = [
     tests("subscriber/failures", " inside the handler"),
   ),
   mutant(
-    "postgres-claim-in-passes",
-    "O",
-    "PostgreSQL: a claim's later statements take what was inserted after its first one",
-    tests("stores/postgres-claim.slow", "in several statements takes no event past one"),
-  ),
-  mutant(
     "key-forgotten-meanwhile",
     "L",
     "PostgreSQL: an event whose key was forgotten while it was added is called added, and is not there",

@@ -185,10 +185,14 @@ export function recordSource(of: Source, recorder: Recorder, consumer: string): 
     async *receive(subscription, signal): AsyncGenerator<Delivery, undefined> {
       for await (const delivery of of.receive(subscription, signal)) {
         const { topic, envelope } = delivery;
+        // No event, and nobody of the run wrote it: it is set aside, and what the run wrote goes on.
+        if (delivery.unreadable !== undefined) {
+          yield delivery;
+          continue;
+        }
         recorder.write("ok", { op: "deliver", consumer, topic, id: envelope.id, sha: shaOf(envelope) });
         yield {
-          topic,
-          envelope,
+          ...delivery,
           aside: () => delivery.aside(),
           async ack() {
             const act = { op: "ack", consumer, id: envelope.id } as const;
