@@ -3,17 +3,33 @@ import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { dateOf, isSet, numberOf, textOf, textOrNull } from "./rows.ts";
+import { dateOf, dateOrNull, isSet, numberOf, textOf, textOrNull } from "./rows.ts";
 import { versionOf } from "./schema.ts";
+import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
 
 const holdsShown = 100;
+const groupsShown = 100;
+/** Up to here rows are counted one by one, and estimated above. */
+const counted = 100_000;
+/** Of how many letters the errors are grouped: of the latest. */
+const lettersRead = 10_000;
+const statuses = ["PENDING", "PUBLISHED", "FAILED", "BLOCKED", "DEAD", "DISCARDED"] as const;
+
+/** No more rows than the bound are walked over, whatever the table holds. */
+const upTo = (from: string): string => `(SELECT COUNT(*) FROM (SELECT 1 FROM ${from} LIMIT ${counted + 1}) found)`;
 
 /** One look at everything an operator may ask, all from the tables, in one snapshot. */
 export async function readStatus(run: Run, n: Names): Promise<Status> {
   const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
-  for (const row of await run(`SELECT status, COUNT(*) AS n FROM ${n.outbox} GROUP BY status`))
-    counts[textOf(row, "status") as State] = numberOf(row, "n");
+  const [numbers] = await run(
+    `SELECT ${statuses.map((status) => `${upTo(`${n.outbox} FORCE INDEX (state) WHERE status = '${status}'`)} AS \`${status}\``).join(", ")},
+       (SELECT SUM(TABLE_ROWS) FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?) AS guess`,
+    [n.schema, n.plain("outbox")],
+  );
+  for (const status of statuses) counts[status] = numberOf(numbers!, status);
+  const estimated = statuses.filter((status) => counts[status] > counted);
+  share(counts, estimated, numbers!["guess"] === null ? 0 : numberOf(numbers!, "guess"));
   // What is in a window is among few, and taken from where it was counted.
   for (const row of await run(
     `SELECT status, COUNT(*) AS n FROM ${n.events} WHERE state = 'PUBLISHING' AND seq IN (${inWindows(n)}) GROUP BY status`,
@@ -21,12 +37,16 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
     counts[textOf(row, "status") as State] -= numberOf(row, "n");
     counts.PUBLISHING += numberOf(row, "n");
   }
+  // Rows are added in the order of their numbers, but for those whose transactions stay open: the first ones have the oldest.
+  const first = (status: string): string =>
+    `(SELECT GREATEST(created_at, COALESCE(available_at, created_at)) AS since FROM ${n.outbox} FORCE INDEX (state)
+      WHERE status = '${status}' AND TO_DAYS(created_at) IS NOT NULL ORDER BY published_at, seq LIMIT ${oldestAmong})`;
   const [facts] = await run(
-    `SELECT TIMESTAMPDIFF(MICROSECOND, MIN(GREATEST(created_at, COALESCE(available_at, created_at))), UTC_TIMESTAMP(6)) DIV 1000 AS oldest_ms,
-       (SELECT COUNT(*) FROM ${n.holds}) AS holds,
+    `SELECT TIMESTAMPDIFF(MICROSECOND, MIN(waiting.since), UTC_TIMESTAMP(6)) DIV 1000 AS oldest_ms,
+       ${upTo(n.holds)} AS holds,
        (SELECT COALESCE(SUM(events), 0) FROM ${n.windows}) AS claimed,
-       (SELECT COUNT(*) FROM ${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')) AS suspects
-     FROM ${n.outbox} WHERE status IN ('PENDING', 'FAILED', 'BLOCKED')`,
+       ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects
+     FROM (${["PENDING", "FAILED", "BLOCKED"].map(first).join(" UNION ALL ")}) waiting`,
   );
   const lanes = (await run(`SELECT lane, CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`)).map(
     (row) => ({
@@ -47,18 +67,23 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
      FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${holdsShown}`,
   );
   const breakers = await run(
-    `SELECT CAST(d.destination AS BINARY) AS destination, CAST(MIN(d.why) AS BINARY) AS why, MIN(d.since) AS since,
-            (SELECT COUNT(*) FROM ${n.holds} h WHERE h.destination = d.destination) AS aggregates
+    `SELECT CAST(d.destination AS BINARY) AS destination, CAST(MIN(d.why) AS BINARY) AS why, MIN(d.since) AS since
      FROM ${n.destinations} d GROUP BY d.destination ORDER BY d.destination`,
   );
+  const waiting = await run(
+    `SELECT CAST(h.destination AS BINARY) AS destination, COUNT(*) AS n
+     FROM (SELECT destination FROM ${n.holds} WHERE destination IS NOT NULL LIMIT ${counted + 1}) h GROUP BY h.destination`,
+  );
+  const aggregates = new Map(waiting.map((row) => [textOf(row, "destination"), numberOf(row, "n")]));
   const dead = await run(
-    `SELECT CAST(COALESCE(o.last_error, '') AS BINARY) AS error, COUNT(*) AS n, MIN(o.created_at) AS oldest
-     FROM ${n.outbox} o WHERE o.status = 'DEAD' GROUP BY o.last_error ORDER BY n DESC, error`,
+    `SELECT CAST(COALESCE(o.last_error, ${literal("")}) AS BINARY) AS error, COUNT(*) AS n, MIN(o.created_at) AS oldest
+     FROM (SELECT last_error, created_at FROM ${n.outbox} FORCE INDEX (state) WHERE status = 'DEAD' ORDER BY published_at DESC, seq DESC LIMIT ${lettersRead}) o
+     GROUP BY o.last_error ORDER BY n DESC, error LIMIT ${groupsShown}`,
   );
   const oldest = textOrNull(facts!, "oldest_ms");
   return {
     states: counts,
-    estimated: [],
+    estimated,
     oldestUnpublishedMs: oldest === null ? null : Math.max(0, Number(oldest)),
     relays: relays.map((row) => ({
       relay: textOf(row, "relay"),
@@ -85,13 +110,28 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
       destination: textOf(row, "destination"),
       why: textOf(row, "why"),
       since: dateOf(row, "since"),
-      aggregates: numberOf(row, "aggregates"),
+      aggregates: aggregates.get(textOf(row, "destination")) ?? 0,
     })),
     window: { events: numberOf(facts!, "claimed"), suspects: numberOf(facts!, "suspects") },
-    dead: dead.map((row) => ({ error: textOf(row, "error"), events: numberOf(row, "n"), oldest: dateOf(row, "oldest") })),
+    dead: dead.map((row) => ({
+      error: textOf(row, "error"),
+      events: numberOf(row, "n"),
+      oldest: dateOrNull(row, "oldest") ?? new Date(0),
+    })),
     schemaVersion: await versionOf(run, n),
     watch: await readWatch(run, n),
   };
+}
+
+/** How many rows of a state are looked at for the oldest. */
+const oldestAmong = 1_000;
+
+/** What the server takes the table to hold beyond the states that were counted, to those that were not. */
+function share(counts: Record<State, number>, estimated: readonly State[], guess: number): void {
+  const known = statuses.reduce((sum, status) => sum + (estimated.includes(status) ? 0 : counts[status]), 0);
+  // Most are published: of several, the others are said to be as many as were counted.
+  const most = estimated.includes("PUBLISHED") ? "PUBLISHED" : estimated[0];
+  if (most !== undefined) counts[most] = Math.max(counts[most], guess - known - (estimated.length - 1) * counted);
 }
 
 const inWindows = (n: Names): string =>
