@@ -7,3 +7,10 @@ export function withinBytes<Item>(items: readonly Item[], bytes: number, sizeOf:
   }
   return items;
 }
+
+/** A process of Node may not be able to hold the payload of a row above this at all. */
+const mostReadable = 256 * 1024 * 1024;
+
+/** Why the payload of such a row is not even read; null: it may be. */
+export const tooLargeToRead = (bytes: number): string | null =>
+  bytes > mostReadable ? `payload and headers take ${bytes} bytes, more than the ${mostReadable} that can be read` : null;

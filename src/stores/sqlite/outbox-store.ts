@@ -3,6 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
+import { tooLargeToRead } from "../../core/within-bytes.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
@@ -27,8 +28,8 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
       );
       if (claims !== null) return { ...window, claims };
       // One that may be too large for this process: its window is committed by now, so that its death is told from others'.
-      const deadly = found.some(({ deaths }) => deaths >= deathsToPark);
-      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found, !deadly)) };
+      const unread = found.some(({ deaths, size }) => deaths >= deathsToPark || tooLargeToRead(size) !== null);
+      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found, !unread)) };
     },
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
@@ -107,8 +108,9 @@ function claimsOf(statements: Statements, holding: Holding, found: readonly Foun
     JSON.stringify(whole ? found.map(({ seq }) => seq) : []),
   );
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
-  return found.map(({ row, seq, lane, failures, deaths }) => {
-    const { envelope, unreadable } = readEnvelope(row, data.get(seq));
+  return found.map(({ row, seq, size, lane, failures, deaths }) => {
+    const { envelope, ...read } = readEnvelope(row, data.get(seq));
+    const unreadable = tooLargeToRead(size) ?? read.unreadable;
     const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
     return unreadable === null ? claimed : { ...claimed, unreadable };
   });
