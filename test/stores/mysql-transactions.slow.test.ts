@@ -248,8 +248,8 @@ await describeWith("mariadb", "transactions of MariaDB", () => {
 
   describe("of a library, through its handle", () => {
     const create = async (): Promise<StoreHarness<mysql2.Pool, mysql2.PoolConnection>> => {
-      const { store: _own, begin, effect, lose, ...harness } = await cases.create();
-      const store = mysql({ pool: harness.pool, tx: fromMysql2, db: harness.pool });
+      const { store: _own, begin, effect, lose, commitInside, ...harness } = await cases.create();
+      const store = mysql({ pool: harness.pool, clock: harness.storeClock, tx: fromMysql2, db: harness.pool });
       return {
         ...harness,
         store,
@@ -257,9 +257,11 @@ await describeWith("mariadb", "transactions of MariaDB", () => {
         begin: async () => ({ ...(await begin()), tx: await harness.pool.getConnection() }),
         effect: (tx, name) => effect(tx, name),
         lose: (tx) => lose!(tx),
+        commitInside: (tx) => commitInside!(tx),
       };
     };
-    inboxSuite({ test, create, can: { claimBesideWriter: true, parallelWriters: true, loseTransaction: true } });
+    const can = { claimBesideWriter: true, parallelWriters: true, loseTransaction: true, commitInside: true, letters: true };
+    inboxSuite({ test, create, can });
   });
 });
 
