@@ -1,10 +1,10 @@
-import { keep, type Tried } from "../evidence/files.ts";
-import { misused, readArguments, someOf } from "../support/arguments.ts";
+import { keep, recallAll, type Tried } from "../evidence/files.ts";
+import { readArguments, someOf } from "../support/arguments.ts";
 import { killerText, markdown, mutants, type Mutant } from "./table.ts";
 import { apply, copyTree } from "./tree.ts";
 import { trial, type Finding } from "./trial.ts";
 
-const usage = "npm run test:mutants -- [--only NAME,…] | --evidence | --list | --help";
+const usage = "npm run test:mutants -- [--only NAME,…] [--evidence] | --list | --help";
 
 const values = readArguments(usage, {
   only: { type: "string" },
@@ -17,8 +17,6 @@ const names = someOf(
   values.only,
   mutants.map(({ name }) => name),
 );
-if (values.evidence && names !== null) misused(usage, "--evidence takes all mutants");
-
 type Verdict = "killed" | "survived" | "unclean" | "no patch" | "no verdict";
 
 interface Line extends Tried {
@@ -52,6 +50,12 @@ async function judge(tree: string, mutant: Mutant, clean: Finding): Promise<Line
   return finding.is === "held" ? line("survived", killerText(mutant.killer)) : line("no verdict", finding.why);
 }
 
+/** The evidence of a run of some mutants takes the place of theirs; that of the others stays, and that of mutants that are no more goes. */
+function besideKept(lines: readonly Line[]): readonly Tried[] {
+  const tried = new Map<string, Tried>([...recallAll().mutants, ...lines].map((line) => [line.name, line]));
+  return mutants.flatMap(({ name }) => tried.get(name) ?? []);
+}
+
 const secondsSince = (started: number): number => Math.round((performance.now() - started) / 100) / 10;
 
 const reasonOf = (finding: Finding): string => (finding.is === "held" ? "" : `: ${finding.is === "broken" ? finding.how : finding.why}`);
@@ -74,7 +78,7 @@ async function main(chosen: readonly Mutant[]): Promise<void> {
   const killed = lines.filter(({ verdict }) => verdict === "killed").length;
   console.log(`\n${killed} of ${lines.length} mutants killed`);
   for (const line of lines) if (line.verdict !== "killed") tell(line);
-  if (values.evidence) keep("mutants", lines);
+  if (values.evidence) keep("mutants", besideKept(lines));
   process.exitCode = killed === lines.length ? 0 : 1;
 }
 

@@ -42,7 +42,6 @@ const misuses: readonly (readonly [name: keyof typeof scripts, args: string, why
   ["simulation", "--seed 1 --evidence", /--evidence takes 2000 seeds or more/],
   ["mutants", "--bogus", /Unknown option '--bogus'/],
   ["mutants", "--only nobody", /--only "nobody" is none of id-cursor, /],
-  ["mutants", "--only id-cursor --evidence", /--evidence takes all mutants/],
 ];
 
 describe.concurrent("a script that is called wrongly", () => {
