@@ -47,10 +47,11 @@ export interface Source extends AsyncDisposable {
   };
   connect(signal: AbortSignal): Promise<void>;
   /**
-   * When the oldest message was stored that the broker may still deliver on this topic, read by this consumer or not; null: there is
-   * none. An inbox keeps its marks for longer than that. A source that has no such function cannot tell.
+   * When the oldest message was stored that the broker may still deliver to this consumer on this topic, read by it or not; null: there
+   * is none. An inbox keeps its marks for longer than that. A message that was never delivered has no mark, and need not count. Where the
+   * source cannot tell, it says the year 1970, and nothing is forgotten. Without this function, marks are forgotten by age alone.
    */
-  oldest?(topic: string, signal: AbortSignal): Promise<Date | null>;
+  oldest?(topic: string, signal: AbortSignal, consumer: string): Promise<Date | null>;
   /**
    * Pulled: nothing is delivered beyond `prefetch` and `waiting`. One aggregate's deliveries come in the order they were stored.
    * Ends when the signal aborts; what was not acknowledged is delivered again, to whoever asks next.

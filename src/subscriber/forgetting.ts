@@ -49,13 +49,13 @@ export async function forgetOld(options: Forgetting, ended: AbortSignal): Promis
 }
 
 async function limitOf(
-  { topics, source, retentionMs, clock }: Forgetting,
+  { consumer, topics, source, retentionMs, clock }: Forgetting,
   ended: AbortSignal,
 ): Promise<{ readonly before: Date; readonly keptFor: string | null }> {
   let before = clock.now() - retentionMs;
   let keptFor: string | null = null;
   for (const topic of topics) {
-    const oldest = (await source.oldest?.(topic, ended)) ?? null;
+    const oldest = (await source.oldest?.(topic, ended, consumer)) ?? null;
     if (oldest === null || oldest.getTime() - marginMs >= before) continue;
     before = oldest.getTime() - marginMs;
     keptFor = topic;

@@ -34,6 +34,8 @@ export interface BatchOptions {
   readonly attributes?: number;
   readonly count?: number;
   readonly magic?: number;
+  /** When it was written, as its producer says. */
+  readonly at?: number;
   readonly pack?: (records: Buffer) => Buffer;
 }
 
@@ -47,9 +49,9 @@ export function batchOf(records: readonly RawRecord[], options: BatchOptions = {
   batch[16] = magic;
   batch.writeInt16BE(attributes, 21);
   batch.writeInt32BE(count - 1, 23);
-  const now = BigInt(Date.now());
-  batch.writeBigInt64BE(now, 27);
-  batch.writeBigInt64BE(now, 35);
+  const at = BigInt(options.at ?? Date.now());
+  batch.writeBigInt64BE(at, 27);
+  batch.writeBigInt64BE(at, 35);
   batch.writeBigInt64BE(-1n, 43);
   batch.writeInt16BE(-1, 51);
   batch.writeInt32BE(-1, 53);

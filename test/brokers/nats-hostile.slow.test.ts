@@ -161,9 +161,9 @@ await describeWith("nats", "nats: hostile messages", () => {
       expect(missed).toEqual([3, 3]);
     });
     await using({ url: server.url() }, async (broker) => {
-      expect((await broker.oldest!(topic, never))!.getTime()).toBeGreaterThan(Date.now() - 60_000);
+      expect((await broker.oldest!(topic, never, "shop"))!.getTime()).toBeGreaterThan(Date.now() - 60_000);
       await purge(0);
-      expect(await broker.oldest!(topic, never)).toBeNull();
+      expect(await broker.oldest!(topic, never, "shop")).toBeNull();
     });
   });
 });

@@ -177,7 +177,7 @@ await describeWith("redis", "receiving from redis", () => {
     await third.take(1);
     await quiet(300, "it was told twice", third.next());
     expect(missed).toEqual([2, 5]);
-    expect((await broker.oldest!(topic, new AbortController().signal))!.getTime()).toBe(Number(id(9).split("-")[0]));
+    expect((await broker.oldest!(topic, new AbortController().signal, "shop"))!.getTime()).toBe(Number(id(9).split("-")[0]));
   });
 
   test("an earlier session's read that arrives late takes nothing", async () => {

@@ -86,6 +86,7 @@ export function kafka(options: KafkaOptions): Kafka {
     can: { maxBytes, assign: true },
     ...createSink({ link, directory, maxBytes, producers }),
     receive: source.receive,
+    oldest: source.oldest,
     connect: async (signal) => void (await link.open(signal)),
     async provision(topics) {
       for (const topic of topics) checkTopic(topic, "INVALID_OPTION");

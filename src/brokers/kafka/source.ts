@@ -3,6 +3,7 @@ import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
 import { checkSubscription, receiving } from "../../core/receiving.ts";
 import type { Link, Topic } from "./link.ts";
+import { oldestOf } from "./oldest.ts";
 import { openSession, type Session } from "./session.ts";
 import { checkTopic, type Directory } from "./topics.ts";
 
@@ -13,7 +14,7 @@ export interface SourceOptions {
 }
 
 /** A consumer is a group, each receiving a member of it. The group's coordinator gives each partition to one of them. */
-export function createSource(options: SourceOptions): Pick<Source, "receive"> & { close(): Promise<void> } {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> & { close(): Promise<void> } {
   const closing = new AbortController();
   /** Sessions that have not left their groups yet. */
   const sessions = new Map<Session, { readonly consumer: string; over: boolean }>();
@@ -29,6 +30,7 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> & 
   const clear = (consumer: string): Promise<unknown> =>
     Promise.all([...sessions].filter(([, entry]) => entry.over && entry.consumer === consumer).map(([session]) => session.end()));
   return {
+    oldest: (topic, signal) => oldestOf(options.link, topic, signal),
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
       for (const topic of topics) checkTopic(topic, "INVALID_OPTION");

@@ -143,8 +143,14 @@ export interface ListOffsetsTopic {
   readonly partitions: readonly { readonly partitionIndex: number; readonly currentLeaderEpoch: number; readonly timestamp: bigint }[];
 }
 
+export interface ListedPartition extends Coded {
+  readonly partitionIndex: number;
+  readonly timestamp: bigint;
+  readonly offset: bigint;
+}
+
 export interface ListOffsetsAnswer {
-  readonly topics: readonly { readonly partitions: readonly (Coded & { readonly offset: bigint })[] }[];
+  readonly topics: readonly { readonly partitions: readonly ListedPartition[] }[];
 }
 
 export interface JoinAnswer extends Coded {
