@@ -7,6 +7,7 @@ import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 import { messagesOf, type BrokerName, type Message } from "./messages.ts";
 import type { Opened, Place } from "./publishers.ts";
+import type { Report } from "./target.ts";
 import { boundMs, Failed, nothingUncaught, reasonOf, within } from "./watch.ts";
 
 const hostilePerRound = 12;
@@ -14,21 +15,16 @@ const controlsPerRound = 6;
 const consumer = "fuzz";
 const never = new AbortController().signal;
 
-export interface BrokerReport {
-  readonly refused: number;
-  readonly taken: number;
-}
-
 let topics = 0;
 
 export const planOf = (seed: number, broker: BrokerName): readonly Message[] => messagesOf(seed, broker, hostilePerRound);
 
 /** Hostile messages among good ones, with a subscriber at work: the good ones are handled in time, and nothing is left behind. */
-export function brokerRound(place: Place, messages: readonly Message[]): Promise<BrokerReport> {
+export function brokerRound(place: Place, messages: readonly Message[]): Promise<Report> {
   return nothingUncaught(() => playOn(place, messages, `fuzz-${process.pid}-${++topics}.events`));
 }
 
-async function playOn(place: Place, messages: readonly Message[], topic: string): Promise<BrokerReport> {
+async function playOn(place: Place, messages: readonly Message[], topic: string): Promise<Report> {
   const folder = mkdtempSync(join(tmpdir(), "waybill-fuzz-"));
   await using store = sqlite({ path: join(folder, "inbox.db") });
   await using writer = place.open();

@@ -25,10 +25,12 @@ const brokers = someOf(usage, "broker", values.broker, brokerNames) ?? (values.s
 /** Kept seeds first, then one after the other. How many have failed. */
 async function fuzz(name: string, option: string, open: () => Promise<Target>): Promise<number> {
   await using target = await open();
-  let failed = 0;
+  let [failed, taken, refused] = [0, 0, 0];
   const play = async (seed: number): Promise<boolean> => {
     try {
-      await target.round(seed);
+      const report = await target.round(seed);
+      taken += report.taken;
+      refused += report.refused;
       return true;
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
@@ -47,7 +49,9 @@ async function fuzz(name: string, option: string, open: () => Promise<Target>): 
   let played = 0;
   for (; played < rounds && performance.now() < ends && failed < mostFailures; played++) await play(from + played);
   const seconds = Math.round((performance.now() - started) / 1_000);
-  console.log(`${name}: ${kept.length} kept seeds, ${played} from seed ${from} on in ${seconds} s, ${failed} failed`);
+  console.log(
+    `${name}: ${kept.length} kept seeds, ${played} from seed ${from} on in ${seconds} s, ${taken} taken, ${refused} refused, ${failed} failed`,
+  );
   return failed;
 }
 

@@ -152,7 +152,7 @@ function kafkaRecords(chance: Chance, id: string): { what: string; bytes: Buffer
     ["an old message set (magic 0)", 5],
     ["an empty header name", 6],
     ["2,000 headers", 7],
-    ["timestamps at their limits", 8],
+    ["a timestamp of 1970", 8],
   ]);
   return { what, bytes: Buffer.concat([Buffer.from([kind]), Buffer.from(id)]) };
 }

@@ -8,7 +8,7 @@ interface Inside {
 }
 
 /** A basic.publish whose frames are made by hand, on a channel of the client's in confirm mode. */
-export async function publishAmqp(connection: ChannelModel, topic: string, message: Message): Promise<void> {
+export async function publishAmqp(connection: ChannelModel, topic: string, message: Message, exchange = "waybill"): Promise<void> {
   const channel = await connection.createConfirmChannel();
   const closed = new Promise<never>((_, reject) => {
     channel.on("error", reject);
@@ -21,14 +21,14 @@ export async function publishAmqp(connection: ChannelModel, topic: string, messa
     channel.on("nack", () => reject(new Error("the server refused the message")));
   });
   const number = (channel as unknown as { ch: number }).ch;
-  const frames = framesOf(number, topic, message);
+  const frames = framesOf(number, exchange, topic, message);
   if (frames === null) throw new Error("the headers do not fit into a frame");
   (connection as unknown as Inside).connection.stream.write(frames);
   const late = new Promise<never>((_, reject) => setTimeout(() => reject(new Error("no confirm within 5 s")), 5_000).unref());
   await Promise.race([confirmed, closed, late]);
 }
 
-function framesOf(channel: number, topic: string, { attributes, headers, data, raw }: Message): Buffer | null {
+function framesOf(channel: number, exchange: string, topic: string, { attributes, headers, data, raw }: Message): Buffer | null {
   const own = [
     ...attributes.filter(([name]) => name !== "datacontenttype").map(([name, value]) => [`cloudEvents:${name}`, value] as const),
     ...headers,
@@ -39,7 +39,7 @@ function framesOf(channel: number, topic: string, { attributes, headers, data, r
   // Content type is flag 15, headers 13, delivery mode 12.
   const flags = (raw === null && contentType !== undefined ? 1 << 15 : 0) | (1 << 13) | (1 << 12);
   const properties = Buffer.concat([...(flags & (1 << 15) ? [short(contentType!)] : []), u32(table.length), table, Buffer.from([2])]);
-  const method = Buffer.concat([u16(60), u16(40), u16(0), short("waybill"), short(topic), Buffer.from([0])]);
+  const method = Buffer.concat([u16(60), u16(40), u16(0), short(exchange), short(topic), Buffer.from([0])]);
   const head = Buffer.concat([u16(60), u16(0), u64(body.length), u16(flags), properties]);
   if (head.length > frameMax - 8) return null;
   const bodies = Array.from({ length: Math.ceil(body.length / (frameMax - 8)) }, (_, n) =>

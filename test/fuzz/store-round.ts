@@ -4,15 +4,11 @@ import { memoryBroker } from "../../src/brokers/memory/index.ts";
 import { chanceOf } from "./chance.ts";
 import type { Ground, Grounds } from "./grounds.ts";
 import { rowsOf, smaller, tellRow, type Dialect, type Row } from "./rows.ts";
+import type { Report } from "./target.ts";
 import { boundMs, Failed, nothingUncaught, reasonOf, within } from "./watch.ts";
 
 const hostilePerRound = 16;
 const controlsPerRound = 6;
-
-export interface RoundReport {
-  readonly refused: number;
-  readonly taken: number;
-}
 
 /** What a seed does to a store. */
 export interface StorePlan {
@@ -27,7 +23,7 @@ export function storePlanOf(seed: number, dialect: Dialect): StorePlan {
 }
 
 /** Hostile rows among good ones, with a relay at work: the good ones are published in time, and no hostile one stays PENDING. */
-export async function storeRound(grounds: Grounds, plan: StorePlan): Promise<RoundReport> {
+export async function storeRound(grounds: Grounds, plan: StorePlan): Promise<Report> {
   const ground = await grounds.create();
   try {
     return await nothingUncaught(() => playOn(ground, plan));
@@ -36,7 +32,7 @@ export async function storeRound(grounds: Grounds, plan: StorePlan): Promise<Rou
   }
 }
 
-async function playOn(ground: Ground, { seed, rows, death }: StorePlan): Promise<RoundReport> {
+async function playOn(ground: Ground, { seed, rows, death }: StorePlan): Promise<Report> {
   let controls = 0;
   const control = async (): Promise<void> => {
     const columns = {

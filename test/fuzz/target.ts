@@ -1,6 +1,12 @@
-/** What one seed does to a store or a broker. Rejects when something broke that must hold; says in few words how it went. */
+/** How many of the hostile ones the server refused, and how many it took: a round whose input is all refused has shown little. */
+export interface Report {
+  readonly refused: number;
+  readonly taken: number;
+}
+
+/** What one seed does to a store or a broker. Rejects when something broke that must hold. */
 export interface Target extends AsyncDisposable {
-  round(seed: number): Promise<string>;
+  round(seed: number): Promise<Report>;
   /** The input that fails, as small as it could be made; null when it only fails together with others. */
   shrink(seed: number): Promise<string | null>;
   /** The whole input of a seed. */
