@@ -149,6 +149,33 @@ await describeWith("redis", "receiving from redis", () => {
     }
   });
 
+  test("entries of many empty fields take room too, and one of too many is set aside unread", async () => {
+    const broker = open();
+    const empty = (fields: number): string[] => ["XADD", topic, "*", ...Array.from({ length: 2 * fields }, () => "")];
+    await sql(empty(20_000), empty(20_000), empty(40_000));
+    const after = sampleEvent();
+    await publish(broker, [after]);
+    // Once for what is new, and once for what is pending.
+    for (let again = 0; again < 2; again++) {
+      const { next, take, leave } = receive(broker, { bytes: 1_000_000 });
+      const [first] = await take(1);
+      expect(first!.bytes).toBeGreaterThan(1_000_000);
+      const following = next();
+      await quiet(200, "more was delivered than there is room for", following);
+      if (again === 0) {
+        void following.catch(() => undefined);
+        await leave();
+        continue;
+      }
+      await first!.ack();
+      await (await following)!.ack();
+      const [large, last] = await take(2);
+      expect(large!.unreadable!.why).toContain("40000 fields");
+      expect(Buffer.from(large!.unreadable!.raw).toString()).toBe("*80000\r\n");
+      expect(last!.envelope.id).toBe(after.id);
+    }
+  });
+
   test("entries that were removed unread or unacknowledged are told, and keep nobody waiting", async () => {
     const broker = open();
     const events = many(10);

@@ -48,8 +48,13 @@ export function toEnvelope(fields: readonly Reply[]): Envelope | null {
   return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(headers), data ?? new Uint8Array(0));
 }
 
+/** What a name or a value takes in memory besides its content: an entry may consist of empty ones. */
+export const fieldBytes = 64;
+/** An entry of more fields is not read. It is no event of an outbox: their headers are bounded, and make fewer. */
+export const maxFields = 32_768;
+
 export function bytesOf(fields: readonly Reply[]): number {
-  let bytes = 0;
+  let bytes = fields.length * fieldBytes;
   for (const field of fields) bytes += (field as Buffer).byteLength;
   return bytes;
 }

@@ -5,7 +5,7 @@ import type { Delivery } from "../../contracts/source.ts";
 import type { Acks } from "./acks.ts";
 import { RedisRefusal, type Command, type Reply } from "./driver.ts";
 import { absent, explain, type Link } from "./link.ts";
-import { bytesOf, rawOf, toEnvelope } from "./message.ts";
+import { bytesOf, fieldBytes, maxFields, rawOf, toEnvelope } from "./message.ts";
 import { fetchScript, provisionScript, takeScript } from "./scripts.ts";
 
 export interface SessionOptions {
@@ -75,13 +75,14 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
       if (Number(answer[1]) > 0) missed(topic, Number(answer[1]));
       return null;
     }
-    const entries = reply as readonly (readonly [Buffer, readonly Reply[] | null])[];
+    const entries = reply as readonly (readonly [Buffer, readonly Reply[] | number | null])[];
     if (from !== ">") cursor.from = entries.length === 0 ? ">" : String(entries.at(-1)![0]);
     const received: Received[] = [];
     const deleted: string[] = [];
     for (const [place, fields] of entries) {
       const id = String(place);
       if (fields === null) deleted.push(id);
+      else if (typeof fields === "number") received.push({ topic, id, bytes: fieldBytes, ...unread(id, fields) });
       else received.push({ topic, id, bytes: bytesOf(fields), ...contentOf(id, fields) });
     }
     await gone(topic, deleted);
@@ -125,6 +126,12 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
     },
     close: () => connection.end(new WaybillError("STOPPED", `the receiving of ${consumer} has ended`)),
   };
+}
+
+/** The raw bytes end where the fields would begin: the stream has the rest. */
+function unread(id: string, fields: number): Pick<Delivery, "envelope" | "unreadable"> {
+  const why = `it has ${fields} fields, and at most ${maxFields} are read: the stream has it as ${id}`;
+  return { envelope: unreadableEnvelope(`unreadable:${id}`), unreadable: { why, raw: Buffer.from(`*${2 * fields}\r\n`) } };
 }
 
 function contentOf(id: string, fields: readonly Reply[]): Pick<Delivery, "envelope" | "unreadable"> {
