@@ -62,16 +62,22 @@ const codes: Record<string, number> = {
   ERROR: 1,
   BUSY: 5,
   LOCKED: 6,
+  NOMEM: 7,
   READONLY: 8,
   IOERR: 10,
   CORRUPT: 11,
   FULL: 13,
   CANTOPEN: 14,
+  TOOBIG: 18,
   CONSTRAINT: 19,
   NOTADB: 26,
 };
 
 export const isBusy = (error: unknown): boolean => [codes["BUSY"], codes["LOCKED"]].includes(resultCode(error));
+
+/** What was asked for is more than this process or SQLite can hold: the row's own failure, not the database's. */
+export const isTooLarge = (error: unknown): boolean =>
+  error instanceof RangeError || [codes["NOMEM"], codes["TOOBIG"]].includes(resultCode(error));
 
 /** A user's mistake in words; everything else as it came. */
 export function explain(error: unknown, path: string): Error {

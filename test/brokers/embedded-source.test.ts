@@ -239,6 +239,22 @@ describe("receiving from embedded", () => {
     });
   });
 
+  test("a file that was locked for a moment says nothing of a message, however many receivings it has ended", async () => {
+    let locked = 1;
+    const open = watched({
+      before(text) {
+        if (/CAST\(data AS BLOB\) AS data/.test(text) && locked-- > 0)
+          throw Object.assign(new Error("database is locked"), { code: "SQLITE_BUSY" });
+      },
+    });
+    await using({ path: freshPath(), open }, async (broker) => {
+      const [event] = many(1);
+      await publish(broker, [event!]);
+      const [delivery] = await take(broker, 1, { stalls: 30 });
+      expect(delivery).toMatchObject({ envelope: { id: event!.id } });
+    });
+  });
+
   test("no more bytes are unacknowledged than were asked for, and one message more", async () => {
     await using({ path: freshPath(), maxBytes: 8_000_000 }, async (broker) => {
       const sizes = [...Array.from({ length: 10 }, () => 1_000_000), 6_000_000, 10];

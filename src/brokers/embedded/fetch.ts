@@ -4,6 +4,7 @@ import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { Delivery } from "../../contracts/source.ts";
 import { bytesOf, type SqliteRow, type Statements } from "../../sqlite/connection.ts";
+import { isTooLarge } from "../../sqlite/driver.ts";
 
 export interface Stored extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
   readonly offset: number;
@@ -14,7 +15,7 @@ export interface Wanted {
   readonly count: number;
   /** No message follows one that reached them. */
   readonly bytes: number;
-  /** Reading has failed again and again: one message at a time, and one that cannot be read is given as far as it can. */
+  /** Reading has failed again and again: one message at a time, and one that is too large to be read is given as far as it can. */
   readonly careful: boolean;
 }
 
@@ -40,6 +41,7 @@ export function readAfter(
     try {
       return read(whole, 1).map(stored);
     } catch (error) {
+      if (!isTooLarge(error)) throw error; // a file that is locked or cannot be read says nothing of the message
       const { topic, offset } = stored(next);
       const raw = bytesOf(next["data"]);
       const why = `it could not be read in several receivings, and these are its first bytes: ${asError(error).message}`;
