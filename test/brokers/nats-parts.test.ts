@@ -97,6 +97,14 @@ describe("nats: the message", () => {
     for (const [about, event] of difficultEvents()) expect(comparable(envelopeOf(message(event))!), about).toEqual(comparable(event));
   });
 
+  test("has a first line that takes no longer to read for being long: a regular expression took minutes for 2 KB", () => {
+    const spaces = " ".repeat(1_000_000);
+    expect(readHead(Buffer.from(`NATS/1.0 100${spaces}\nx\r\n\r\n`))).toMatchObject({ status: 100, readable: true });
+    expect(readHead(Buffer.from(`NATS/1.0${spaces}\r\na: b\r\n\r\n`))).toMatchObject({ status: 0, headers: [["a", "b"]] });
+    expect(readHead(Buffer.from("NATS/1.0 409 Consumer Deleted\r\n\r\n"))).toMatchObject({ status: 409, description: "Consumer Deleted" });
+    expect(readHead(Buffer.from("NATS/1.0 4099\r\n\r\n"))).toMatchObject({ status: 0 });
+  });
+
   test("has attributes in printable ASCII, percent-encoded as CloudEvents has it, and the user's headers as they are", () => {
     const event = sampleEvent({ type: 'Euro € 😀 "%"', headers: { tenant: "Zoë %41" } });
     const headers = new Map(headersOf({ topic: "t", source, envelope: event }));

@@ -11,7 +11,7 @@ export interface Head {
 const none: Head = { status: 0, description: "", headers: [], readable: true };
 const unreadable: Head = { ...none, readable: false };
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-const firstLine = /^NATS\/1\.0(?: +(\d{3})(?: +(.*))?)? *$/;
+const version = "NATS/1.0";
 const maxHeaders = 10_000;
 
 /**
@@ -27,13 +27,19 @@ export function readHead(bytes: Uint8Array): Head {
     return unreadable;
   }
   const lines = text.split("\r\n", maxHeaders);
-  const [, status, description] = firstLine.exec(lines[0]!) ?? [];
-  if (!text.startsWith("NATS/1.0") || lines.length === maxHeaders) return unreadable;
+  if (!text.startsWith(version) || lines.length === maxHeaders) return unreadable;
   const headers: [string, string][] = [];
   for (let i = 1; i < lines.length; i++) {
     const line = lines[i]!;
     const colon = line.indexOf(":");
     if (colon > 0) headers.push([line.slice(0, colon), line.slice(colon + 1).trim()]);
   }
-  return { status: Number(status ?? 0), description: description ?? "", headers, readable: true };
+  return { ...statusOf(lines[0]!.slice(version.length)), headers, readable: true };
+}
+
+/** Of ` 409 Consumer Deleted`. A publisher may have written any length of it, so nothing here looks at a character twice. */
+function statusOf(rest: string): Pick<Head, "status" | "description"> {
+  const said = rest.startsWith(" ") ? rest.trim() : "";
+  const isStatus = /^\d{3}(?: |$)/.test(said);
+  return isStatus ? { status: Number(said.slice(0, 3)), description: said.slice(3).trimStart() } : none;
 }
