@@ -37,7 +37,7 @@ await describeWith("kafka", "waybill doctor on Kafka", () => {
     const url = `kafka://relay:s3cret@127.0.0.1:${server.saslPort}?sasl=plain`;
     const { code, stdout, stderr } = await inProcess(["doctor", "--broker", url, "--topics", "order.events"], { cwd: tmpdir() });
     expect(code).toBe(1);
-    expect(stdout).toMatch(/^1 bad setting, 0 unknown, 9 good\.\n/);
+    expect(stdout).toMatch(/^1 bad setting, 0 unknown, 10 good\.\n/);
     expect(stdout + stderr).not.toContain("s3cret");
   });
 

@@ -97,7 +97,7 @@ await describeWith("nats", "waybill doctor on NATS", () => {
     await using small = await startNats({ settings: "max_payload: 100000" });
     const { code, stdout } = await inProcess(["doctor", "--broker", small.url()], { cwd: tmpdir() });
     expect(code).toBe(1);
-    expect(stdout).toMatch(/^1 bad setting, 1 unknown, 2 good\.\n\nbad\n {2}path: largest message = 100000 bytes, breaks L \(no loss\)\n/);
+    expect(stdout).toMatch(/^1 bad setting, 1 unknown, 3 good\.\n\nbad\n {2}path: largest message = 100000 bytes, breaks L \(no loss\)\n/);
   });
 
   test("a relay's rights are enough, and what less may not ask is unknown", async () => {

@@ -87,8 +87,9 @@ test.each(["SIGINT", "SIGTERM"] as const)("%s drains: what was begun is delivere
   const { child, result, stdout } = await shop("--port", "0", "--relays", "1", "--json");
   await until(() => stdout().includes("takes orders"), 30_000);
   const [, url] = /POST (\S+)/.exec(stdout())!;
+  const headers = { "content-type": "application/json" };
   const order = { order_id: "mine", customer_id: "me", items: [{ sku: "tea", quantity: 1, price: 5 }] };
-  expect((await fetch(url!, { method: "POST", body: JSON.stringify(order) })).status).toBe(201);
+  expect((await fetch(url!, { method: "POST", headers, body: JSON.stringify(order) })).status).toBe(201);
   await until(() => /"events":(?!0)/.test(stdout()), 30_000);
   child.kill(signal);
   const ended = await result;
