@@ -207,6 +207,43 @@ await describeWith("redis", "receiving from redis", () => {
     expect((await broker.oldest!(topic, new AbortController().signal, "shop"))!.getTime()).toBe(Number(id(9).split("-")[0]));
   });
 
+  test("entries that were trimmed unread are told though others were deleted one by one", async () => {
+    const broker = open();
+    const events = many(30);
+    await publish(broker, events.slice(0, 2));
+    const missed: (number | null)[] = [];
+    const told = { missed: (_: string, entries: number | null) => void missed.push(entries) };
+    const first = receive(broker, { prefetch: 5, ...told });
+    for (const delivery of await first.take(2)) await delivery.ack();
+    await first.leave();
+    await publish(broker, events.slice(2));
+    const [entries] = await sql(["XRANGE", topic, "-", "+"]);
+    const id = (n: number): string => (entries as readonly (readonly [string])[])[n]![0];
+    await sql(["XDEL", topic, id(25)], ["XTRIM", topic, "MINID", id(20)]);
+    const second = receive(open(), { prefetch: 5, ...told });
+    for (let n = 0; n < 9; n++) await (await second.next())!.ack();
+    void second.next().catch(() => undefined);
+    await expect.poll(() => missed, { timeout: 5_000 }).toEqual([19]);
+    await second.leave();
+    // The last ones, deleted before anybody was given them.
+    await publish(broker, many(3));
+    const [more] = await sql(["XREVRANGE", topic, "+", "-", "COUNT", "2"]);
+    await sql(["XDEL", topic, ...(more as readonly (readonly [string])[]).map(([last]) => last)]);
+    const third = receive(open(), told);
+    await third.take(1);
+    await quiet(1_500, "it was told twice", third.next());
+    expect(missed).toEqual([19, 2]);
+    await third.leave();
+    // Set by hand, the group does not know how much it has read.
+    await publish(broker, many(2));
+    const [[after], [before]] = (await sql(["XREVRANGE", topic, "+", "-", "COUNT", "2"]))[0] as [[string], [string]];
+    await sql(["XGROUP", "SETID", topic, "stock", before], ["XDEL", topic, after]);
+    const fourth = receive(open(), told);
+    await fourth.take(1);
+    await quiet(1_500, "more than there is", fourth.next());
+    expect(missed).toEqual([19, 2, null]);
+  });
+
   test("an earlier session's read that arrives late takes nothing", async () => {
     await using proxy = await startTcpProxy(server.port);
     const events = many(6);

@@ -15,8 +15,8 @@ export interface SessionOptions {
   readonly provision: boolean;
   readonly consumer: string;
   readonly topics: readonly string[];
-  /** Entries of a topic were removed before they were read, or before they were acknowledged. */
-  readonly missed: (topic: string, entries: number) => void;
+  /** Entries of a topic were removed before they were read, or before they were acknowledged; null when nobody knows how many. */
+  readonly missed: (topic: string, entries: number | null) => void;
 }
 
 export interface Received extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
@@ -72,7 +72,8 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
     const answer = reply as readonly Reply[];
     if (answer[0] !== undefined && !Array.isArray(answer[0])) {
       cursor.reached = String(answer[0]);
-      if (Number(answer[1]) > 0) missed(topic, Number(answer[1]));
+      const entries = answer[1] as number | null;
+      if (entries !== 0) missed(topic, entries);
       return null;
     }
     const entries = reply as readonly (readonly [Buffer, readonly Reply[] | number | null])[];
