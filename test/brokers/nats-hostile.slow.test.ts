@@ -166,4 +166,35 @@ await describeWith("nats", "nats: hostile messages", () => {
       expect(await broker.oldest!(topic, never, "shop")).toBeNull();
     });
   });
+
+  test("what a stream of several subjects removed before it was read is told once, without a number", async () => {
+    await raw(server.url(), async (_, manager) => {
+      await manager.streams.add({ name: "SEVERAL", subjects: ["several.>"], max_msgs: 5, discard: "old" });
+    });
+    const topic = "several.one";
+    const missed: (number | null)[] = [];
+    const more = { missed: (_: string, messages: number | null) => void missed.push(messages) };
+    const publish = (count: number) =>
+      using({ url: server.url() }, (broker) =>
+        broker.publish(
+          outgoing(
+            Array.from({ length: count }, () => sampleEvent()),
+            topic,
+          ),
+          never,
+        ),
+      );
+    await publish(7);
+    await receiving(topic, more, async (take) => {
+      for (let n = 0; n < 5; n++) await (await take()).ack();
+    });
+    await publish(2);
+    await receiving(topic, more, async (take) => void (await (await take()).ack()));
+    expect(missed, "new, or behind by less than the stream keeps").toEqual([]);
+    await publish(20);
+    await receiving(topic, more, async (take) => void (await take()));
+    expect(missed).toEqual([null]);
+    await receiving(topic, more, async (take) => void (await take()));
+    expect(missed).toEqual([null]);
+  });
 });

@@ -44,7 +44,8 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   const floors = before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1));
   // A stream that has lost its last messages numbers the next ones as those.
   const from = before.length === 0 ? stream.firstSeq - 1 : Math.min(Math.max(...floors), stream.lastSeq);
-  const durable = await create(api, reading, from);
+  // Where gaps are not counted, the next one begins at what is there: what is gone is told once.
+  const durable = await create(api, reading, stream.isGapless ? from : Math.max(from, stream.firstSeq - 1));
   for (const { name: old } of before) await remove(api, stream.name, old);
   return { durable, from };
 }

@@ -141,6 +141,8 @@ async function openAll(
     const api = createApi(connection, link.place, opening.signal);
     const stream = await (provision ? makeStream(api, link.place, topic, replicas) : needStream(api, link.place, topic));
     const taken = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
+    // Nobody knows how many of them were the topic's.
+    if (stream.isLimited && !stream.isGapless && stream.firstSeq > taken.from + 1) missed?.(topic, null);
     const skipped = (messages: number): void => {
       if (stream.isGapless) missed?.(topic, messages);
     };

@@ -11,6 +11,8 @@ export interface Stream {
   readonly oldest: Date | null;
   /** Every number is a message of the topic, and only limits remove one: a number that is left out was removed unread. */
   readonly isGapless: boolean;
+  /** Only limits remove a message, whoever has read it. */
+  readonly isLimited: boolean;
   /** A message goes to one reader and is gone: there is no place in it to come back to. */
   readonly isQueue: boolean;
 }
@@ -43,6 +45,7 @@ export async function findStream(api: Api, place: string, topic: string): Promis
     firstSeq: Math.max(1, state.first_seq),
     oldest: state.messages === 0 ? null : new Date(state.first_ts),
     isGapless: retention === "limits" && subjects?.length === 1 && subjects[0] === topic && !mirror && !sources?.length,
+    isLimited: retention === "limits",
     isQueue: retention === "workqueue",
   };
 }
@@ -91,5 +94,5 @@ export async function makeStream(api: Api, place: string, topic: string, replica
       cause: error,
     });
   }
-  return { name, lastSeq: 0, firstSeq: 1, oldest: null, isGapless: true, isQueue: false };
+  return { name, lastSeq: 0, firstSeq: 1, oldest: null, isGapless: true, isLimited: true, isQueue: false };
 }
