@@ -26,7 +26,8 @@ export function publishNats(connect: () => Socket, topic: string, { attributes, 
         socket.write(Buffer.concat([Buffer.from(hello + head), block, body, Buffer.from("\r\n")]));
       }
       if (/-ERR/.test(heard)) refuse(heard.slice(-200));
-      else if (/"error"|503/.test(heard)) refuse(heard.slice(-200));
+      // It has one of this id already, and stored no other.
+      else if (/"error"|503|"duplicate"/.test(heard)) refuse(heard.slice(-200));
       else if (/"seq"/.test(heard)) resolve();
     });
   }).finally(() => socket.destroy());
