@@ -35,7 +35,7 @@ export function letterRow({ envelope, topic, consumer, error, attempts, handlerV
   return {
     consumer: fit(consumer),
     topic: fit(topic),
-    id: markable(envelope.id) ? envelope.id : `sha256:${createHash("sha256").update(envelope.id).digest("hex")}`,
+    id: letterId(envelope.id),
     aggregateType: fit(envelope.aggregateType),
     aggregateId: fit(envelope.aggregateId),
     eventType: fit(envelope.type),
@@ -55,6 +55,9 @@ export const maxMarkBytes = 255;
 /** Can an inbox mark this id? */
 export const markable = (id: string): boolean =>
   id !== "" && Buffer.byteLength(id) <= maxMarkBytes && !id.includes("\0") && id.isWellFormed();
+
+/** What a letter about this id is kept under. */
+export const letterId = (id: string): string => (markable(id) ? id : `sha256:${createHash("sha256").update(id).digest("hex")}`);
 
 /** The text, cut and cleaned so that a column of that many bytes takes it on every store. */
 export function fit(text: string): string {

@@ -1,5 +1,7 @@
 import { show, WaybillError } from "../core/errors.ts";
 import type { Clock } from "../core/clock.ts";
+import type { Envelope } from "../core/event.ts";
+import { letterId } from "../core/letter.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
@@ -43,18 +45,51 @@ function isSink(source: Source): source is Source & Sink {
   return "publish" in source && typeof source.publish === "function";
 }
 
-/** So much of a letter's bytes is kept where the inbox does not take the whole. */
+/** So much of a letter's bytes is kept where the inbox does not take the whole; of its texts, of its headers among them, and of one text. */
 const keptBytes = 256 * 1024;
+const keptTexts = 64 * 1024;
+const keptHeaders = 32 * 1024;
+const keptText = 4 * 1024;
 
 /** A letter that fits where the whole one did not; null when there is nothing to leave out. */
 export function shortened(letter: Letter): Letter | null {
   const { envelope, raw } = letter;
   const bytes = Math.max(envelope.data.byteLength, raw?.byteLength ?? 0);
-  if (bytes <= keptBytes) return null;
+  const texts = textsOf(envelope).reduce((sum, text) => sum + text.length, 0);
+  const cuts = [
+    ...(bytes > keptBytes ? [`did not take its ${bytes} bytes: these are the first ${keptBytes}`] : []),
+    ...(texts > keptTexts ? [`did not take its names and headers of ${texts} characters: they are cut`] : []),
+  ];
+  if (cuts.length === 0) return null;
   return {
     ...letter,
-    error: `${letter.error} (the inbox did not take its ${bytes} bytes: these are the first ${keptBytes})`,
-    envelope: { ...envelope, data: envelope.data.slice(0, keptBytes) },
+    error: `${letter.error} (the inbox ${cuts.join(", and ")})`,
+    envelope: { ...(texts > keptTexts ? cut(envelope) : envelope), data: envelope.data.slice(0, keptBytes) },
     ...(raw === undefined ? {} : { raw: raw.slice(0, keptBytes) }),
+  };
+}
+
+const textsOf = ({ id, aggregateType, aggregateId, type, contentType, idempotencyKey, headers }: Envelope): readonly string[] =>
+  [id, aggregateType, aggregateId, type, contentType, idempotencyKey ?? "", Object.entries(headers)].flat(2);
+
+function cut(envelope: Envelope): Envelope {
+  const start = (text: string, most = keptText): string => text.slice(0, most).toWellFormed();
+  let left = keptHeaders;
+  const headers = Object.entries(envelope.headers).flatMap(([name, value]) => {
+    if (name.length > left) return [];
+    const kept = start(value, left - name.length);
+    left -= name.length + kept.length;
+    return [[name, kept] as const];
+  });
+  return {
+    ...envelope,
+    // The letter keeps its name.
+    id: letterId(envelope.id),
+    aggregateType: start(envelope.aggregateType),
+    aggregateId: start(envelope.aggregateId),
+    type: start(envelope.type),
+    contentType: start(envelope.contentType),
+    idempotencyKey: envelope.idempotencyKey === null ? null : start(envelope.idempotencyKey),
+    headers: Object.fromEntries(headers),
   };
 }

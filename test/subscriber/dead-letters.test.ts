@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WaybillError } from "../../src/core/errors.ts";
+import { letterRow } from "../../src/core/letter.ts";
 import type { PublishResult } from "../../src/contracts/sink.ts";
 import { deadLetterTopic } from "../../src/subscriber/dead-letter-topic.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
@@ -63,6 +64,30 @@ describe("a letter", () => {
     const [letter] = inbox.letters.values();
     expect(letter!.envelope.data.byteLength).toBe(262_144);
     expect(letter!.error).toContain("the inbox did not take its 1000000 bytes");
+  });
+
+  it("whose headers and names the inbox does not take is kept without most of them, under its name", async () => {
+    const { broker, inbox, subscriber, clock } = setup();
+    const id = "i".repeat(1_000_000);
+    const headers = { tenant: "north", ["n".repeat(1_000_000)]: "", x: "x".repeat(10_000_000), y: "y" };
+    const large = envelope("a", {}, { id, aggregateId: "a".repeat(1_000_000), headers });
+    const { park } = inbox.inbox;
+    inbox.inbox.park = async (letter) => {
+      if (letterRow(letter).envelope.length > 500_000) throw new Error("packet too large");
+      await park(letter);
+    };
+    broker.add(topic, large);
+    await subscriber({ handlers: { OrderPlaced: (event, tx) => tx.write(event.id) } }).start();
+    for (let i = 0; i < 20; i++) {
+      broker.add(topic, envelope(`b${i}`));
+      await clock.advance(10_000);
+    }
+    await eventually(() => broker.acked.length === 21);
+    const [letter] = inbox.letters.values();
+    expect(letterRow(letter!).id).toBe(letterRow({ ...letter!, envelope: large }).id);
+    expect(letter!.envelope.headers).toMatchObject({ tenant: "north", x: expect.stringMatching(/^x{30000,}$/) as string });
+    expect(letter!.envelope.data).toEqual(large.data);
+    expect(letter!.error).toContain("names and headers of");
   });
 });
 
