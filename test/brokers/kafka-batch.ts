@@ -29,6 +29,20 @@ export function recordOf({ key = null, value = Buffer.from("{}"), headers = [] }
   return Buffer.concat([varint(content.length), content]);
 }
 
+/** A record with so many headers that have neither a name nor a text. */
+export function emptyHeaders(count: number, offsetDelta: number): Buffer {
+  const content = Buffer.concat([
+    Buffer.from([0]),
+    varint(0),
+    varint(offsetDelta),
+    sized(null),
+    sized(null),
+    varint(count),
+    Buffer.alloc(count * 2),
+  ]);
+  return Buffer.concat([varint(content.length), content]);
+}
+
 export interface BatchOptions {
   readonly firstOffset?: bigint;
   readonly attributes?: number;

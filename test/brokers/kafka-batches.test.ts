@@ -1,12 +1,13 @@
 import { gzipSync } from "node:zlib";
 import { compressionsAlgorithms, crc32c as theirs } from "@platformatic/kafka";
 import { describe, expect, test } from "vitest";
-import { batchesIn, mostUnpacked, torn, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import { batchesIn, mostRecords, mostUnpacked, torn, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
 import { crc32c } from "../../src/brokers/kafka/crc32c.ts";
+import { envelopeOf } from "../../src/brokers/kafka/message.ts";
 import { itemsOf } from "../../src/brokers/kafka/records.ts";
 import { unpack } from "../../src/brokers/kafka/unpack.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { batchOf, eventHeaders, type BatchOptions } from "./kafka-batch.ts";
+import { batchOf, emptyHeaders, eventHeaders, type BatchOptions } from "./kafka-batch.ts";
 
 const [gzip, snappy, lz4] = [1, 2, 3];
 const event = { value: Buffer.from("data"), headers: eventHeaders("1") };
@@ -103,6 +104,10 @@ describe("kafka: batches", () => {
       "more records than there are": [batchOf([event], { count: 2 }), /records are damaged/],
       "more records than bytes": [batchOf([event], { count: 2 ** 30 }), /records are damaged/],
       "a bomb": [batchOf([event], { attributes: gzip, pack: () => gzipSync(Buffer.alloc(mostUnpacked + 1)) }), /unpacks to more than/],
+      "more records than fit the memory": [
+        batchOf([], { attributes: gzip, count: mostRecords + 1, pack: () => gzipSync(Buffer.alloc(7 * (mostRecords + 1))) }),
+        /more than 200000 records/,
+      ],
       "too short": [Buffer.from("0000000000000000000000060000000002ff", "hex"), /shorter than the head/],
     };
     for (const [about, [bytes, expected]] of Object.entries(cases)) {
@@ -115,6 +120,21 @@ describe("kafka: batches", () => {
         about,
       ).toEqual([bytes.length, true]);
     }
+  });
+
+  test("with 30 million headers in one record are not unpacked further: it is set aside, and the others are read", () => {
+    const pack = (bytes: Buffer): Buffer => gzipSync(Buffer.concat([bytes, emptyHeaders(30_000_000, 1)]));
+    const [good, bad] = itemsOf({ batches: batchesIn(batchOf([event], { attributes: gzip, count: 2, pack })) }, 0n);
+    expect(envelopeOf(good!.record!)).toMatchObject({ id: "1", type: "Paid" });
+    expect(envelopeOf(bad!.record!)).toBe("it has more than 10000 headers");
+    expect(bad!.bytes).toBeGreaterThan(60_000_000);
+  });
+
+  test("with 30 million headers in many records take memory for those of one record at a time", () => {
+    const pack = (): Buffer => gzipSync(Buffer.concat(Array.from({ length: 3_000 }, (_, n) => emptyHeaders(10_000, n))));
+    const items = itemsOf({ batches: batchesIn(batchOf([], { attributes: gzip, count: 3_000, pack })) }, 0n);
+    expect(items).toHaveLength(3_000);
+    expect([...items[2_999]!.record!.headers!]).toHaveLength(10_000);
   });
 
   test("that are damaged take no offset from the batch behind them", () => {

@@ -1,6 +1,6 @@
 import { crc32c } from "./crc32c.ts";
 import { Cursor } from "./cursor.ts";
-import type { Stored } from "./message.ts";
+import { mostHeaders, type Stored } from "./message.ts";
 import { unpack, Unpackable } from "./unpack.ts";
 
 export interface BatchRecord extends Stored {
@@ -20,6 +20,8 @@ export interface RecordBatch {
 
 /** What one batch may unpack to. Whole batches are at most as large as max.message.bytes, packed: 1 MiB by default. */
 export const mostUnpacked = 64 * 1024 * 1024;
+/** Of one batch. The smallest have seven bytes, and some hundreds in memory: of those, 64 MiB would fill a heap. */
+export const mostRecords = 200_000;
 
 const compressed = 0b111;
 export const transactional = 1 << 4;
@@ -83,6 +85,7 @@ const unreadable = (firstOffset: bigint, last: bigint, why: string, raw: Buffer)
 function recordsIn(bytes: Buffer, count: number, lastOffsetDelta: number): readonly BatchRecord[] {
   const cursor = new Cursor(bytes);
   if (count < 0 || count * leastRecord > cursor.left) throw new RangeError("more records than bytes");
+  if (count > mostRecords) throw new Unpackable(`it has more than ${mostRecords} records`);
   const records: BatchRecord[] = [];
   let before = -1;
   for (let n = 0; n < count; n++) {
@@ -93,14 +96,32 @@ function recordsIn(bytes: Buffer, count: number, lastOffsetDelta: number): reado
     const offsetDelta = cursor.varint();
     if (offsetDelta <= before || offsetDelta > lastOffsetDelta) throw new RangeError("offsets that do not ascend");
     before = offsetDelta;
-    cursor.sized(); // the key: the attributes have it
+    cursor.skip(); // the key: the attributes have it
     const value = cursor.sized();
     const named = cursor.varint();
     if (named < 0 || named * 2 > cursor.left) throw new RangeError("more headers than bytes");
-    const headers: (readonly [Buffer | null, Buffer | null])[] = [];
-    for (let i = 0; i < named; i++) headers.push([cursor.sized(), cursor.sized()]);
+    const packed = cursor.at - from;
+    if (named > mostHeaders) cursor.take(from + length - cursor.at);
+    else for (let i = 0; i < named; i++) (cursor.skip(), cursor.skip());
     if (cursor.at !== from + length) throw new RangeError("a record that is not as long as it says");
-    records.push({ offsetDelta, value, headers, raw: bytes.subarray(from, cursor.at) });
+    const raw = bytes.subarray(from, cursor.at);
+    records.push({ offsetDelta, value, headers: named > mostHeaders ? null : new Headers(raw.subarray(packed), named), raw });
   }
   return records;
+}
+
+/** Made when they are read: those of all records of a batch at once would take many times its bytes. */
+class Headers {
+  readonly #bytes: Buffer;
+  readonly #count: number;
+
+  constructor(bytes: Buffer, count: number) {
+    this.#bytes = bytes;
+    this.#count = count;
+  }
+
+  *[Symbol.iterator](): Generator<readonly [Buffer | null, Buffer | null], undefined> {
+    const cursor = new Cursor(this.#bytes);
+    for (let n = 0; n < this.#count; n++) yield [cursor.sized(), cursor.sized()];
+  }
 }

@@ -60,6 +60,12 @@ export class Cursor {
     return length < 0 ? null : this.take(length);
   }
 
+  /** Passes over one of these. */
+  skip(): void {
+    const length = this.varint();
+    if (length > 0) this.#past(length);
+  }
+
   /** Compact: one more than there are is written, and 0 for none at all. */
   list<T>(item: () => T): T[] {
     const count = this.unsigned() - 1;

@@ -55,15 +55,20 @@ function varint(length: number): number {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/** An empty one takes two bytes, next to none of them when compressed, and a hundred times as many in memory. */
+export const mostHeaders = 10_000;
+
 export interface Stored {
   readonly value: Buffer | null;
-  readonly headers: readonly (readonly [Buffer | null, Buffer | null])[];
+  /** Null when there are more than `mostHeaders`. */
+  readonly headers: Iterable<readonly [Buffer | null, Buffer | null]> | null;
   /** All of the record behind its length, as Kafka stores it. */
   readonly raw: Buffer;
 }
 
 /** The way back: an event, or in words why it is none. */
 export function envelopeOf({ value, headers }: Stored): Envelope | string {
+  if (headers === null) return `it has more than ${mostHeaders} headers`;
   const attributes: [string, string][] = [];
   const others: [string, string][] = [];
   try {
