@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sampleEvent } from "../../src/conformance/corpus.ts";
+import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { memoryOf } from "./memory.ts";
@@ -76,5 +76,29 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
     expect({ received, out }).toEqual({ received: 200, out: 48 * mib });
     expect(peak).toBeLessThan(400 * mib);
     expect(await raw(url, (channel) => channel.checkQueue(`shop.${topic}`))).toMatchObject({ messageCount: 0 });
+  });
+
+  test("a backlog beyond the bound in bytes on the first topic keeps no other topic from being read, and a close is answered", async () => {
+    const [first, second, mib] = [freshTopic(), freshTopic(), 1024 * 1024];
+    await provision(url, [first, second], ["shop"]);
+    const headers = (id: string) => ({ "cloudEvents:id": id, "cloudEvents:type": "Paid" });
+    await confirmed(url, (channel) => {
+      for (let n = 0; n < 40; n++) channel.publish("waybill", first, Buffer.alloc(mib), { headers: headers(`a${n}`) });
+      channel.publish("waybill", second, Buffer.from("b"), { headers: headers("b") });
+    });
+    const { broker, next, take } = receiving(url, { topics: [first, second], prefetch: 256, bytes: 4 * mib });
+    const seen = new Set<string>();
+    while (seen.size < 41) {
+      const { envelope, ack } = await next();
+      await ack();
+      seen.add(envelope.id);
+    }
+    await confirmed(url, (channel) => {
+      for (let n = 0; n < 20; n++) channel.publish("waybill", first, Buffer.alloc(mib), { headers: headers(`c${n}`) });
+    });
+    await take(3); // not acknowledged: the connection is not read any more
+    await within(5_000, "the close", broker[Symbol.asyncDispose]());
+    const after = receiving(url, { topics: [first, second], prefetch: 256 });
+    expect((await after.take(20)).map(({ envelope }) => envelope.id)).toEqual(Array.from({ length: 20 }, (_, n) => `c${n}`));
   });
 });

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type * as Client from "amqplib";
 import { withDeadline, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -63,8 +64,13 @@ export interface Channel {
   /** With everything in it; one that is not there is gone already. */
   deleteQueue(name: string): Promise<void>;
   deleteExchange(name: string): Promise<void>;
-  /** Null when the server has ended it: the queue is gone, or its node. */
-  consume(queue: string, prefetch: number, take: (arrival: Arrival | null) => void): Promise<void>;
+  /** How many of each queue may be unacknowledged; before they are consumed. */
+  prefetch(count: number): Promise<void>;
+  /**
+   * Null when the server has ended it: the queue is gone, or its node. The server does not answer, since an answer would be behind the
+   * messages of other queues, which may not be read; what it does not like ends the channel.
+   */
+  consume(queue: string, take: (arrival: Arrival | null) => void): void;
   ack(tag: number, multiple: boolean): void;
   close(): Promise<void>;
 }
@@ -264,11 +270,8 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
     deleteQueue: (name) => answered(async () => void (await channel.deleteQueue(name))),
     deleteExchange: (name) => answered(async () => void (await channel.deleteExchange(name))),
     bind: (queue, exchange, key) => answered(async () => void (await channel.bindQueue(queue, exchange, key))),
-    consume: (queue, prefetch, take) =>
-      answered(async () => {
-        await channel.prefetch(prefetch);
-        await channel.consume(queue, (message) => take(message === null ? null : arrivalOf(message)));
-      }),
+    prefetch: (count) => answered(async () => void (await channel.prefetch(count))),
+    consume: (queue, take) => consumeUnanswered(channel, queue, (message) => take(message === null ? null : arrivalOf(message))),
     ack(tag, multiple) {
       if (!ended.signal.aborted) channel.ack({ fields: { deliveryTag: tag } } as Client.Message, multiple);
     },
@@ -276,6 +279,24 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
       if (!ended.signal.aborted) await answered(() => channel.close()).catch(() => undefined);
     },
   };
+}
+
+/** The client, as far as its consumers go; its own way to make one waits for an answer. */
+interface Consuming {
+  registerConsumer(tag: string, take: (message: Client.ConsumeMessage | null) => void): void;
+  sendImmediately(method: number, fields: object): void;
+}
+
+const basicConsume = 3932180;
+
+function consumeUnanswered(channel: object, queue: string, take: (message: Client.ConsumeMessage | null) => void): void {
+  const consuming = channel as Consuming;
+  if (typeof consuming.registerConsumer !== "function" || typeof consuming.sendImmediately !== "function")
+    throw new WaybillError("DRIVER_UNFIT", "this version of amqplib consumes in another way: use 2.3 or later of 2.x");
+  const consumerTag = randomUUID();
+  consuming.registerConsumer(consumerTag, take);
+  const flags = { noLocal: false, noAck: false, exclusive: false, nowait: true };
+  consuming.sendImmediately(basicConsume, { ticket: 0, queue, consumerTag, ...flags, arguments: {} });
 }
 
 /** The properties are those of our own decoder: see frames.ts. */

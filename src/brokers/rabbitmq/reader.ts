@@ -48,6 +48,7 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
   const arrived: Received[] = [];
   let out = 0;
   let held = 0;
+  let closing = false;
   let failure: Error | null = null;
   const fail = (why: Error): void => {
     failure ??= explain(why, shown);
@@ -58,7 +59,7 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
   const hold = (bytes: number): void => {
     held += bytes;
     // AMQP has no window of bytes: what is not read from the socket stays with the server.
-    if (held >= most) connection.pause();
+    if (held >= most && !closing) connection.pause();
     else connection.resume();
   };
 
@@ -89,8 +90,9 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
     };
   };
 
+  await channel.prefetch(prefetch);
   for (const { topic, name } of queues) {
-    await channel.consume(name, prefetch, (arrival) => {
+    channel.consume(name, (arrival) => {
       if (arrival === null) {
         return fail(
           new WaybillError(
@@ -116,9 +118,10 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
     failure: () => failure,
     // Not by basic.cancel: the next receiver would be given newer messages while ours are not acknowledged.
     async close() {
-      const closing = channel.close();
+      closing = true; // an acknowledgement that comes late must not stop the reading either
+      const closed = channel.close();
       connection.resume(); // the answer is behind what the server has sent meanwhile, which is dropped
-      await closing;
+      await closed;
       await connection.close();
     },
   };
