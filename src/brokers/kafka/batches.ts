@@ -102,7 +102,7 @@ function recordsIn(bytes: Buffer, count: number, lastOffsetDelta: number): reado
     if (named < 0 || named * 2 > cursor.left) throw new RangeError("more headers than bytes");
     const packed = cursor.at - from;
     if (named > mostHeaders) cursor.take(from + length - cursor.at);
-    else for (let i = 0; i < named; i++) (cursor.skip(), cursor.skip());
+    else for (let i = 0; i < named * 2; i++) cursor.skip();
     if (cursor.at !== from + length) throw new RangeError("a record that is not as long as it says");
     const raw = bytes.subarray(from, cursor.at);
     records.push({ offsetDelta, value, headers: named > mostHeaders ? null : new Headers(raw.subarray(packed), named), raw });

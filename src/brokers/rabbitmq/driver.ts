@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type * as Client from "amqplib";
 import { withDeadline, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -293,7 +292,7 @@ function consumeUnanswered(channel: object, queue: string, take: (message: Clien
   const consuming = channel as Consuming;
   if (typeof consuming.registerConsumer !== "function" || typeof consuming.sendImmediately !== "function")
     throw new WaybillError("DRIVER_UNFIT", "this version of amqplib consumes in another way: use 2.3 or later of 2.x");
-  const consumerTag = randomUUID();
+  const consumerTag = queue; // a channel consumes a queue once
   consuming.registerConsumer(consumerTag, take);
   const flags = { noLocal: false, noAck: false, exclusive: false, nowait: true };
   consuming.sendImmediately(basicConsume, { ticket: 0, queue, consumerTag, ...flags, arguments: {} });
