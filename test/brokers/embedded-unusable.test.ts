@@ -29,7 +29,7 @@ describe("a file that embedded cannot use", () => {
   test("with tables of a newer version is refused, and left as it is", async () => {
     const path = freshPath();
     await using({ path }, (broker) => publish(broker, many(1)));
-    execute(path, "INSERT INTO waybill_broker_schema (version, applied_at) VALUES (2, '')");
+    execute(path, "INSERT INTO waybill_broker_schema (version, applied_at) VALUES (3, '')");
     await refusesEverything({ path }, "SCHEMA_NEWER");
     expect(ids(path)).toHaveLength(1);
   });

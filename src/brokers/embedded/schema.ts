@@ -2,6 +2,15 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
 
+const maxOffset = Number.MAX_SAFE_INTEGER;
+const used = `(SELECT "offset" FROM waybill_broker_messages UNION ALL SELECT "offset" FROM waybill_broker_consumers)`;
+const last = `(SELECT coalesce(max("offset"), 0) FROM ${used} WHERE "offset" <= ${maxOffset})`;
+const refuse = (event: string): string => `CREATE TRIGGER waybill_broker_messages_offset_${event === "INSERT" ? "inserted" : "updated"}
+AFTER ${event} ON waybill_broker_messages WHEN NEW."offset" NOT BETWEEN 1 AND ${maxOffset}
+BEGIN
+  SELECT RAISE(ABORT, 'waybill: leave the offset out, it is given by the table; one below 1 or above ${maxOffset} cannot be read');
+END;`;
+
 /**
  * The broker's tables, one entry per version; a version that has been released is never changed, only followed.
  *
@@ -48,6 +57,17 @@ CREATE TABLE waybill_broker_skipped (
   skipped_at TEXT NOT NULL,
   PRIMARY KEY (consumer, "offset")
 ) WITHOUT ROWID;`,
+  // One offset that a number cannot hold silenced its topic: the rows behind it were taken for read. Such rows move behind all others.
+  `CREATE TABLE waybill_broker_moved AS
+  SELECT "offset" AS was, ${last} + row_number() OVER (ORDER BY "offset") AS moved
+  FROM waybill_broker_messages WHERE "offset" NOT BETWEEN 1 AND ${maxOffset};
+UPDATE waybill_broker_consumers SET beyond = '[]', "offset" = ${last} WHERE "offset" > ${maxOffset};
+UPDATE waybill_broker_messages SET "offset" = (SELECT moved FROM waybill_broker_moved WHERE was = "offset")
+  WHERE "offset" NOT BETWEEN 1 AND ${maxOffset};
+UPDATE sqlite_sequence SET seq = ${last} WHERE name = 'waybill_broker_messages' AND seq > ${maxOffset};
+DROP TABLE waybill_broker_moved;
+${refuse("INSERT")}
+${refuse('UPDATE OF "offset"')}`,
 ];
 
 const versionTable = `CREATE TABLE IF NOT EXISTS waybill_broker_schema (version INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)`;
