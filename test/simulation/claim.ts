@@ -23,12 +23,10 @@ export async function claimInPasses(tables: Tables, clock: Clock, holding: Holdi
   if (lanes.length === 0) return nothing;
   for (const { lane } of lanes) releaseChunks(tables, lane);
   const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
-  // Before any statement looks at pending rows.
-  const drawn = tables.lastSeq;
   await step();
   const { taken, more } = request.narrow
     ? takeNarrow(tables, clock, lanes, suspects, request.limit)
-    : await takeNormal({ tables, clock, lanes, allowed: kind(suspects, false), drawn, step }, request.limit);
+    : await takeNormal({ tables, clock, lanes, allowed: kind(suspects, false), step }, request.limit);
   const waiting = narrowOf(tables, clock, lanes, suspects).length;
   if (taken.length > 0) await step();
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
@@ -46,7 +44,6 @@ interface Scan {
   readonly clock: Clock;
   readonly lanes: readonly LaneState[];
   readonly allowed: Allowed;
-  readonly drawn: bigint;
   readonly step: Trip;
 }
 
@@ -57,7 +54,7 @@ interface Taken {
 
 /** Failed events whose turn has come, then pending ones in passes: each begins behind the last row of the one before. */
 async function takeNormal(scan: Scan, limit: number): Promise<Taken> {
-  const { tables, clock, lanes, allowed, drawn, step } = scan;
+  const { tables, clock, lanes, allowed, step } = scan;
   const dueLimit = Math.ceil(limit / 2);
   const due = lanes.flatMap((lane) => claimable(tables, clock, lane).filter(({ status }) => status === "FAILED"));
   const failed = due
@@ -68,21 +65,38 @@ async function takeNormal(scan: Scan, limit: number): Promise<Taken> {
 
   const found: StoredEvent[] = [];
   let behind = lanes.map((lane) => ({ lane, after: 0n }));
-  for (let pass = 1; behind.length > 0 && failed.length + found.length < limit; pass++) {
-    if (pass > 1) await step();
+  let passes = 0;
+  while (behind.length > 0 && failed.length + found.length < limit) {
+    if (++passes > 1) await step();
     const share = Math.max(leastShare, Math.ceil((limit - failed.length - found.length) / behind.length));
-    // An earlier event of a row that is drawn later may have been committed behind the pass before: the next claim takes both.
-    const upTo = pass === 1 ? tables.lastSeq : drawn;
     behind = behind.flatMap(({ lane, after }) => {
       const rows = claimable(tables, clock, lane)
-        .filter((event) => event.status === "PENDING" && event.seq > after && event.seq <= upTo && allowed(event))
+        .filter((event) => event.status === "PENDING" && event.seq > after && allowed(event))
         .slice(0, share);
       found.push(...rows);
       return rows.length === share ? [{ lane, after: rows.at(-1)!.seq }] : [];
     });
   }
-  const taken = fair(failed, found, limit);
+  const picked = fair(failed, found, limit);
+  const missed = passes > 1 ? await overtaken(scan, picked) : new Map<string, bigint>();
+  const taken = picked.filter((event) => event.seq < (missed.get(event.aggregate) ?? event.seq + 1n));
   return { taken, more: behind.length > 0 || failed.length === dueLimit || taken.length < failed.length + found.length };
+}
+
+/** The first event of each aggregate that a transaction committed behind the pass before, and that lies before a picked one: both wait for the next claim. */
+async function overtaken(
+  { tables, clock, lanes, allowed, step }: Scan,
+  picked: readonly StoredEvent[],
+): Promise<ReadonlyMap<string, bigint>> {
+  await step();
+  const seqs = new Set(picked.map(({ seq }) => seq));
+  const last = new Map(picked.map(({ lane, seq }) => [lane, seq])); // by seq, ascending
+  const missed = new Map<string, bigint>();
+  for (const event of lanes.flatMap((lane) => claimable(tables, clock, lane)).sort(bySeq)) {
+    const before = event.status === "PENDING" && event.seq < (last.get(event.lane) ?? 0n) && !seqs.has(event.seq) && allowed(event);
+    if (before && !missed.has(event.aggregate)) missed.set(event.aggregate, event.seq);
+  }
+  return missed;
 }
 
 /** The failed ones, and of each lane the first ones. */

@@ -110,6 +110,30 @@ await describeWith("postgres", "a claim on PostgreSQL", () => {
     expect(order).toHaveLength(31);
   });
 
+  own("in several statements takes no event past one of the same transaction, which committed in between", async (h) => {
+    const [a, ...others] = await neighbours(h, 13);
+    await using writers = await clients(server, 1);
+    const [writer] = writers.each as [pg.Client];
+    let scans = 0;
+    const store = postgres({
+      schema: h.schema,
+      pool: steppedPool(h.pool, async (text) => {
+        if (text.includes("pg_snapshot_xmin(") && ++scans === 2) await writer.query("COMMIT");
+      }),
+    });
+    await store.leases.renew("r", 60_000);
+    const holding = { relay: "r", lanes: await store.leases.take("r", all) };
+
+    await writer.query("BEGIN");
+    await writer.query(insert(h.schema, [a!])); // seq 1
+    await h.pool.query(insert(h.schema, others)); // 2 to 13
+    await writer.query(insert(h.schema, [a!])); // seq 14, drawn before the first statement looks
+    const order = [...(await claimed(store, holding)), ...(await claimed(store, holding))];
+    expect(scans).toBeGreaterThan(1);
+    expect(order.filter((event) => event.startsWith(`${a!}:`))).toEqual([`${a!}:1`, `${a!}:14`]);
+    expect(order).toHaveLength(14);
+  });
+
   own("by a relay 8 ms away, with a backlog and transactions that stay open: each aggregate's events come as 1, 2, 3 …", async (h) => {
     const ids = await neighbours(h, 12);
     const { pool, schema } = h;

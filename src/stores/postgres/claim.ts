@@ -66,27 +66,23 @@ const pendingRows = (n: Names, suspicious: boolean): string => `
 SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, f.*
 FROM (SELECT 1) one
 LEFT JOIN (
-  SELECT ${columns("$6")}
+  SELECT ${columns("$5")}
   FROM (SELECT o.*, ${upto} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
-    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND o.seq <= $5::bigint AND ${notOpen(n, "$4")}
+    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
     ${suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}
     ORDER BY o.seq LIMIT l.want
   ) o) o ${joins(n)}
 ) f ON true`;
 
-const highest = 2n ** 63n - 1n;
-
 /**
  * Failed events whose turn has come, then the pending rows of all lanes in one statement: every lane an equal share
  * first, and what lanes leave over goes to those that are behind, in statements that follow.
  *
- * Each statement has a snapshot of its own, and begins behind the rows of the one before. So a later one must take no event
- * whose predecessor became visible in between. `drawn` is the highest number that had been drawn before the first
- * statement looked. An event up to there was added after its aggregate's earlier events had committed, so the first
- * statement saw those. What is above it waits for the next claim.
+ * Each statement has a snapshot of its own, and begins behind the rows of the one before. So a later one may take an event
+ * whose predecessor became visible in between: see `overtaken`.
  */
-export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, drawn: bigint, due: boolean): Promise<Caught> {
+export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, due: boolean): Promise<Caught> {
   const { run, names, limit } = scan;
   const catcher = catchRows(scan);
   const dueLimit = Math.ceil(limit / 2);
@@ -95,6 +91,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
 
   let oldest: bigint | null = null;
   const lowest = new Map<number, bigint | null>();
+  const twice = new Set<number>();
   let behind = scan.lanes.map((lane) => ({ lane, after: floors.get(lane) ?? 0n }));
   while (behind.length > 0 && catcher.found.length < limit && catcher.blocked() < blockedPerClaim && catcher.room() > 0) {
     const share = Math.max(leastShare, Math.ceil((limit - catcher.found.length) / behind.length));
@@ -103,7 +100,6 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       list(behind.map(({ after }) => after)),
       list(behind.map(() => share)),
       scan.open,
-      oldest === null ? highest : drawn,
       catcher.room(),
     ]);
     const byLane = new Map<number, PgRow[]>(behind.map(({ lane }) => [lane, []]));
@@ -112,6 +108,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       found.sort(bySeq);
       if (oldest === null) lowest.set(lane, found[0] === undefined ? null : BigInt(found[0]["seq"]!));
     }
+    if (oldest !== null) for (const { lane } of behind) twice.add(lane);
     oldest ??= BigInt(rows[0]!["oldest"]!);
     for (const row of [...byLane.values()].flat()) catcher.take(row);
     behind = [...byLane]
@@ -119,7 +116,11 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       .map(([lane, found]) => ({ lane, after: BigInt(found.at(-1)!["seq"]!) }));
   }
   await catcher.block();
-  const found = within(fair(catcher.found, limit), scan.bytes);
+  const picked = within(fair(catcher.found, limit), scan.bytes);
+  const dueSeqs = new Set(failed.map((row) => row["seq"]));
+  const scanned = picked.filter(({ row, lane }) => twice.has(lane) && !dueSeqs.has(row["seq"]));
+  const missed = await overtaken(scan, floors, scanned);
+  const found = picked.filter(({ row, seq }) => seq < (missed.get(aggregateOf(row)) ?? seq + 1n));
   return {
     found,
     cut: behind.length > 0 || failed.length === dueLimit || found.length < catcher.found.length,
@@ -127,6 +128,37 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
     lowest: scan.suspicious ? new Map() : lowest,
   };
 }
+
+/**
+ * One last look, when all is picked: the first event of each aggregate that lies before a picked one and was not picked itself,
+ * since its transaction committed between two scans of its lane. Whatever is picked was visible to an earlier scan, so everything
+ * that its aggregate had committed before it, or with it, is visible here.
+ */
+async function overtaken(
+  { run, names: n, open, suspicious }: Scan,
+  floors: ReadonlyMap<number, bigint>,
+  picked: readonly Found[],
+): Promise<ReadonlyMap<string, bigint>> {
+  const last = new Map(picked.map(({ lane, seq }) => [lane, seq])); // by seq, ascending
+  if (last.size === 0) return new Map();
+  const rows = await run(
+    `SELECT o.aggregate_type, o.aggregate_id, min(o.seq) AS seq
+     FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, floor, last)
+     JOIN ${n.outbox} o ON o.lane = l.lane AND o.seq > l.floor AND o.seq < l.last
+     WHERE ${pending} AND NOT o.seq = ANY ($5::bigint[]) AND ${notOpen(n, "$4")} ${suspicious ? `AND ${notSuspect(n)}` : ""}
+     GROUP BY o.aggregate_type, o.aggregate_id`,
+    [
+      list(last.keys()),
+      list([...last.keys()].map((lane) => floors.get(lane) ?? 0n)),
+      list(last.values()),
+      open,
+      list(picked.map(({ seq }) => seq)),
+    ],
+  );
+  return new Map(rows.map((row) => [aggregateOf(row), BigInt(row["seq"]!)]));
+}
+
+const aggregateOf = (row: PgRow): string => `${row["aggregate_type"]}\0${row["aggregate_id"]}`;
 
 /** The failed ones, and of each lane the first ones: when the shares add up to more than the limit, every lane gives up its last. */
 function fair(found: readonly Found[], limit: number): readonly Found[] {

@@ -187,7 +187,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
 
   const scan = scanOf(run, n, lanes, request, seen.suspicious);
   const from = new Map(lanes.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
-  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, owned.drawn, seen.due);
+  const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
   const inFlight = await recordWindow(run, n, id, holding, request, caught);
   return {
     window: {
@@ -233,14 +233,12 @@ interface Locked {
   readonly lanes: ReadonlyMap<number, bigint>;
   readonly xid: bigint;
   readonly server: string | null;
-  /** The highest number that had been drawn, on this server, before anything was scanned. */
-  readonly drawn: bigint;
 }
 
 /** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
 async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> {
   const rows = await run(
-    `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server, (SELECT ${drawnOf} FROM ${n.seq} s) AS drawn FROM (
+    `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server FROM (
        SELECT lane, epoch, reopened FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE) l`,
     [holding.relay, list(holding.lanes.keys())],
   );
@@ -249,7 +247,6 @@ async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> 
     lanes: new Map(mine.map((row) => [Number(row["lane"]), BigInt(row["reopened"]!)])),
     xid: BigInt(rows[0]?.["xid"] ?? 0),
     server: rows[0]?.["server"] ?? null,
-    drawn: BigInt(rows[0]?.["drawn"] ?? 0),
   };
 }
 
