@@ -6,6 +6,7 @@ import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { markable, maxMarkBytes } from "../core/letter.ts";
 import type { Random } from "../core/random.ts";
+import { orAborted } from "../core/signal.ts";
 import type { RetrySchedule } from "../core/retry.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
@@ -221,10 +222,18 @@ async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: nu
 /** True once the place that was given has the letter, or the inbox. */
 async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boolean> {
   const { letters, inbox, clock, stopping } = path;
+  // Whoever does not heed the signal is not waited for: a step that is overdue would cost the seat, and stop the topic.
+  const inParkTime = (work: (signal: AbortSignal) => Promise<void>): Promise<void> =>
+    withDeadline(clock, parkMs, stopping, (signal) =>
+      orAborted(work(signal), signal, () => {
+        if (stopping.aborted) throw new WaybillError("STOPPED", "the subscriber was stopped while a letter was parked");
+        throw new WaybillError("STORE_UNAVAILABLE", `the letter was not kept within ${parkMs} ms`);
+      }),
+    );
   if (letters !== null) {
     const parked = await persist(path, post, "park", async () => {
       try {
-        await withDeadline(clock, parkMs, stopping, (signal) => letters.park(letter, signal));
+        await inParkTime((signal) => letters.park(letter, signal));
         return true;
       } catch (error) {
         if (!isFatal(asError(error))) throw error;
@@ -235,7 +244,7 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
     if (parked === true) return true;
   }
   for (let fitting = letter; ; fitting = shortened(fitting) ?? fitting) {
-    const parked = await persist(path, post, "park", () => withDeadline(clock, parkMs, stopping, () => inbox.park(fitting)), true);
+    const parked = await persist(path, post, "park", () => inParkTime(() => inbox.park(fitting)), true);
     if (parked === left) return false;
     if (!(parked instanceof Alone)) return true;
   }

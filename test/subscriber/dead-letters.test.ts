@@ -42,6 +42,33 @@ describe("a letter", () => {
     expect(of("subscriber.died")).toHaveLength(1);
   });
 
+  it.each(["the inbox", "a place of the user's own"])("that %s never answers for is a failed try, and the others go on", async (where) => {
+    const { broker, inbox, subscriber, clock, of } = setup({ assign: false });
+    const [placed, other] = [envelope("a"), envelope("b")];
+    const kept: string[] = [];
+    let silent = true;
+    const park = async ({ envelope: { id } }: { envelope: { id: string } }): Promise<void> => {
+      if (silent) await new Promise(() => undefined); // and it does not heed its signal
+      kept.push(id);
+    };
+    if (where === "the inbox") inbox.inbox.park = park;
+    broker.add(topic, placed);
+    await subscriber({
+      ...(where === "the inbox" ? {} : { deadLetters: { park } }),
+      seatMs: 3_000,
+      handlers: { OrderPlaced: (event, tx) => (event.id === placed.id ? refusing.OrderPlaced() : tx.write(event.id)) },
+    }).start();
+    await settle();
+    for (let second = 0; second < 120; second++) await clock.advance(1_000);
+    broker.add(topic, other);
+    await eventually(() => broker.acked.length === 1);
+    expect(of("subscriber.trouble")[0]).toMatchObject({ step: "park", id: placed.id, topic });
+    silent = false;
+    for (let second = 0; second < 60; second++) await clock.advance(1_000);
+    await eventually(() => broker.acked.length === 2);
+    expect([broker.acked, kept]).toEqual([[other.id, placed.id], [placed.id]]);
+  });
+
   it("that the inbox takes only in part is kept in part, and says so", async () => {
     const { broker, inbox, subscriber, clock } = setup();
     const large = envelope("a", {}, { data: new Uint8Array(1_000_000) });

@@ -31,6 +31,9 @@ export interface Session {
 export interface Server {
   readonly mariadb: boolean;
   readonly version: string;
+  /** Which server of several, and the number of the connection there. */
+  readonly at: string;
+  readonly id: number;
 }
 
 export interface Connection {
@@ -46,7 +49,7 @@ export interface Connection {
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** A connection of the pool, for work that is not ours; one that fails in doubt is not given back. */
-  borrow<T>(work: (connection: MysqlPoolConnection) => Promise<T>): Promise<T>;
+  borrow<T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T>;
   /** The same for work of ours in which the session is what matters, not a transaction. */
   session<T>(work: (session: Session) => Promise<T>): Promise<T>;
   close(): Promise<void>;
@@ -102,11 +105,14 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
          innodb_lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}, lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}`,
       );
     }
-    const [row] = (await ask(connection, "SELECT VERSION() AS version, @@autocommit AS autocommit")) as MysqlRow[];
+    const [row] = (await ask(
+      connection,
+      "SELECT VERSION() AS version, @@autocommit AS autocommit, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
+    )) as MysqlRow[];
     if (String(row!["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
     const version = String(row!["version"]);
-    const server = { version, mariadb: /mariadb/i.test(version) };
+    const server = { version, mariadb: /mariadb/i.test(version), at: String(row!["place"]), id: Number(String(row!["id"])) };
     servers.set(link, server);
     return server;
   };
@@ -174,7 +180,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     borrow: (work) =>
       prepared(async (connection, server) => {
         await calm(connection, server); // others may take their time
-        return work(connection);
+        return work(connection, server);
       }),
     session: alone,
     run: (sql, values) => alone(({ run }) => run(sql, values)),

@@ -1,10 +1,11 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
-import type { Clock } from "../../core/clock.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
-import type { Connection } from "./connection.ts";
+import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
+import type { Connection, Session } from "./connection.ts";
 import { errnoOf, explain, isConflict, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type Ask } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./leases.ts";
@@ -13,33 +14,41 @@ import type { Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
 import { beginAndCommit, stayingInside } from "./transactor.ts";
 
-/** How a transaction for one event begins, how statements of ours run in it, and how a handler is given it. */
+/** How a transaction for one event begins, how statements of ours run in it, how a handler is given it, and how it is cut off where it can be. */
 export interface Applying<Tx> {
-  transaction<T>(work: (ask: Ask, lend: (handler: Handler<Tx>) => void | Promise<void>) => Promise<T>): Promise<T>;
+  transaction<T>(work: (ask: Ask, lend: (handler: Handler<Tx>) => void | Promise<void>, cut?: Cut) => Promise<T>): Promise<T>;
 }
 
+type Cut = () => Promise<void>;
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
+/** How long the server may take to end a connection that was killed. */
+const cutMs = 5_000;
 /** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
 const forgottenAtOnce = 1_000;
 
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
   const expiry = createExpiry(clock);
-  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> =>
-    applying.transaction(async (own, lend) => {
-      const ask: Ask = (sql, values) =>
-        own(sql, values).catch((error: unknown) => {
-          throw explain(error, connection.place);
-        });
-      if (!(await mark(ask, n, key, handlerVersion))) return "seen";
-      await stayingInside(ask, () => lend(work));
-      // A delete of what is not there would lock the gap, and other events' counts with it.
-      const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
-      if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
-      await ask(`UPDATE ${n.inbox} SET finished = 1 WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
-      return "done";
-    });
+  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> => {
+    let cutOff: Cut | undefined;
+    const attempt = (watch: Watch) =>
+      applying.transaction(async (own, lend, cut) => {
+        cutOff = cut;
+        const ask: Ask = (sql, values) =>
+          own(sql, values).catch((error: unknown) => {
+            throw explain(error, connection.place);
+          });
+        if (!(await mark(ask, n, key, handlerVersion))) return "seen";
+        await stayingInside(ask, () => watch(async () => lend(work)));
+        // A delete of what is not there would lock the gap, and other events' counts with it.
+        const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+        if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+        await ask(`UPDATE ${n.inbox} SET finished = 1 WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+        return "done";
+      });
+    return rolledBackInTime(attempt, async () => cutOff?.());
+  };
 
   return {
     async once(key, handlerVersion, work) {
@@ -149,12 +158,25 @@ function forgetSome(
 export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
   return {
     transaction: (work) =>
-      connection.borrow(async (own) => {
+      connection.borrow(async (own, server) => {
+        // A server does not notice that a client has gone while it runs its query, and the mark would stay locked. Behind a balancer
+        // another session may be on another server, where the number is somebody else's.
+        let over = false;
+        const cut: Cut = async () => {
+          const kill = ({ run, server: other }: Session): Promise<unknown> | undefined =>
+            over || other.at !== server.at ? undefined : run(`KILL ${server.id}`);
+          await connection.session(async (session) => kill(session)).catch(() => undefined);
+          await systemClock.sleep(cutMs); // the client tells nobody of an end that it made itself
+          if (!over) own.destroy();
+        };
         await own.query("SET autocommit = 0");
         let result;
         try {
-          result = await beginAndCommit(own, connection, () => work(askOf(own), (handler) => lending(own, async (lent) => handler(lent))));
+          result = await beginAndCommit(own, connection, () =>
+            work(askOf(own), (handler) => lending(own, async (lent) => handler(lent)), cut),
+          );
         } catch (error) {
+          over = true;
           // Turning it on commits what is open: only after a rollback that certainly happened.
           await own
             .query("ROLLBACK")
@@ -162,6 +184,7 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
             .catch(() => undefined);
           throw error;
         }
+        over = true;
         await own.query("SET autocommit = 1").catch(() => own.destroy());
         return result;
       }),

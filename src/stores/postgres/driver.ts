@@ -28,6 +28,7 @@ export interface PgResult {
 
 export interface PgPoolClient extends PgClient {
   release(destroy?: boolean | Error): void;
+  end?(): Promise<void>;
 }
 
 export interface PgPool {

@@ -4,6 +4,7 @@ import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
+import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isConflict, type PgClient } from "./driver.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";
@@ -26,38 +27,48 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       throw explain(error, connection.place);
     });
 
-  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> =>
-    applying.transaction(async (tx) => {
-      const [marked] = await query(
-        tx,
-        `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
-         ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid`,
-        [key.consumer, key.id, handlerVersion],
-      );
-      if (marked === undefined) {
-        const [mark] = await query(tx, `SELECT finished::text AS finished FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`, [
-          key.consumer,
-          key.id,
-        ]);
-        if (mark?.["finished"] === "false") throw unfinished(key);
-        return "seen";
-      }
-      await work(tx);
-      // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
-      // after that would stand alone. So the mark is finished only by the transaction that made it.
-      const kept = await query(
-        tx,
-        `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3)
+  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> => {
+    let marked: Readonly<Record<string, unknown>> | undefined;
+    const attempt = (watch: Watch) =>
+      applying.transaction(async (tx) => {
+        [marked] = await query(
+          tx,
+          `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
+         ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid, pg_backend_pid()::text AS backend`,
+          [key.consumer, key.id, handlerVersion],
+        );
+        if (marked === undefined) {
+          const [mark] = await query(tx, `SELECT finished::text AS finished FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`, [
+            key.consumer,
+            key.id,
+          ]);
+          if (mark?.["finished"] === "false") throw unfinished(key);
+          return "seen";
+        }
+        await watch(async () => work(tx));
+        // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
+        // after that would stand alone. So the mark is finished only by the transaction that made it.
+        const kept = await query(
+          tx,
+          `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3)
          UPDATE ${n.inbox} SET processed_at = clock_timestamp(), finished = true
          WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3 RETURNING 1 AS kept`,
-        [key.consumer, key.id, marked["xid"]],
-      ).catch((error: unknown) => {
-        if (isWaybillError(error, "NO_TRANSACTION")) return []; // the library noticed first
-        throw error;
+          [key.consumer, key.id, marked["xid"]],
+        ).catch((error: unknown) => {
+          if (isWaybillError(error, "NO_TRANSACTION")) return []; // the library noticed first
+          throw error;
+        });
+        if (kept.length !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
+        return "done";
       });
-      if (kept.length !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
-      return "done";
-    });
+    // A server does not notice that a client has gone while it runs its query, and the mark would stay locked.
+    return rolledBackInTime(attempt, () =>
+      connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
+        marked?.["backend"],
+        marked?.["xid"],
+      ]),
+    );
+  };
 
   return {
     async once(key, handlerVersion, work) {

@@ -56,7 +56,9 @@ export async function runTransaction<T>(client: PgClient, at: Server, work: (tx:
   try {
     result = await work(client);
   } catch (error) {
-    await client.query("ROLLBACK").catch(() => undefined);
+    const ending = client.query("ROLLBACK").catch(() => undefined);
+    // It waits behind a query that hangs. The server rolls back what a client leaves open that is given up.
+    if ((await within(ending, at.patienceMs)) === null && "release" in client) void (client as PgPoolClient).end?.().catch(() => undefined);
     throw error;
   }
   await commit(client, at);
