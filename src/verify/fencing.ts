@@ -8,6 +8,11 @@ interface Take {
   readonly at: number;
 }
 type Lanes = Map<number, Take[]>;
+/** When it ends by the relay's own clock, and when it was last renewed. */
+interface Lease {
+  readonly until: number;
+  readonly at: number;
+}
 type Of<Op extends Entry["op"]> = Extract<Entry, { op: Op }>;
 type Taken = Extract<Of<"lease">, { what: "take" }>;
 
@@ -19,24 +24,27 @@ type Taken = Extract<Of<"lease">, { what: "take" }>;
 export function fencing({ history }: Facts): Verdict {
   const found = trial("fencing");
   const lanes: Lanes = new Map();
-  const leasedUntil = new Map<string, number>();
+  const leases = new Map<string, Lease>();
+  let failedOver = -Infinity;
   let taken = false;
   let worked = false;
   let unleased: string | null = null;
   for (const entry of history) {
-    if (entry.op === "fault" && entry.fault === "failover") lanes.clear();
-    else if (entry.op === "lease" && entry.phase === "ok") {
+    if (entry.op === "fault" && entry.fault === "failover") {
+      lanes.clear();
+      failedOver = entry.at;
+    } else if (entry.op === "lease" && entry.phase === "ok") {
       taken ||= entry.what === "take";
-      if (entry.what === "renew") leasedUntil.set(entry.process, entry.mono + entry.ttlMs);
+      if (entry.what === "renew") leases.set(entry.process, { until: entry.mono + entry.ttlMs, at: entry.at });
       if (entry.what === "take") take(found, lanes, entry);
     } else if (entry.op === "settle" && entry.phase === "ok") {
       worked = true;
       settle(found, lanes, entry);
     } else if (entry.op === "publish" && entry.phase === "invoked") {
       worked = true;
-      const until = leasedUntil.get(entry.process);
-      if (until === undefined) unleased ??= entry.process;
-      else publish(found, lanes, until, entry);
+      const lease = leases.get(entry.process);
+      if (lease === undefined) unleased ??= entry.process;
+      else publish(found, lanes, lease.until, lease.at <= failedOver, entry);
     }
   }
   if (worked && !taken) return unknown("fencing", "events were published or settled, and nobody recorded who took which lane");
@@ -71,7 +79,7 @@ function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
   );
 }
 
-function publish(found: Trial, lanes: Lanes, until: number, { process, mono, began, at, events }: Of<"publish">): void {
+function publish(found: Trial, lanes: Lanes, until: number, forgotten: boolean, { process, mono, began, at, events }: Of<"publish">): void {
   const ids = events.map(({ id }) => id);
   if (mono <= until && mono + at - began > until) found.pardon("frozen-before-the-send");
   if (mono > until)
@@ -83,7 +91,8 @@ function publish(found: Trial, lanes: Lanes, until: number, { process, mono, beg
   const stale = events.filter(
     ({ lane, epoch }) => lane < 0 || (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < began),
   );
-  if (stale.length > 0)
+  if (stale.length > 0 && forgotten && stale.every(({ lane }) => lane >= 0)) found.pardon("lease-forgotten-by-the-database");
+  else if (stale.length > 0)
     found.broken(
       stale.length,
       `${process} published ${stale.length} events that it had not claimed, or under an epoch that was over`,

@@ -22,6 +22,8 @@ export const legal = {
     "the broker did not answer the publish within its time, so nobody could know that it has the event: the next attempt was its copy",
   "frozen-before-the-send":
     "the relay's lease ran out between its last look at its clock and the send: whoever is frozen there cannot know, and what it sends are copies",
+  "lease-forgotten-by-the-database":
+    "a fail-over forgot the relay's lease, so another relay took its lanes before the next renewal told it so; what it sent meanwhile are copies",
   "harmed-by-a-fault": "the event was under way while something that harms everything was broken",
 } as const;
 

@@ -130,6 +130,15 @@ describe("fencing", () => {
     expect(short(verdict([...well, under(-1, -1)]))).toMatch(/^broken 1 times: relay-1 published 1 events that it had not claimed/);
   });
 
+  test("one whose lease a fail-over forgot cannot know of it before its next renewal", () => {
+    const over = [...well, fault(2.5, "failover", 0), took(3, "relay-2", 2)];
+    const late = sent(4, "invoked", [held("e1", 5, 1)]);
+    expect(short(verdict([...over, late]))).toBe("holds, 1 × lease-forgotten-by-the-database");
+    const renewed = entry(3.5, "relay-1", "ok", { op: "lease", what: "renew", mono: 3_500, ttlMs: 60_000 });
+    expect(short(verdict([...over, renewed, late]))).toMatch(/^broken 1 times: relay-1 published 1 events/);
+    expect(short(verdict([...over, sent(4, "invoked", [held("e1", -1, -1)])]))).toMatch(/^broken 1 times: relay-1 published 1 events/);
+  });
+
   test("is unknown when nobody recorded the lease of one that published", () => {
     expect(short(verdict([...well, sent(4, "invoked", [held("e1")], { relay: "relay-7" })]))).toMatch(/^unknown: relay-7 published/);
   });
