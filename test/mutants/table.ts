@@ -45,13 +45,13 @@ export const mutants: readonly Mutant[] = [
   mutant(
     "claim-in-passes",
     "O",
-    "a claim's second pass takes what was inserted after its first, behind which an earlier event may have been committed",
+    "a claim does not look once more for what was committed between its passes",
     "simulation",
   ),
   mutant(
     "postgres-claim-in-passes",
     "O",
-    "PostgreSQL: a claim's second statement takes what was drawn after its first one looked",
+    "PostgreSQL: a claim does not look once more for what was committed between its scans",
     tests("stores/postgres-claim.slow", "in several statements takes no event past"),
   ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
