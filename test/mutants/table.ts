@@ -42,12 +42,7 @@ export const mutants: readonly Mutant[] = [
     "PostgreSQL: a settle looks at the event's number only: neither at the lane's owner and epoch, nor at the window",
     tests("stores/postgres.slow", "the old owner settles the lanes it still has and no other"),
   ),
-  mutant(
-    "claim-in-passes",
-    "O",
-    "a claim does not look once more for what was committed between its passes",
-    "simulation",
-  ),
+  mutant("claim-in-passes", "O", "a claim does not look once more for what was committed between its passes", "simulation"),
   mutant(
     "postgres-claim-in-passes",
     "O",
@@ -348,12 +343,6 @@ export const mutants: readonly Mutant[] = [
     "I",
     "RabbitMQ: header tables are read however deep they are",
     tests("brokers/rabbitmq-hostile.slow", "each becomes an unreadable delivery with its bytes"),
-  ),
-  mutant(
-    "refused-letter-tried-again",
-    "I",
-    "a letter that the dead-letter topic refuses for what it is, is offered to it for ever",
-    tests("subscriber/dead-letters", "that the broker refuses for what it is goes to the inbox"),
   ),
   mutant(
     "unmarkable-is-handled",
