@@ -27,15 +27,16 @@ const judged = (reads: Awaited<ReturnType<typeof readStore>>) =>
   conservation({ history: [], reads, events: new Map() } as unknown as Facts);
 
 await describeWith("postgres", "conservation on PostgreSQL", () => {
-  test("is broken when the view leaves rows out, which is all that status looks at", async () => {
+  test("is counted in the tables, whatever the view says", async () => {
     await using server = await startPostgres({ version: 15 });
     const { sound, spoilt } = await readAfter(server.url(), [
       `ALTER VIEW "${run}".outbox_events RENAME TO whole`,
       `CREATE VIEW "${run}".outbox_events AS SELECT * FROM "${run}".whole WHERE false`,
     ]);
-    expect(sound.status).toMatchObject({ said: { PENDING: 2 }, truth: { PENDING: 2, PUBLISHING: 0 } });
-    expect(judged(sound)).toMatchObject({ verdict: "holds" });
-    expect(judged(spoilt)).toMatchObject({ verdict: "broken", example: { text: "status says 0 PENDING, and SQL counts 2" } });
+    for (const reads of [sound, spoilt]) {
+      expect(reads.status).toMatchObject({ said: { PENDING: 2 }, truth: { PENDING: 2, PUBLISHING: 0 } });
+      expect(judged(reads)).toMatchObject({ verdict: "holds" });
+    }
   });
 });
 

@@ -51,7 +51,7 @@ await describeWith("postgres", "an inbox in the transactions of a library", () =
 async function harnessIn(adapter: Adapter, url: string): Promise<StoreHarness<unknown, unknown>> {
   const base = await harnessOn(() => url)();
   const library = await adapter.open(url);
-  const store = postgres({ pool: base.pool, schema: base.schema, tx: adapter.handle as AnyHandle, db: library.db });
+  const store = postgres({ pool: base.pool, clock: base.storeClock, schema: base.schema, tx: adapter.handle as AnyHandle, db: library.db });
   return {
     ...base,
     store,
