@@ -74,9 +74,10 @@ async function add(tools: Tools, tx: SimTx, part: Part, { spanning, lanes }: Kno
   const made = part.events.map((event, index) =>
     draft(tools, { aggregateType, aggregateId }, event, last - part.events.length + index + 1),
   );
-  const drafts = made.map(({ draft }) => draft);
-  // At once, or one by one, with the numbers of other transactions in between.
-  for (const added of part.aggregate % 2 === 0 ? [drafts] : drafts.map((one) => [one])) await tools.outbox.add(tx, added);
+  await tools.outbox.add(
+    tx,
+    made.map(({ draft }) => draft),
+  );
   for (const { id, n, kind } of made) {
     tx.write(id, { id, aggregate, n });
     if (kind === "refused-twice") poison.set(id, 2);
