@@ -63,7 +63,8 @@ export function createServer(scheduler: Scheduler, random: Random, { latencyMs, 
         const answer = (settle: () => void): void => {
           if (cuts !== asked || conditions.down > 0) fail(way(), true);
           else if (lost(conditions.loseAnswer)) fail(timeoutMs * random.next(), true);
-          else scheduler.after(way(), settle, process);
+          // What is on its way when the link breaks does not arrive.
+          else scheduler.after(way(), () => (cuts === asked ? settle() : reject(failure(true))), process);
         };
         scheduler.after(way(), () => {
           if (cuts !== asked || conditions.down > 0) return fail(way(), true);
