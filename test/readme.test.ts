@@ -20,7 +20,7 @@ afterEach(() => {
 function place(name: string, text: string): string {
   mkdirSync(cache, { recursive: true });
   const folder = mkdtempSync(join(cache, "readme-"));
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   writeFileSync(join(folder, name), text);
   return join(folder, name);
 }
@@ -38,7 +38,7 @@ test("the README's example has the types that the package has", () => {
 test("the README's example takes an event from its transaction to its effect", async () => {
   const { outputText } = ts.transpileModule(example, { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } });
   const folder = mkdtempSync(join(tmpdir(), "waybill-readme-"));
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   const child = spawn(process.execPath, [place("example.mjs", outputText)], { cwd: folder, stdio: ["ignore", "ignore", "pipe"] });
   cleanups.push(() => child.kill("SIGKILL"));
   let errors = "";
