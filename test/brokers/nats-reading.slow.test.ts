@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { nats, type Nats } from "../../src/brokers/nats/index.ts";
 import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
@@ -170,6 +172,27 @@ await describeWith("nats", "nats: reading", () => {
     expect(letters.map(({ headers }) => headers["waybill-dead-consumer"])).toEqual(["left", "right"]);
   });
 
+  test("a small message that waits keeps nothing in memory of the large ones that came with it", async () => {
+    const topic = freshTopic();
+    const data = new Uint8Array(50_000);
+    const pairs = Array.from({ length: 200 }, () => [sampleEvent(), sampleEvent({ data, contentType: "application/octet-stream" })]);
+    await using({ url: server.url() }, async (broker) => {
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(outgoing(pairs.flat(), topic), never);
+      const { take, deliveries } = receive(broker, topic, { prefetch: 400 });
+      const before = heldBytes();
+      const waiting: Delivery[] = [];
+      for (let n = 0; n < 400; n++) {
+        const [delivery] = await take(1);
+        if (delivery!.envelope.data.byteLength < data.byteLength) waiting.push(delivery!);
+        else await delivery!.ack();
+      }
+      expect(waiting).toHaveLength(200);
+      expect(heldBytes() - before).toBeLessThan(2_000_000);
+      await deliveries.return?.();
+    });
+  });
+
   test("over a link that says nothing any more ends by itself, and so does closing", async () => {
     const topic = freshTopic();
     await using proxy = await startTcpProxy(server.port);
@@ -192,6 +215,15 @@ await describeWith("nats", "nats: reading", () => {
     );
   });
 });
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+/** What all buffers have together that something still refers to. */
+function heldBytes(): number {
+  collect();
+  return process.memoryUsage().arrayBuffers;
+}
 
 async function gone(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 20));

@@ -53,7 +53,7 @@ export function storedIn(url: string, topic: string): Promise<readonly StoredMes
         attributes: Object.fromEntries(attributes) as Record<string, string>,
         key: message.headers?.get("ce-partitionkey") === undefined ? "" : decodeURIComponent(message.headers.get("ce-partitionkey")),
         headers: Object.fromEntries(pairs.filter(([name]) => !/^(ce-|nats-)/i.test(name))),
-        data: message.data,
+        data: new Uint8Array(message.data),
       });
       if (found.length === count) break;
     }

@@ -50,7 +50,7 @@ function suite(subject: Subject, count: Count): void {
 
     const stored = await subject.stored(link.server.url(), topic);
     const numbers = (aggregate: string): number[] =>
-      stored.filter(({ key }) => key === aggregate).map(({ data }) => (JSON.parse(String(data)) as { n: number }).n);
+      stored.filter(({ key }) => key === aggregate).map(({ data }) => (JSON.parse(new TextDecoder().decode(data)) as { n: number }).n);
     expect(numbers("hot")).toEqual(Array.from({ length: hot }, (_, n) => n));
     expect(numbers(cold)).toEqual(before.map((_, n) => n));
     expect(events.filter(({ type }) => type === "destination.opened")).toEqual([]);

@@ -27,3 +27,33 @@ export async function publishRaw(
     socket.destroy();
   }
 }
+
+/** The messages of a stream by their numbers, as the server gives them in JSON: no client in between that could cut or join bytes. */
+export async function storedRaw(url: string, stream: string, numbers: readonly number[]): Promise<readonly Buffer[]> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  const chunks: Buffer[] = [];
+  try {
+    await once(socket, "connect");
+    socket.write('CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB answers.* 1\r\n');
+    for (const seq of numbers) {
+      const asked = JSON.stringify({ seq });
+      socket.write(`PUB $JS.API.STREAM.MSG.GET.${stream} answers.${seq} ${asked.length}\r\n${asked}\r\n`);
+    }
+    for await (const chunk of socket as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      const found = new Map<number, Buffer>();
+      // Answers are base64 in JSON, each on a line of its own.
+      for (const [, seq, json] of Buffer.concat(chunks)
+        .toString("latin1")
+        .matchAll(/\r\nMSG answers\.(\d+) 1 \d+\r\n(\{.*\})(?=\r\n)/g)) {
+        const { message } = JSON.parse(json!) as { message: { data?: string } };
+        found.set(Number(seq), Buffer.from(message.data ?? "", "base64"));
+      }
+      if (found.size === numbers.length) return numbers.map((seq) => found.get(seq)!);
+    }
+    throw new Error("the server ended the connection");
+  } finally {
+    socket.destroy();
+  }
+}

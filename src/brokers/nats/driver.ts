@@ -252,10 +252,11 @@ type Sized = Client.Msg & { size(): number };
 
 /** Never by the client's `headers`, which throws at some. They are the bytes before the data, and the size says how many. */
 function messageOf(message: Client.Msg): Message {
-  const { subject, data } = message;
+  const { subject, data: view } = message;
   const reply = message.reply ?? "";
-  const bytes = (message as Sized).size() - Buffer.byteLength(subject) - Buffer.byteLength(reply) - data.byteLength;
-  const headBytes = Math.min(Math.max(0, bytes), data.byteOffset);
-  const raw = new Uint8Array(data.buffer, data.byteOffset - headBytes, headBytes + data.byteLength);
-  return { subject, reply, head: readHead(raw.subarray(0, headBytes)), data, raw };
+  const bytes = (message as Sized).size() - Buffer.byteLength(subject) - Buffer.byteLength(reply) - view.byteLength;
+  const headBytes = Math.min(Math.max(0, bytes), view.byteOffset);
+  // Never the client's view: it is a Buffer, whose `slice` copies nothing, unless the message came in several pieces.
+  const raw = new Uint8Array(view.buffer, view.byteOffset - headBytes, headBytes + view.byteLength);
+  return { subject, reply, head: readHead(raw.subarray(0, headBytes)), data: raw.subarray(headBytes), raw };
 }

@@ -14,7 +14,8 @@ export interface Reader {
   readonly topic: string;
   /** Asks for as many, and for no more bytes unless the first has more; nothing while it has asked already. */
   ask(count: number, bytes: number): void;
-  acknowledge(message: Message): void;
+  /** By the message's reply alone: who holds the message until then holds everything that came with it. */
+  acknowledge(reply: string): void;
   /** Resolves when the server has taken all acknowledgements, or cannot any more. */
   flush(): Promise<void>;
   /** Why nothing more will come. */
@@ -99,7 +100,7 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
       const request = text.encode(JSON.stringify({ batch: asked, expires: expiresMs * 1e6, ...bound }));
       connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${durable}`, request, `${inbox}.${pull}`);
     },
-    acknowledge({ reply }) {
+    acknowledge(reply) {
       lastAck = reply;
       connection.publish(reply, text.encode("+ACK"));
     },

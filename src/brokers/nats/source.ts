@@ -85,6 +85,7 @@ async function* iterate(
       }
       const { reader, message, place } = next;
       held.set(reader, (held.get(reader) ?? 0) - 1);
+      const { reply } = message;
       const bytes = message.raw.byteLength;
       const taken = room.take(bytes);
       let acked = false;
@@ -96,7 +97,7 @@ async function* iterate(
           if (acked) return;
           acked = true;
           taken.ack();
-          reader.acknowledge(message);
+          reader.acknowledge(reply);
           wake.notify();
           if (ended) await withinFlush(clock, [reader]);
         },

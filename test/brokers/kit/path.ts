@@ -67,7 +67,9 @@ export function pathSuite(subject: Subject): void {
     expect(stored).toHaveLength(2001);
     for (const aggregate of new Set(rows.map((row) => row.aggregate_id))) {
       expect(
-        stored.filter(({ key }) => key === aggregate).map(({ attributes, headers, data }) => ({ attributes, headers, text: String(data) })),
+        stored
+          .filter(({ key }) => key === aggregate)
+          .map(({ attributes, headers, data }) => ({ attributes, headers, text: new TextDecoder().decode(data) })),
       ).toEqual(
         rows
           .filter((row) => row.aggregate_id === aggregate)
