@@ -4,7 +4,8 @@ import type { LetterRow } from "../core/letter.ts";
 /** The runner's own function; vitest, node:test and mocha all have this shape. */
 export interface Test {
   (name: string, body: () => Promise<void>): unknown;
-  skip(name: string, body: () => Promise<void>): unknown;
+  /** Shows the cases of what an adapter cannot do. Without it they are left out. */
+  skip?(name: string, body: () => Promise<void>): unknown;
 }
 
 /** The clock that the store judges time by. Where it cannot be set, `advance` makes everything that is stored older. */
@@ -44,7 +45,7 @@ export interface StoreHarness<Db, Tx> {
   /** What operators did, oldest first. */
   audit(): Promise<readonly AuditLine[]>;
   /** The letters that the inbox keeps, oldest first. */
-  letters?(): Promise<readonly LetterRow[]>;
+  letters(): Promise<readonly LetterRow[]>;
   /**
    * Writes rows by plain SQL that the store cannot carry, past the table's constraints: each of an aggregate of its own, and
    * one of each kind that this database can hold.
@@ -60,6 +61,7 @@ export interface HostileRow {
   readonly readable?: boolean;
 }
 
+/** What differs between stores. Cases that need what is `false` here are skipped. */
 export interface StoreCan {
   /** The relay works while a user's transaction is open. */
   readonly claimBesideWriter: boolean;
@@ -67,18 +69,12 @@ export interface StoreCan {
   readonly parallelWriters: boolean;
   /** A transaction can end under its user: the harness has `lose`. */
   readonly loseTransaction: boolean;
-  /** An id that exists already is refused. @default true */
-  readonly uniqueIds?: boolean;
-  /** A handler's statement can commit its transaction: the harness has `commitInside`. @default false */
-  readonly commitInside?: boolean;
-  /** The inbox keeps letters and forgets in steps: the harness has `letters`. @default false */
-  readonly letters?: boolean;
-  /** Plain SQL can write what cannot be carried: the harness has `hostile`. @default false */
-  readonly hostileRows?: boolean;
-  /** A claim keeps to a bound in bytes. @default false */
-  readonly byteBound?: boolean;
-  /** A claim beyond the bound does not read an event that has ended too many relays. @default false */
-  readonly leavesDeadly?: boolean;
+  /** A handler's statement can commit its transaction: the harness has `commitInside`. */
+  readonly commitInside: boolean;
+  /** An id that exists already is refused. */
+  readonly uniqueIds: boolean;
+  /** Plain SQL can write what cannot be carried: the harness has `hostile`. */
+  readonly hostileRows: boolean;
 }
 
 export interface StoreSuite<Db, Tx> {

@@ -3,7 +3,7 @@ import type { Letter } from "../contracts/dead-letters.ts";
 import { letterRow, type LetterRow } from "../core/letter.ts";
 import { sampleEvent } from "./corpus.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases, code } from "./scene.ts";
+import { cases } from "./scene.ts";
 
 const letterOf = (change: Partial<Letter> = {}): Letter => ({
   envelope: sampleEvent({ headers: { tenant: "t1" } }),
@@ -47,153 +47,92 @@ const difficult: readonly (readonly [about: string, letter: () => Letter])[] = [
   ["the last moment a date can hold", () => letterOf({ envelope: sampleEvent({ createdAt: new Date(8.64e15), seq: 2n ** 63n }) })],
 ];
 
-/** Dead letters in the inbox's own database, its steps of forgetting, and marks whose work did not reach its end. */
+/** Dead letters in the inbox's own database, and its steps of forgetting. */
 export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "inbox");
   const key = { consumer: "billing", id: "e1" };
 
   for (const [about, make] of difficult) {
-    test(
-      `a letter is kept whole: ${about}`,
-      async ({ store, letters }) => {
-        const letter = make();
-        await store.inbox.park(letter);
-        assert.deepEqual((await letters!()).map(comparable), [comparable(letterRow(letter))]);
-      },
-      "letters",
-    );
+    test(`a letter is kept whole: ${about}`, async ({ store, letters }) => {
+      const letter = make();
+      await store.inbox.park(letter);
+      assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(letter))]);
+    });
   }
 
-  test(
-    "parked again, a letter replaces the one before",
-    async ({ store, letters }) => {
-      const letter = letterOf({ raw: Uint8Array.of(1) });
-      await store.inbox.park(letter);
-      await store.inbox.park(letter);
-      const { raw: _raw, ...later } = { ...letter, error: "OTHER: later", attempts: 9, handlerVersion: 2 };
-      await store.inbox.park(later);
-      assert.deepEqual((await letters!()).map(comparable), [comparable(letterRow(later))]);
-    },
-    "letters",
-  );
+  test("parked again, a letter replaces the one before", async ({ store, letters }) => {
+    const letter = letterOf({ raw: Uint8Array.of(1) });
+    await store.inbox.park(letter);
+    await store.inbox.park(letter);
+    const { raw: _raw, ...later } = { ...letter, error: "OTHER: later", attempts: 9, handlerVersion: 2 };
+    await store.inbox.park(later);
+    assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(later))]);
+  });
 
-  test(
-    "letters are told apart byte by byte, by consumer, topic and id",
-    async ({ store, letters }) => {
-      const envelope = sampleEvent({ id: "e1" });
-      const long = "x".repeat(300);
-      const given = [
-        letterOf({ envelope }),
-        letterOf({ envelope, consumer: "Billing" }),
-        letterOf({ envelope, topic: "order.events " }),
-        ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => letterOf({ envelope: { ...envelope, id } })),
-      ];
-      for (const letter of [...given, ...given]) await store.inbox.park(letter);
-      const kept = (await letters!()).map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
-      assert.deepEqual(
-        kept,
-        given
-          .map(letterRow)
-          .map((row) => JSON.stringify([row.consumer, row.topic, row.id]))
-          .sort(),
-      );
-    },
-    "letters",
-  );
+  test("letters are told apart byte by byte, by consumer, topic and id", async ({ store, letters }) => {
+    const envelope = sampleEvent({ id: "e1" });
+    const long = "x".repeat(300);
+    const given = [
+      letterOf({ envelope }),
+      letterOf({ envelope, consumer: "Billing" }),
+      letterOf({ envelope, topic: "order.events " }),
+      ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => letterOf({ envelope: { ...envelope, id } })),
+    ];
+    for (const letter of [...given, ...given]) await store.inbox.park(letter);
+    const kept = (await letters()).map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
+    assert.deepEqual(
+      kept,
+      given
+        .map(letterRow)
+        .map((row) => JSON.stringify([row.consumer, row.topic, row.id]))
+        .sort(),
+    );
+  });
 
-  test(
-    "a letter is no mark, and a mark no letter",
-    async ({ store, effect, effects, letters }) => {
-      await store.inbox.park(letterOf({ envelope: sampleEvent({ id: key.id }) }));
-      assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "done");
-      assert.deepEqual([(await letters!()).length, await effects()], [1, ["paid"]]);
-    },
-    "letters",
-  );
+  test("a letter is no mark, and a mark no letter", async ({ store, effect, effects, letters }) => {
+    await store.inbox.park(letterOf({ envelope: sampleEvent({ id: key.id }) }));
+    assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "done");
+    assert.deepEqual([(await letters()).length, await effects()], [1, ["paid"]]);
+  });
 
-  test(
-    "old marks and counts are forgotten in steps, and both are counted",
-    async ({ store, clock }) => {
-      const { inbox } = store;
-      for (let n = 0; n < 25; n++) await inbox.once({ ...key, id: `mark-${n}` }, 1, () => undefined);
-      for (let n = 0; n < 12; n++) await inbox.failed({ ...key, id: `failed-${n}` }, "no");
-      await clock.advance(10_000);
-      const between = new Date(clock.now() - 5_000);
-      await inbox.once({ ...key, id: "young" }, 1, () => undefined);
-      await inbox.failed({ ...key, id: "young, too" }, "no");
-      const steps: number[] = [];
-      do steps.push(await inbox.forget(between, 10));
-      while (steps.at(-1)! > 0);
-      assert.ok(
-        steps.every((n) => n <= 20),
-        `${steps.join(", ")} at a time`,
-      );
-      assert.equal(
-        steps.reduce((sum, n) => sum + n),
-        37,
-      );
-      assert.equal(await inbox.once({ ...key, id: "mark-24" }, 1, () => undefined), "done");
-      assert.equal(await inbox.once({ ...key, id: "young" }, 1, () => undefined), "seen");
-      assert.equal(await inbox.failed({ ...key, id: "failed-11" }, "no"), 1);
-      assert.equal(await inbox.failed({ ...key, id: "young, too" }, "no"), 2);
-    },
-    "letters",
-  );
+  test("old marks and counts are forgotten in steps, and both are counted", async ({ store, clock }) => {
+    const { inbox } = store;
+    for (let n = 0; n < 25; n++) await inbox.once({ ...key, id: `mark-${n}` }, 1, () => undefined);
+    for (let n = 0; n < 12; n++) await inbox.failed({ ...key, id: `failed-${n}` }, "no");
+    await clock.advance(10_000);
+    const between = new Date(clock.now() - 5_000);
+    await inbox.once({ ...key, id: "young" }, 1, () => undefined);
+    await inbox.failed({ ...key, id: "young, too" }, "no");
+    const steps: number[] = [];
+    do steps.push(await inbox.forget(between, 10));
+    while (steps.at(-1)! > 0);
+    assert.ok(
+      steps.every((n) => n <= 20),
+      `${steps.join(", ")} at a time`,
+    );
+    assert.equal(
+      steps.reduce((sum, n) => sum + n),
+      37,
+    );
+    assert.equal(await inbox.once({ ...key, id: "mark-24" }, 1, () => undefined), "done");
+    assert.equal(await inbox.once({ ...key, id: "young" }, 1, () => undefined), "seen");
+    assert.equal(await inbox.failed({ ...key, id: "failed-11" }, "no"), 1);
+    assert.equal(await inbox.failed({ ...key, id: "young, too" }, "no"), 2);
+  });
 
-  test(
-    "one consumer's marks and counts are forgotten without the others'",
-    async ({ store, clock }) => {
-      const { inbox } = store;
-      for (const consumer of ["billing", "billing2", "stock"]) {
-        await inbox.once({ consumer, id: "e1" }, 1, () => undefined);
-        await inbox.failed({ consumer, id: "e2" }, "no");
-      }
-      await clock.advance(10_000);
-      const before = new Date(clock.now() - 5_000);
-      assert.equal(await inbox.forget(before, 1_000, "billing"), 2);
-      assert.equal(await inbox.forget(before, 1_000, "billing"), 0);
-      assert.equal(await inbox.once({ consumer: "billing", id: "e1" }, 1, () => undefined), "done");
-      assert.equal(await inbox.once({ consumer: "billing2", id: "e1" }, 1, () => undefined), "seen");
-      assert.equal(await inbox.failed({ consumer: "stock", id: "e2" }, "no"), 2);
-      assert.equal(await inbox.forget(before, 1_000), 3);
-    },
-    "letters",
-  );
-
-  test(
-    "a mark that a handler's statement committed is no success: what follows is refused",
-    async ({ store, effect, commitInside }) => {
-      const lost = store.inbox.once(key, 1, async (tx) => {
-        await effect(tx, "half");
-        await commitInside!(tx);
-      });
-      await assert.rejects(lost);
-      for (const _ of [1, 2]) {
-        let ran = false;
-        const again = store.inbox.once(key, 1, () => void (ran = true));
-        await assert.rejects(again, code("EFFECT_UNFINISHED"));
-        assert.equal(ran, false, "the effect may be there by half: it is not made again");
-      }
-      assert.equal(await store.inbox.once({ ...key, id: "e2" }, 1, (tx) => effect(tx, "whole")), "done");
-      assert.equal(await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined), "seen");
-    },
-    "commitInside",
-  );
-
-  test(
-    "a handler that commits by itself and then fails leaves no success either",
-    async ({ store, effect, commitInside }) => {
-      const failed = store.inbox.once(key, 1, async (tx) => {
-        await effect(tx, "half");
-        await commitInside!(tx);
-        throw new Error("no");
-      });
-      await assert.rejects(failed);
-      await assert.rejects(
-        store.inbox.once(key, 1, () => undefined),
-        code("EFFECT_UNFINISHED"),
-      );
-    },
-    "commitInside",
-  );
+  test("one consumer's marks and counts are forgotten without the others'", async ({ store, clock }) => {
+    const { inbox } = store;
+    for (const consumer of ["billing", "billing2", "stock"]) {
+      await inbox.once({ consumer, id: "e1" }, 1, () => undefined);
+      await inbox.failed({ consumer, id: "e2" }, "no");
+    }
+    await clock.advance(10_000);
+    const before = new Date(clock.now() - 5_000);
+    assert.equal(await inbox.forget(before, 1_000, "billing"), 2);
+    assert.equal(await inbox.forget(before, 1_000, "billing"), 0);
+    assert.equal(await inbox.once({ consumer: "billing", id: "e1" }, 1, () => undefined), "done");
+    assert.equal(await inbox.once({ consumer: "billing2", id: "e1" }, 1, () => undefined), "seen");
+    assert.equal(await inbox.failed({ consumer: "stock", id: "e2" }, "no"), 2);
+    assert.equal(await inbox.forget(before, 1_000), 3);
+  });
 }

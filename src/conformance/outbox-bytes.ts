@@ -32,121 +32,89 @@ function assertWhole(claims: readonly Claim[], rows: readonly Row[]): void {
 export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "bytes");
 
-  test(
-    "the window is cut at the bound, and `more` says so",
-    async (scene) => {
-      const rows = Array.from({ length: 12 }, (_, n) => scene.row(`order-${n}`, { payload: "x".repeat(1_000) }));
-      await scene.add(...rows);
-      const relay = await scene.relay("r1");
-      const window = await relay.claim({ bytes: 3_500 });
-      assert.deepEqual([window.claims.length, bytesOf(window), window.more], [3, 3_000, true]);
-      const rest = await drain(relay, 3_500);
-      assertWhole([...window.claims, ...rest], rows);
-    },
-    "byteBound",
-  );
+  test("the window is cut at the bound, and `more` says so", async (scene) => {
+    const rows = Array.from({ length: 12 }, (_, n) => scene.row(`order-${n}`, { payload: "x".repeat(1_000) }));
+    await scene.add(...rows);
+    const relay = await scene.relay("r1");
+    const window = await relay.claim({ bytes: 3_500 });
+    assert.deepEqual([window.claims.length, bytesOf(window), window.more], [3, 3_000, true]);
+    const rest = await drain(relay, 3_500);
+    assertWhole([...window.claims, ...rest], rows);
+  });
 
-  test(
-    "a bound that everything fits into cuts nothing",
-    async (scene) => {
-      const ids = await scene.addTo("order-1", 20);
-      const window = await (await scene.relay("r1")).claim({ bytes: 1_000_000 });
-      assert.deepEqual([idsOf(window), window.more], [ids, false]);
-    },
-    "byteBound",
-  );
+  test("a bound that everything fits into cuts nothing", async (scene) => {
+    const ids = await scene.addTo("order-1", 20);
+    const window = await (await scene.relay("r1")).claim({ bytes: 1_000_000 });
+    assert.deepEqual([idsOf(window), window.more], [ids, false]);
+  });
 
-  test(
-    "an event that alone is larger is claimed alone, with its whole payload, and others are not held up",
-    async (scene) => {
-      const payload = `"${"🚚é1".repeat(40_000)}"`;
-      const rows = [scene.row("small-1"), scene.row("large", { payload }), scene.row("small-2"), scene.row("large"), scene.row("small-3")];
-      await scene.add(...rows);
-      const relay = await scene.relay("r1");
-      const claims = await drain(relay, 10_000);
-      assertWhole(claims, rows);
-      const { id } = rows[1]!;
-      assert.equal((await scene.show(id)).payload, payload);
-    },
-    "byteBound",
-  );
+  test("an event that alone is larger is claimed alone, with its whole payload, and others are not held up", async (scene) => {
+    const payload = `"${"🚚é1".repeat(40_000)}"`;
+    const rows = [scene.row("small-1"), scene.row("large", { payload }), scene.row("small-2"), scene.row("large"), scene.row("small-3")];
+    await scene.add(...rows);
+    const relay = await scene.relay("r1");
+    const claims = await drain(relay, 10_000);
+    assertWhole(claims, rows);
+    const { id } = rows[1]!;
+    assert.equal((await scene.show(id)).payload, payload);
+  });
 
-  test(
-    "bytes that are no text are bounded too",
-    async (scene) => {
-      const bytes = Uint8Array.from({ length: 50_000 }, (_, n) => n & 0xff);
-      const row = scene.row("order-1", { payload: bytes, contentType: "application/octet-stream" });
-      await scene.add(row, scene.row("order-2"));
-      const claims = await drain(await scene.relay("r1"), 1_000);
-      assert.ok(Buffer.from(claims.find(({ envelope }) => envelope.id === row.id)!.envelope.data).equals(bytes));
-    },
-    "byteBound",
-  );
+  test("bytes that are no text are bounded too", async (scene) => {
+    const bytes = Uint8Array.from({ length: 50_000 }, (_, n) => n & 0xff);
+    const row = scene.row("order-1", { payload: bytes, contentType: "application/octet-stream" });
+    await scene.add(row, scene.row("order-2"));
+    const claims = await drain(await scene.relay("r1"), 1_000);
+    assert.ok(Buffer.from(claims.find(({ envelope }) => envelope.id === row.id)!.envelope.data).equals(bytes));
+  });
 
-  test(
-    "an aggregate keeps its order across the cut, failed events and larger ones among them",
-    async (scene) => {
-      const sizes = [100, 900, 10, 5_000, 400, 400, 20, 3_000, 1, 999];
-      const rows = sizes.flatMap((size, n) => ["a", "b", "c"].map((name) => scene.row(name, { payload: "y".repeat(size + n) })));
-      await scene.add(...rows);
-      const relay = await scene.relay("r1");
-      const first = await relay.claim({ limit: 3 });
-      await relay.settle(first, retry(0));
-      const claims = await drain(relay, 1_000);
-      assertWhole(claims, rows);
-      for (const name of ["a", "b", "c"]) {
-        assert.deepEqual(
-          claims.filter(({ envelope }) => envelope.aggregateId === name).map(({ envelope }) => envelope.id),
-          rows.filter(({ aggregateId }) => aggregateId === name).map(({ id }) => id),
-        );
-      }
-    },
-    "byteBound",
-  );
-
-  test(
-    "narrow claims keep to the bound",
-    async (scene) => {
-      const rows = Array.from({ length: 60 }, (_, n) => scene.row(`order-${n}`, { payload: "z".repeat(n === 30 ? 9_000 : 700) }));
-      await scene.add(...rows);
-      assert.equal((await (await scene.relay("r1")).claim()).claims.length, 60);
-      await scene.clock.advance(ttlMs + 2_000);
-      const claims = await drain(await scene.relay("r2"), 1_500, true);
-      assertWhole(claims, rows);
-    },
-    "byteBound",
-  );
-
-  test(
-    "an event larger than the bound that ends its relay is counted as alone",
-    async (scene) => {
-      await scene.add(scene.row("large", { payload: "x".repeat(5_000) }), scene.row("small"));
-      const dying = await scene.relay("r1");
-      const window = await dying.claim({ bytes: 1_000 });
-      assert.equal(window.claims.length, 1);
-      await scene.clock.advance(ttlMs + 2_000);
-      const heir = await scene.relay("r2");
-      const again = await heir.claim({ bytes: 1_000, narrow: true });
-      assert.deepEqual([idsOf(again), again.claims[0]!.deaths], [idsOf(window), 1]);
-    },
-    "byteBound",
-  );
-
-  test(
-    "an event larger than the bound that has ended too many relays is claimed without its payload",
-    async (scene) => {
-      await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
-      const found: [number, number][] = [];
-      for (let n = 0; n <= deathsToPark; n++) {
-        const { claims } = await (await scene.relay(`r${n}`)).claim({ bytes: 1_000, narrow: n > 0 });
-        found.push([claims[0]!.deaths, claims[0]!.envelope.data.byteLength]);
-        await scene.clock.advance(ttlMs + 2_000);
-      }
+  test("an aggregate keeps its order across the cut, failed events and larger ones among them", async (scene) => {
+    const sizes = [100, 900, 10, 5_000, 400, 400, 20, 3_000, 1, 999];
+    const rows = sizes.flatMap((size, n) => ["a", "b", "c"].map((name) => scene.row(name, { payload: "y".repeat(size + n) })));
+    await scene.add(...rows);
+    const relay = await scene.relay("r1");
+    const first = await relay.claim({ limit: 3 });
+    await relay.settle(first, retry(0));
+    const claims = await drain(relay, 1_000);
+    assertWhole(claims, rows);
+    for (const name of ["a", "b", "c"]) {
       assert.deepEqual(
-        found,
-        Array.from({ length: deathsToPark + 1 }, (_, n) => [n, n < deathsToPark ? 5_000 : 0]),
+        claims.filter(({ envelope }) => envelope.aggregateId === name).map(({ envelope }) => envelope.id),
+        rows.filter(({ aggregateId }) => aggregateId === name).map(({ id }) => id),
       );
-    },
-    "leavesDeadly",
-  );
+    }
+  });
+
+  test("narrow claims keep to the bound", async (scene) => {
+    const rows = Array.from({ length: 60 }, (_, n) => scene.row(`order-${n}`, { payload: "z".repeat(n === 30 ? 9_000 : 700) }));
+    await scene.add(...rows);
+    assert.equal((await (await scene.relay("r1")).claim()).claims.length, 60);
+    await scene.clock.advance(ttlMs + 2_000);
+    const claims = await drain(await scene.relay("r2"), 1_500, true);
+    assertWhole(claims, rows);
+  });
+
+  test("an event larger than the bound that ends its relay is counted as alone", async (scene) => {
+    await scene.add(scene.row("large", { payload: "x".repeat(5_000) }), scene.row("small"));
+    const dying = await scene.relay("r1");
+    const window = await dying.claim({ bytes: 1_000 });
+    assert.equal(window.claims.length, 1);
+    await scene.clock.advance(ttlMs + 2_000);
+    const heir = await scene.relay("r2");
+    const again = await heir.claim({ bytes: 1_000, narrow: true });
+    assert.deepEqual([idsOf(again), again.claims[0]!.deaths], [idsOf(window), 1]);
+  });
+
+  test("an event larger than the bound that has ended too many relays is claimed without its payload", async (scene) => {
+    await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
+    const found: [number, number][] = [];
+    for (let n = 0; n <= deathsToPark; n++) {
+      const { claims } = await (await scene.relay(`r${n}`)).claim({ bytes: 1_000, narrow: n > 0 });
+      found.push([claims[0]!.deaths, claims[0]!.envelope.data.byteLength]);
+      await scene.clock.advance(ttlMs + 2_000);
+    }
+    assert.deepEqual(
+      found,
+      Array.from({ length: deathsToPark + 1 }, (_, n) => [n, n < deathsToPark ? 5_000 : 0]),
+    );
+  });
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Claim, Outcome } from "../contracts/outbox-store.ts";
 import type { HostileRow, StoreSuite } from "./harness.ts";
-import { cases, parked, published, retry, ttlMs, type Relay, type Scene } from "./scene.ts";
+import { cases, parked, published, retry, ttlMs, type Case, type Relay, type Scene } from "./scene.ts";
 
 const by = { who: "ada", dryRun: false };
 
@@ -39,7 +39,8 @@ async function mixed<Db, Tx>(scene: Scene<Db, Tx>): Promise<Mixed> {
 
 /** One row must never stop a relay: it is its own failure, and everything else flows. */
 export function hostileCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
-  const test = cases(suite, "hostile rows");
+  const register = cases(suite, "hostile rows");
+  const test: Case<Db, Tx> = (name, body) => register(name, body, "hostileRows");
   const each = (hostile: readonly HostileRow[], check: (row: HostileRow) => void): void => {
     for (const row of hostile) {
       try {
@@ -50,109 +51,89 @@ export function hostileCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     }
   };
 
-  test(
-    "end DEAD with the cause in words, and every other event flows",
-    async (scene) => {
-      const { hostile, good } = await mixed(scene);
-      const taken = await drain(await scene.relay("r1"));
-      assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
-      each(hostile, ({ seq, readable }) => {
-        const claim = taken.get(seq);
-        assert.ok(claim !== undefined, "it was not claimed");
-        assert.equal(claim.unreadable === undefined, readable === true, `unreadable: ${claim.unreadable}`);
-        if (claim.unreadable !== undefined) assert.match(claim.unreadable, /\w+ \w+/);
-        assert.ok(Number.isSafeInteger(claim.failures) && claim.failures >= 0);
-      });
-      const records = new Map((await scene.store.operator.list({ limit: 1_000 })).map((record) => [record.seq, record]));
-      each(hostile, ({ seq, readable }) => {
-        const record = records.get(seq);
-        assert.equal(record?.state, readable === true ? "PUBLISHED" : "DEAD");
-        if (readable !== true) assert.match(record?.lastError ?? "", /^ROW_UNREADABLE: \w+ \w+/);
-      });
-      const { states, dead } = await scene.store.operator.status();
-      const unreadable = hostile.filter(({ readable }) => readable !== true).length;
-      assert.equal(states.DEAD, unreadable);
-      assert.equal(
-        dead.reduce((sum, group) => sum + group.events, 0),
-        unreadable,
-      );
-    },
-    "hostileRows",
-  );
+  test("end DEAD with the cause in words, and every other event flows", async (scene) => {
+    const { hostile, good } = await mixed(scene);
+    const taken = await drain(await scene.relay("r1"));
+    assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
+    each(hostile, ({ seq, readable }) => {
+      const claim = taken.get(seq);
+      assert.ok(claim !== undefined, "it was not claimed");
+      assert.equal(claim.unreadable === undefined, readable === true, `unreadable: ${claim.unreadable}`);
+      if (claim.unreadable !== undefined) assert.match(claim.unreadable, /\w+ \w+/);
+      assert.ok(Number.isSafeInteger(claim.failures) && claim.failures >= 0);
+    });
+    const records = new Map((await scene.store.operator.list({ limit: 1_000 })).map((record) => [record.seq, record]));
+    each(hostile, ({ seq, readable }) => {
+      const record = records.get(seq);
+      assert.equal(record?.state, readable === true ? "PUBLISHED" : "DEAD");
+      if (readable !== true) assert.match(record?.lastError ?? "", /^ROW_UNREADABLE: \w+ \w+/);
+    });
+    const { states, dead } = await scene.store.operator.status();
+    const unreadable = hostile.filter(({ readable }) => readable !== true).length;
+    assert.equal(states.DEAD, unreadable);
+    assert.equal(
+      dead.reduce((sum, group) => sum + group.events, 0),
+      unreadable,
+    );
+  });
 
-  test(
-    "can be settled in every way, over and over, and no other event of their windows is held up",
-    async (scene) => {
-      const { hostile, good } = await mixed(scene);
-      const seqs = new Set(hostile.map(({ seq }) => seq));
-      const relay = await scene.relay("r1");
-      const failing = await drain(relay, (claim) => (seqs.has(claim.envelope.seq) ? retry(3_600_000)(claim) : published(claim)));
-      each(hostile, ({ seq }) => assert.ok(failing.has(seq)));
-      assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
-      await scene.clock.advance(3_601_000);
-      await scene.store.leases.renew("r1", ttlMs);
-      await drain(relay, parked());
-      assert.equal((await scene.store.operator.status()).states.DEAD, hostile.length);
-      assert.equal((await scene.store.operator.redrive({}, by)).events, hostile.length);
-      const again = await drain(relay, parked(true));
-      each(hostile, ({ seq }) => assert.ok(again.has(seq)));
-    },
-    "hostileRows",
-  );
+  test("can be settled in every way, over and over, and no other event of their windows is held up", async (scene) => {
+    const { hostile, good } = await mixed(scene);
+    const seqs = new Set(hostile.map(({ seq }) => seq));
+    const relay = await scene.relay("r1");
+    const failing = await drain(relay, (claim) => (seqs.has(claim.envelope.seq) ? retry(3_600_000)(claim) : published(claim)));
+    each(hostile, ({ seq }) => assert.ok(failing.has(seq)));
+    assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
+    await scene.clock.advance(3_601_000);
+    await scene.store.leases.renew("r1", ttlMs);
+    await drain(relay, parked());
+    assert.equal((await scene.store.operator.status()).states.DEAD, hostile.length);
+    assert.equal((await scene.store.operator.redrive({}, by)).events, hostile.length);
+    const again = await drain(relay, parked(true));
+    each(hostile, ({ seq }) => assert.ok(again.has(seq)));
+  });
 
-  test(
-    "in the window of a relay that died can be taken over",
-    async (scene) => {
-      const { hostile, good } = await mixed(scene);
-      await (await scene.relay("r1")).claim();
-      await scene.clock.advance(ttlMs + 2_000);
-      const taken = await drain(await scene.relay("r2"));
-      each(hostile, ({ seq }) => assert.ok(taken.has(seq)));
-      assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
-    },
-    "hostileRows",
-  );
+  test("in the window of a relay that died can be taken over", async (scene) => {
+    const { hostile, good } = await mixed(scene);
+    await (await scene.relay("r1")).claim();
+    await scene.clock.advance(ttlMs + 2_000);
+    const taken = await drain(await scene.relay("r2"));
+    each(hostile, ({ seq }) => assert.ok(taken.has(seq)));
+    assert.deepEqual(new Set(await scene.states(good)), new Set(["PUBLISHED"]));
+  });
 
-  test(
-    "keep to a bound in bytes",
-    async (scene) => {
-      const { hostile } = await mixed(scene);
-      const relay = await scene.relay("r1");
-      const seen = new Set<bigint>();
-      for (let window = await relay.claim({ bytes: 64 }); window.id !== null; window = await relay.claim({ bytes: 64 })) {
-        for (const { envelope } of window.claims) seen.add(envelope.seq);
-        await relay.settle(window, judge);
-      }
-      each(hostile, ({ seq }) => assert.ok(seen.has(seq)));
-    },
-    "hostileRows",
-  );
+  test("keep to a bound in bytes", async (scene) => {
+    const { hostile } = await mixed(scene);
+    const relay = await scene.relay("r1");
+    const seen = new Set<bigint>();
+    for (let window = await relay.claim({ bytes: 64 }); window.id !== null; window = await relay.claim({ bytes: 64 })) {
+      for (const { envelope } of window.claims) seen.add(envelope.seq);
+      await relay.settle(window, judge);
+    }
+    each(hostile, ({ seq }) => assert.ok(seen.has(seq)));
+  });
 
-  test(
-    "are listed and shown among the others, discarded, archived and purged",
-    async (scene) => {
-      const { operator } = scene.store;
-      const { hostile } = await mixed(scene);
-      const listed = await operator.list({ limit: 1_000 });
-      each(hostile, ({ seq }) => assert.ok(listed.some((record) => record.seq === seq)));
-      for (const record of listed) {
-        JSON.stringify(record, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
-        assert.ok(!Number.isNaN(record.createdAt.getTime()));
-        for (const date of [record.availableAt, record.nextAttemptAt, record.publishedAt])
-          assert.ok(date === null || !Number.isNaN(date.getTime()));
-        await operator.show(record.id);
-      }
-      await operator.status();
-      await drain(await scene.relay("r1"), (claim) => (claim.unreadable === undefined ? published(claim) : parked(false)(claim)));
-      const dead = await operator.list({ state: "DEAD", limit: 1_000 });
-      assert.equal((await operator.discard({}, { ...by, dryRun: true })).events, dead.length);
-      assert.equal((await operator.discard({}, by)).events, dead.length);
-      let archived = 0;
-      await scene.clock.advance(60_000);
-      await operator.purge(new Date(scene.clock.now() + 60_000), by, { archive: async (records) => void (archived += records.length) });
-      assert.equal(archived, listed.length);
-      assert.deepEqual(await operator.list({ limit: 10 }), []);
-    },
-    "hostileRows",
-  );
+  test("are listed and shown among the others, discarded, archived and purged", async (scene) => {
+    const { operator } = scene.store;
+    const { hostile } = await mixed(scene);
+    const listed = await operator.list({ limit: 1_000 });
+    each(hostile, ({ seq }) => assert.ok(listed.some((record) => record.seq === seq)));
+    for (const record of listed) {
+      JSON.stringify(record, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+      assert.ok(!Number.isNaN(record.createdAt.getTime()));
+      for (const date of [record.availableAt, record.nextAttemptAt, record.publishedAt])
+        assert.ok(date === null || !Number.isNaN(date.getTime()));
+      await operator.show(record.id);
+    }
+    await operator.status();
+    await drain(await scene.relay("r1"), (claim) => (claim.unreadable === undefined ? published(claim) : parked(false)(claim)));
+    const dead = await operator.list({ state: "DEAD", limit: 1_000 });
+    assert.equal((await operator.discard({}, { ...by, dryRun: true })).events, dead.length);
+    assert.equal((await operator.discard({}, by)).events, dead.length);
+    let archived = 0;
+    await scene.clock.advance(60_000);
+    await operator.purge(new Date(scene.clock.now() + 60_000), by, { archive: async (records) => void (archived += records.length) });
+    assert.equal(archived, listed.length);
+    assert.deepEqual(await operator.list({ limit: 10 }), []);
+  });
 }

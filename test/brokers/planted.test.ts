@@ -13,7 +13,7 @@ const topics = ["order.events", "invoice.events"] as const;
 /** Runs a suite without a runner; the names of the cases that failed. */
 async function failures(register: (test: Test) => void): Promise<string[]> {
   const cases: { name: string; body: () => Promise<void> }[] = [];
-  register(Object.assign((name: string, body: () => Promise<void>) => cases.push({ name, body }), { skip: () => undefined }));
+  register((name, body) => cases.push({ name, body }));
   const failed = await Promise.all(
     cases.map(({ name, body }) =>
       body().then(

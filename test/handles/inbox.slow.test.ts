@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { inboxSuite, type StoreHarness } from "../../src/conformance/index.ts";
+import { effectCases } from "../../src/conformance/inbox-effects.ts";
+import type { StoreHarness } from "../../src/conformance/index.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
@@ -39,10 +40,17 @@ await describeWith("postgres", "an inbox in the transactions of a library", () =
 
   for (const adapter of adapters)
     describe(adapter.library, () => {
-      inboxSuite({
+      effectCases({
         test,
         create: () => harnessIn(adapter, server.url()),
-        can: { claimBesideWriter: true, parallelWriters: true, loseTransaction: true },
+        can: {
+          claimBesideWriter: true,
+          parallelWriters: true,
+          loseTransaction: true,
+          commitInside: true,
+          uniqueIds: true,
+          hostileRows: true,
+        },
       });
     });
 });
@@ -59,6 +67,7 @@ async function harnessIn(adapter: Adapter, url: string): Promise<StoreHarness<un
     begin: () => begin(library),
     effect: async (tx, name) => void (await library.run(tx, `INSERT INTO ${base.schema}.effects (name) VALUES ('${name}')`)),
     lose: async (tx) => void (await library.run(tx, "ROLLBACK")),
+    commitInside: async (tx) => void (await library.run(tx, "COMMIT")),
     async close() {
       await library.close();
       await store[Symbol.asyncDispose]();

@@ -1,15 +1,16 @@
 import type { Added, Row } from "../../src/core/event.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
+import type { LetterRow } from "../../src/core/letter.ts";
 import { insert } from "../../src/stores/memory/database.ts";
 import { createTables, type Tables } from "../../src/stores/memory/tables.ts";
 
 /** Everything that a database keeps, as data: a replica is a copy of it. */
 export interface Image {
   readonly tables: Tables;
-  readonly marks: Map<string, { readonly handledAt: number; readonly handlerVersion: number }>;
+  readonly marks: Map<string, { readonly handledAt: number; readonly handlerVersion: number; readonly finished: boolean }>;
   readonly failures: Map<string, { readonly count: number; readonly failedAt: number }>;
-  readonly letters: Map<string, { readonly consumer: string; readonly id: string }>;
+  readonly letters: Map<string, LetterRow>;
   readonly seats: Map<string, { readonly owner: string; readonly endsAt: number }>;
   /** The user's own: a counter for each aggregate, rows, and a log. */
   readonly counters: Map<string, number>;
@@ -25,7 +26,8 @@ export interface ServerTx {
   counters: Map<string, number>;
   readonly written: (readonly [string, unknown])[];
   readonly effects: unknown[];
-  mark: { readonly name: string; readonly handlerVersion: number } | null;
+  /** Finished when its work has come to its end: a handler may commit before that. */
+  mark: { readonly name: string; readonly handlerVersion: number; finished: boolean } | null;
   readonly locks: Set<string>;
 }
 
@@ -129,8 +131,9 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
       for (const [key, id] of tx.keys) tables.keys.set(key, { id, usedAt: now });
       for (const { seq, row, createdAt } of tx.rows) insert(tables, seq, row, createdAt);
       if (tx.mark !== null) {
-        image.marks.set(tx.mark.name, { handledAt: now, handlerVersion: tx.mark.handlerVersion });
-        image.failures.delete(tx.mark.name);
+        const { name, handlerVersion, finished } = tx.mark;
+        image.marks.set(name, { handledAt: now, handlerVersion, finished });
+        if (finished) image.failures.delete(name);
       }
       end(tx);
     },

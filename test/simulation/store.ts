@@ -5,6 +5,7 @@ import type { OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
 import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
+import { letterRow } from "../../src/core/letter.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
@@ -210,8 +211,10 @@ function connect(process: Process, server: Server, database: Database, committed
         mark: (name, handlerVersion) =>
           within(tx, async () => {
             await database.lock(tx, `mark ${name}`);
-            if (database.image.marks.has(name)) return false;
-            tx.mark = { name, handlerVersion };
+            const made = database.image.marks.get(name);
+            if (made?.finished === false) throw new WaybillError("EFFECT_UNFINISHED", "an earlier attempt committed inside its handler");
+            if (made !== undefined) return false;
+            tx.mark = { name, handlerVersion, finished: false };
             return true;
           }),
         savepoint: () => database.savepoint(tx),
@@ -259,6 +262,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
         }
         await work(tx);
         if (!tx.server.open) throw new WaybillError("TRANSACTION_LOST", "the transaction ended under its handler");
+        tx.server.mark!.finished = true;
       } catch (error) {
         await db.rollback(tx);
         throw error;
@@ -273,8 +277,10 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
         failures.set(nameOf(key), { count, failedAt: clock.now() });
         return count;
       }),
-    park: ({ consumer, topic, envelope: { id } }) =>
-      write(() => void database.image.letters.set(`${consumer}\0${topic}\0${id}`, { consumer, id })),
+    park: (letter) => {
+      const row = letterRow(letter);
+      return write(() => void database.image.letters.set(JSON.stringify([row.consumer, row.topic, row.id]), row));
+    },
     forget: (before, limit, consumer) =>
       write(() => {
         const { marks, failures } = database.image;

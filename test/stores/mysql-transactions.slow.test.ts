@@ -1,6 +1,7 @@
 import mysql2 from "mysql2/promise";
 import { describe, expect, test } from "vitest";
-import { inboxSuite, type StoreHarness } from "../../src/conformance/index.ts";
+import { effectCases } from "../../src/conformance/inbox-effects.ts";
+import type { StoreHarness } from "../../src/conformance/index.ts";
 import { fromMysql2 } from "../../src/handles/index.ts";
 import { createOutbox, type Outbox } from "../../src/outbox/outbox.ts";
 import { mysql, type MysqlConnection, type MysqlStore } from "../../src/stores/mysql/index.ts";
@@ -260,8 +261,15 @@ await describeWith("mariadb", "transactions of MariaDB", () => {
         commitInside: (tx) => commitInside!(tx),
       };
     };
-    const can = { claimBesideWriter: true, parallelWriters: true, loseTransaction: true, commitInside: true, letters: true };
-    inboxSuite({ test, create, can });
+    const can = {
+      claimBesideWriter: true,
+      parallelWriters: true,
+      loseTransaction: true,
+      commitInside: true,
+      uniqueIds: true,
+      hostileRows: true,
+    };
+    effectCases({ test, create, can });
   });
 });
 

@@ -15,10 +15,8 @@ function everySuite(cases: MysqlCases): void {
       parallelWriters: true,
       loseTransaction: true,
       commitInside: true,
-      letters: true,
+      uniqueIds: true,
       hostileRows: true,
-      byteBound: true,
-      leavesDeadly: true,
     },
   };
   outboxStoreSuite(suite);

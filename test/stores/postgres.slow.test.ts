@@ -40,10 +40,8 @@ function everySuite(url: () => string, runs: number): void {
       parallelWriters: true,
       loseTransaction: true,
       commitInside: true,
-      letters: true,
+      uniqueIds: true,
       hostileRows: true,
-      byteBound: true,
-      leavesDeadly: true,
     },
   };
   outboxStoreSuite(suite);

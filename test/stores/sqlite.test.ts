@@ -88,17 +88,16 @@ async function create(): Promise<FileHarness> {
 }
 
 const suite: StoreSuite<SqliteDatabase, SqliteDatabase> = {
-  test,
+  // Without `skip`: what this store cannot do is no lack of the machine that the tests run on.
+  test: (name, body) => test(name, body),
   create,
   can: {
     claimBesideWriter: false,
     parallelWriters: false,
     loseTransaction: true,
     commitInside: true,
-    letters: true,
+    uniqueIds: true,
     hostileRows: true,
-    byteBound: true,
-    leavesDeadly: true,
   },
 };
 

@@ -129,7 +129,7 @@ function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): S
   };
 }
 
-const bytesOf = ({ row: { payload } }: StoredEvent): number =>
+export const bytesOf = ({ row: { payload } }: StoredEvent): number =>
   typeof payload === "string" ? Buffer.byteLength(payload) : payload.byteLength;
 
 export const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
