@@ -45,7 +45,7 @@ beforeEach(async () => {
   try {
     db.exec("PRAGMA ignore_check_constraints = ON");
     const insert = db.prepare(
-      "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, status, last_error, retry_count, lane) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 5, 1)",
+      "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, status, last_error, retry_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 5)",
     );
     const headers = JSON.stringify({ [evil]: evil });
     insert.run(evil, evil, `dead ${evil}`, evil, JSON.stringify(evil) + evil, headers, "DEAD", `refused: ${evil}`);

@@ -83,7 +83,9 @@ async function sqliteGrounds(): Promise<Grounds> {
             db
               .prepare(
                 `SELECT seq, status, quote(substr(aggregate_id, 1, 40)), available_at, next_attempt_at FROM outbox
-                 WHERE status = 'PENDING' AND (available_at IS NULL OR available_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) LIMIT 5`,
+                 WHERE status = 'PENDING' AND (available_at IS NULL OR available_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+                    OR status = 'FAILED' AND next_attempt_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+                    OR status NOT IN ('PENDING', 'FAILED', 'PUBLISHED', 'BLOCKED', 'DEAD', 'DISCARDED') LIMIT 5`,
               )
               .all() as object[],
           ),

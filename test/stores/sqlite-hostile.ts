@@ -1,4 +1,5 @@
 import type { HostileRow } from "../../src/conformance/index.ts";
+import { LANES, laneOf } from "../../src/core/lane.ts";
 import type { SqliteDatabase } from "../../src/sqlite/driver.ts";
 
 /** Columns as SQL expressions, over those of an ordinary event. */
@@ -68,6 +69,27 @@ export const hostileKinds: readonly Kind[] = [
   { about: "last error: bytes", columns: { last_error: "x'ff'" }, readable: true },
   { about: "published: words", columns: { published_at: "'never'" }, readable: true },
   { about: "seq: below 1", columns: { seq: "-5" }, readable: true },
+  { about: "lane: behind the last", columns: { lane: "64" }, readable: true, checked: true },
+  { about: "lane: before the first", columns: { lane: "-1" }, readable: true, checked: true },
+  { about: "lane: a fraction", columns: { lane: "1.5" }, readable: true },
+  { about: "lane: words", columns: { lane: "'x'" }, readable: true, checked: true },
+  { about: "lane: bytes", columns: { lane: "x'07'" }, readable: true, checked: true },
+  {
+    about: "lane: behind the last, of an event that has failed",
+    columns: { lane: "64", status: "'FAILED'", next_attempt_at: "'2020-01-01T00:00:00.000Z'" },
+    readable: true,
+    checked: true,
+  },
+  {
+    about: "lane: behind the last, of a delayed event",
+    columns: { lane: "64", available_at: "'2020-01-01T00:00:00.000Z'" },
+    readable: true,
+    checked: true,
+  },
+  {
+    about: "lane: of other aggregates",
+    columns: { aggregate_id: "'elsewhere'", lane: String((laneOf("Order", "elsewhere") + 1) % LANES) },
+  },
 ];
 
 const insertOf = ({ columns }: Kind, n: number): string => {

@@ -162,10 +162,20 @@ describe("tables of version 2", () => {
     ["a PUBLISHED event that is never purged", "status", "'PUBLISHED'"],
     ["a seq that stops all others", "seq", "9223372036854775807"],
     ["a lane that nobody owns", "lane", "5.5"],
+    ["a lane of the writer's choice", "lane", "5"],
     ["a date that never comes", "available_at", "'9999-99-99T99:99:99.999Z'"],
   ])("refuse %s", (_, column, value) => {
     const sql = event("a").replace("payload)", `payload, ${column})`).replace("'{}')", `'{}', ${value})`);
     expect(() => db.exec(sql)).toThrow(/constraint/i);
+  });
+
+  test.each([
+    ["a lane that nobody owns", "lane", "64"],
+    ["a status that there is not", "status", "'pending'"],
+  ])("refuse %s, with the CHECKs of the table turned off", (_, column, value) => {
+    db.exec("PRAGMA ignore_check_constraints = ON");
+    const sql = event("a").replace("payload)", `payload, ${column})`).replace("'{}')", `'{}', ${value})`);
+    expect(() => db.exec(sql)).toThrow(/waybill constraint/);
   });
 
   test("refuse it in an UPDATE as well", () => {

@@ -49,8 +49,9 @@ test("counts are exact up to 100,000 of a state, and an estimate above, named as
 });
 
 test("of more than are counted, the oldest is found, gaps are no events, and the estimate is the same each time", async () => {
-  add(1, { created_at: "'2020-01-01T00:00:00.000Z'", aggregate_id: "'oldest'", lane: "7" });
-  add(101_000, { seq: "i * 1000", lane: "i % 64" });
+  add(1, { created_at: "'2020-01-01T00:00:00.000Z'", aggregate_id: "'oldest'" });
+  add(101_000, { seq: "i * 1000" });
+  db.exec("UPDATE outbox SET lane = seq / 1000 % 64"); // as a relay fills it in
   const { states, estimated, oldestUnpublishedMs } = await store.operator.status();
   expect(estimated).toEqual(["PENDING"]);
   expect(states.PENDING).toBeGreaterThan(100_000);

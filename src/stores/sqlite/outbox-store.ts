@@ -1,13 +1,14 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import { deathsToPark } from "../../core/deaths.ts";
+import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import { tooLargeToRead } from "../../core/within-bytes.ts";
 import type { Connection, Statements } from "../../sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
-import { delayed, pending } from "./predicates.ts";
+import { delayed, pending, unlaned } from "./predicates.ts";
 import { dataColumn, iso, readEnvelope, textOf } from "./rows.ts";
 import { settleWindow } from "./settle.ts";
 
@@ -48,7 +49,7 @@ function look(
   const now = iso(nowMs);
   const row = statements.get(
     `SELECT
-       EXISTS (SELECT 1 FROM outbox WHERE lane IS NULL)
+       EXISTS (SELECT 1 FROM outbox WHERE ${unlaned})
        OR EXISTS (SELECT 1 FROM outbox WHERE ${pending} AND lane IN (SELECT value FROM json_each(?1)) AND seq NOT IN (${openSeqs}))
        OR EXISTS (SELECT 1 FROM outbox WHERE ${delayed} AND available_at <= ?2)
        OR EXISTS (SELECT 1 FROM outbox WHERE status = 'FAILED' AND next_attempt_at <= ?2 AND lane IN (SELECT value FROM json_each(?1))
@@ -110,11 +111,15 @@ function claimsOf(statements: Statements, holding: Holding, found: readonly Foun
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
   return found.map(({ row, seq, size, lane, failures, deaths }) => {
     const { envelope, ...read } = readEnvelope(row, data.get(seq));
-    const unreadable = tooLargeToRead(size) ?? read.unreadable;
+    const unreadable = tooLargeToRead(size) ?? read.unreadable ?? misplaced(envelope, lane);
     const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
     return unreadable === null ? claimed : { ...claimed, unreadable };
   });
 }
+
+/** Another relay may have the other events of its aggregate: in that lane it goes nowhere. */
+const misplaced = ({ aggregateType, aggregateId }: Envelope, lane: number): string | null =>
+  laneOf(aggregateType, aggregateId) === lane ? null : "lane is not that of its aggregate (NULL lets the relay fill it in)";
 
 /** The lanes of the holding that are still this relay's, under the epoch it knows. */
 function ownedLanes(statements: Statements, holding: Holding): number[] {
@@ -126,12 +131,12 @@ function ownedLanes(statements: Statements, holding: Holding): number[] {
 
 /**
  * SQLite has no hash function, so rows come without a lane. They get it in seq order, under the write lock and before
- * anything is claimed: a row without one is always younger than every row with one.
+ * anything is claimed: a row without one is always younger than every row with one. What is no lane is none.
  */
 function fillLanes(statements: Statements): boolean {
   // All of the bytes: what differs behind the first few hundred is another aggregate.
   const rows = statements.all(
-    `SELECT seq, CAST(aggregate_type AS BLOB) AS type, CAST(aggregate_id AS BLOB) AS id FROM outbox WHERE lane IS NULL ORDER BY seq LIMIT ${rowsPerStep}`,
+    `SELECT seq, CAST(aggregate_type AS BLOB) AS type, CAST(aggregate_id AS BLOB) AS id FROM outbox WHERE ${unlaned} ORDER BY seq LIMIT ${rowsPerStep}`,
   );
   for (const row of rows)
     statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(textOf(row["type"]), textOf(row["id"])), row["seq"]!);

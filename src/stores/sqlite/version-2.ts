@@ -1,6 +1,6 @@
 import { maxMarkBytes } from "../../core/letter.ts";
 import { maxHeadersText } from "../../core/stored.ts";
-import { delayed, pending } from "./predicates.ts";
+import { delayed, unlaned } from "./predicates.ts";
 
 /** AUTOINCREMENT goes on from the highest seq that anybody wrote. Beyond 2^53 JavaScript cannot tell two of them apart. */
 const lastSeq = 2 ** 52;
@@ -47,12 +47,20 @@ const rules: readonly (readonly [holds: string, told: string])[] = [
     `${orNull("NEW.published_at", isDate)} AND (NEW.status <> 'PUBLISHED' OR NEW.published_at IS NOT NULL)`,
     "published_at must be a date, and a PUBLISHED event must have one",
   ],
-  ["typeof(NEW.lane) IN ('null', 'integer')", "lane must be left out"],
+  ["NEW.status IN ('PENDING', 'PUBLISHED', 'FAILED', 'BLOCKED', 'DEAD', 'DISCARDED')", "status must be left out"],
   [`(NEW.seq = -1 OR NEW.seq BETWEEN 1 AND ${lastSeq})`, "seq must be left out"],
 ];
 
-const refusals = rules.map(([holds, told]) => `  SELECT RAISE(ABORT, 'waybill constraint: ${told}') WHERE NOT (${holds});`).join("\n");
-const all = rules.map(([holds]) => holds).join("\n  AND ");
+type Rules = typeof rules;
+/** Only of a new row: relays fill it in. */
+const ofNew: Rules = [["NEW.lane IS NULL", "lane must be left out"]];
+
+/** Checks all of it at once, and looks for the one that is broken only when there is one. */
+const checked = (those: Rules): string => `WHEN NOT (
+  ${those.map(([holds]) => holds).join("\n  AND ")})
+BEGIN
+${those.map(([holds, told]) => `  SELECT RAISE(ABORT, 'waybill constraint: ${told}') WHERE NOT (${holds});`).join("\n")}
+END`;
 
 /**
  * Triggers refuse what cannot be carried, since a CHECK can only be added by writing the whole table anew, and all writers would
@@ -67,24 +75,17 @@ FROM (SELECT seq, row_number() OVER (ORDER BY seq) AS n FROM outbox WHERE seq > 
      (SELECT coalesce(max(seq), 0) AS seq FROM outbox WHERE seq <= ${lastSeq}) AS last
 WHERE outbox.seq = far.seq;
 UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE name = 'outbox' AND seq > ${lastSeq};
-UPDATE outbox SET lane = NULL WHERE ${pending} AND typeof(lane) = 'real';
 UPDATE outbox SET next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 WHERE status = 'FAILED' AND (next_attempt_at IS NULL OR NOT (${isDate("next_attempt_at")}));
 UPDATE outbox SET status = 'DEAD', last_error = 'ROW_UNREADABLE: available_at is not a date'
 WHERE ${delayed} AND NOT (${isDate("available_at")});
 
-CREATE TRIGGER outbox_carried BEFORE INSERT ON outbox WHEN NOT (
-  ${all})
-BEGIN
-${refusals}
-END;
+CREATE TRIGGER outbox_carried BEFORE INSERT ON outbox ${checked([...rules, ...ofNew])};
 CREATE TRIGGER outbox_carried_still BEFORE UPDATE OF
   id, aggregate_type, aggregate_id, event_type, event_version, content_type, headers, idempotency_key, created_at, available_at
-ON outbox WHEN NOT (
-  ${all})
-BEGIN
-${refusals}
-END;
+ON outbox ${checked(rules)};
+DROP INDEX outbox_unlaned;
+CREATE INDEX outbox_unlaned ON outbox (seq) WHERE ${unlaned};
 CREATE INDEX outbox_discarded ON outbox (created_at) WHERE status = 'DISCARDED';
 
 -- What was marked before had reached its end.
