@@ -205,6 +205,37 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(ids(await (await receive({})).take(1)), [events[1]!.id]);
   });
 
+  test("one message larger than `bytes` comes alone, and once it is set aside others come, up to a bound", async ({
+    topics: [topic],
+    store,
+    receive,
+  }) => {
+    const large = (): Envelope => sampleEvent({ aggregateId: "one", data: new Uint8Array(20_000).fill(120) });
+    const small = (): Envelope => sampleEvent({ aggregateId: "one" });
+    const [first, second] = [large(), small()];
+    await store(topic, [first]);
+    const { take, next } = await receive({ waiting: 10, bytes: 5_000 });
+    const [one] = await take(1);
+    assert.equal(one!.envelope.id, first.id);
+    await store(topic, [second]);
+    const waiting = next();
+    await quiet(quietMs, "a delivery beyond the bytes", waiting);
+    one!.aside();
+    const two = (await within(soonMs, "delivery while a large one waits", waiting))!;
+    assert.equal(two.envelope.id, second.id);
+    await two.ack();
+
+    const [third, fourth] = [large(), small()];
+    await store(topic, [third, fourth]);
+    const [three] = await take(1);
+    assert.equal(three!.envelope.id, third.id);
+    three!.aside();
+    const last = next();
+    await quiet(quietMs, "a delivery beyond the bytes that may wait", last);
+    await one!.ack();
+    assert.equal((await within(soonMs, "delivery after an ack of what waited", last))?.envelope.id, fourth.id);
+  });
+
   test("consumers are independent: each gets everything, each has its own acks", async ({ topics: [topic], store, receive }) => {
     const events = many(5);
     await store(topic, events);

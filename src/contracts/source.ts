@@ -9,7 +9,7 @@ export interface Delivery {
   readonly bytes?: number;
   /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
   ack(): Promise<void>;
-  /** It waits, perhaps for long: until its ack it counts against `waiting`, and no more against `prefetch`. Twice is harmless. */
+  /** It waits, perhaps for long: until its ack it counts among those that are set aside, see Subscription. Twice is harmless. */
   aside(): void;
 }
 
@@ -27,7 +27,10 @@ export interface Subscription {
   readonly prefetch: number;
   /** How many more may be unacknowledged because they are set aside: never more than `prefetch` + `waiting` in all. @default 0 */
   readonly waiting?: number;
-  /** How many bytes of deliveries may be unacknowledged at once. One delivery is let through whatever its size. @default no bound */
+  /**
+   * How many bytes of deliveries may be unacknowledged at once, apart from those that are set aside; one delivery is let through whatever
+   * its size. As many bytes may be set aside, of which one delivery counts as half at most: it never keeps others out. @default no bound
+   */
   readonly bytes?: number;
   /**
    * How many receivings of this subscription in a row have ended before one of their deliveries was acknowledged. From the first on, a

@@ -1,4 +1,5 @@
 import type { Observe } from "../core/path-events.ts";
+import { createAsideBytes } from "../core/room.ts";
 import type { Delivery, Subscription } from "../contracts/source.ts";
 
 export interface Fullness {
@@ -14,11 +15,11 @@ export function watchFullness(
   observe: Observe,
 ): Fullness {
   const asides = new Set<Delivery>();
-  let asideBytes = 0;
+  const asideBytes = createAsideBytes(bytes);
   let full = false;
   const look = (): void => {
     const counted = full ? running.size > waiting : asides.size >= waiting && running.size >= prefetch + waiting;
-    const now = counted || asideBytes >= bytes;
+    const now = counted || asideBytes.full;
     if (now === full) return;
     full = now;
     observe({ type: "subscriber.full", consumer, topic: topics.join(","), unacknowledged: running.size, full });
@@ -29,13 +30,13 @@ export function watchFullness(
       const { topic, envelope, unreadable } = delivery;
       const size = delivery.bytes ?? envelope.data.byteLength;
       const aside = (): void => {
-        if (!asides.has(delivery)) asideBytes += size;
+        if (!asides.has(delivery)) asideBytes.add(size);
         asides.add(delivery);
         delivery.aside();
         look();
       };
       const done = (): void => {
-        if (asides.delete(delivery)) asideBytes -= size;
+        if (asides.delete(delivery)) asideBytes.remove(size);
         look();
       };
       return { delivery: { topic, envelope, ...(unreadable && { unreadable }), ack: () => delivery.ack(), aside }, done };

@@ -37,7 +37,10 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly concurrency?: number;
   /** How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency` */
   readonly prefetch?: number;
-  /** How many bytes of a topic's deliveries may be unacknowledged, those that wait among them. @default 33554432 (32 MiB) */
+  /**
+   * How many bytes of a topic's deliveries may be unacknowledged, apart from those that wait. As many more may wait, where one message counts
+   * as half of them at most. @default 33554432 (32 MiB)
+   */
   readonly prefetchBytes?: number;
   /**
    * How many more may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When

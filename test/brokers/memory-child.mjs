@@ -1,18 +1,23 @@
-// A subscriber with the defaults, until it has handled so many; prints the most memory that the process had.
+// A subscriber with the defaults, until it has handled so many, each of them at the second attempt if so wanted; prints the most memory that the process had.
 import process from "node:process";
 import { setTimeout } from "node:timers/promises";
 import { createSubscriber } from "../../dist/index.js";
 import { memory } from "../../dist/stores/memory/index.js";
 
-const { module, options, topic, count } = JSON.parse(process.argv[2]);
+const { module, options, topic, consumer, count, twice } = JSON.parse(process.argv[2]);
 const [open] = Object.values(await import(new URL(`../../dist/${module}`, import.meta.url)));
 const broker = open(options);
 let handled = 0;
+const failed = new Set();
 const subscriber = createSubscriber({
-  ...{ consumer: "shop", source: broker, inbox: memory(), topics: [topic] },
+  ...{ consumer, source: broker, inbox: memory(), topics: [topic] },
   handlers: {
-    "*": async () => {
+    "*": async ({ id }) => {
       await setTimeout(50);
+      if (twice && !failed.has(id)) {
+        failed.add(id);
+        throw new Error("not yet");
+      }
       handled += 1;
     },
   },

@@ -106,6 +106,29 @@ describe("a bad event harms its own aggregate only", () => {
     expect(of("subscriber.trouble")).toMatchObject([{ step: "park", id: bad!.id }]);
   });
 
+  it("when it is larger than `prefetchBytes`: others go on while it waits", async () => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    const bad = envelope("bad", "x".repeat(5_000));
+    const good = several(50, (n) => `good-${n}`);
+    broker.add(topic, bad, ...good);
+    let mended = false;
+    await subscriber({
+      prefetchBytes: 1_000,
+      handlers: {
+        OrderPlaced: (event, tx) => {
+          if (event.id === bad.id && !mended) throw new Error("not yet");
+          tx.write(event.id);
+        },
+      },
+    }).start();
+    await eventually(() => inbox.effects.length === 50);
+    expect(inbox.effects).toEqual(idsOf(good));
+    expect(of("subscriber.full")).toEqual([]);
+    mended = true;
+    await clock.advance(1_000);
+    await eventually(() => broker.acked.length === 51);
+  });
+
   it("when the link breaks meanwhile: others go on in the next session too", async () => {
     const { broker, inbox, subscriber, clock } = setup();
     const [bad, ...followers] = several(600, "bad");

@@ -36,9 +36,10 @@ export interface FetchingOptions {
   readonly topics: ReadonlyMap<string, Topic>;
   /** How long a partition may be out of reach before that is a failure. */
   readonly patienceMs: number;
-  /** How many bytes may lie here, fetched and not taken or not acknowledged; those of them that are taken. */
+  /** How many bytes may be fetched at once. */
   readonly bytes: number;
-  readonly out: () => number;
+  /** How many bytes more may be taken; those that are fetched and not taken count too. */
+  readonly bytesLeft: () => number;
   readonly missed: (topic: string, messages: number) => void;
   readonly arrived: () => void;
   readonly failed: (error: Error) => void;
@@ -59,7 +60,7 @@ const earliest = -2n;
 
 /** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
 export function startFetching(options: FetchingOptions): Fetching {
-  const { link, readings, topics, patienceMs, bytes: most, out, missed, arrived, failed } = options;
+  const { link, readings, topics, patienceMs, bytes: most, bytesLeft, missed, arrived, failed } = options;
   const { clock } = link;
   const ending = follow(link.closing);
   const { signal } = ending;
@@ -128,8 +129,8 @@ export function startFetching(options: FetchingOptions): Fetching {
     while (!signal.aborted) {
       const own = readings.filter((reading) => leaders.get(reading) === leader);
       if (own.length === 0) break;
-      const here = readings.reduce((sum, { bytes }) => sum + bytes, out());
-      const hungry = here >= most ? [] : own.filter(({ bytes }) => bytes < enoughBytes);
+      const here = readings.reduce((sum, { bytes }) => sum + bytes, 0);
+      const hungry = here >= bytesLeft() ? [] : own.filter(({ bytes }) => bytes < enoughBytes);
       if (hungry.length === 0) {
         await wake.wait(clock, waitMs, signal);
         continue;

@@ -21,8 +21,10 @@ export interface SessionOptions {
   /** All of them are there. */
   readonly topics: ReadonlyMap<string, Topic>;
   readonly sessionMs: number;
-  /** How many bytes may lie here, taken or not. */
+  /** How many bytes may be fetched at once. */
   readonly bytes: number;
+  /** How many bytes more may be taken; those that are fetched and not taken count too. */
+  readonly bytesLeft: () => number;
   readonly missed: (topic: string, messages: number) => void;
 }
 
@@ -64,7 +66,7 @@ const closeMs = 1_000;
 /** How often we look whether topics have got more partitions. */
 const beatsPerLook = 30;
 
-export function openSession({ link, consumer, topics, sessionMs, bytes: most, missed }: SessionOptions): Session {
+export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLeft, missed }: SessionOptions): Session {
   const { clock } = link;
   const ending = shared(new AbortController());
   const rebalanceMs = sessionMs + handoverMs;
@@ -81,7 +83,6 @@ export function openSession({ link, consumer, topics, sessionMs, bytes: most, mi
   let retiring = false;
   let heard = 0;
   let inHand = 0;
-  let out = 0;
   let turn = 0;
 
   const fail = (error: unknown): void => {
@@ -163,7 +164,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes: most, mi
       delivering = !retiring;
       void commits.flush();
       fetching = startFetching({
-        ...{ link, readings: owned, topics, patienceMs: sessionMs, bytes: most, out: () => out, missed },
+        ...{ link, readings: owned, topics, patienceMs: sessionMs, bytes, bytesLeft, missed },
         ...{ arrived: () => wake.notify(), failed: fail },
       });
       wake.notify();
@@ -198,11 +199,11 @@ export function openSession({ link, consumer, topics, sessionMs, bytes: most, mi
     const acknowledge = partition.ledger.open(first, last);
     let held: "in hand" | "aside" | "acked" = "in hand";
     inHand += 1;
-    out += bytes;
     const free = (now: "aside" | "acked"): void => {
       if (held === "in hand") inHand -= 1;
       if (held !== "acked") held = now;
       wake.notify();
+      fetching?.taken();
     };
     return {
       topic: partition.topic,
@@ -211,8 +212,6 @@ export function openSession({ link, consumer, topics, sessionMs, bytes: most, mi
       async ack() {
         if (held === "acked") return;
         free("acked");
-        out -= bytes;
-        fetching?.taken();
         if (acknowledge()) commits.note(partition);
         if (retiring) await within(clock, flushMs, commits.flush());
       },

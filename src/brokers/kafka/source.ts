@@ -63,7 +63,7 @@ async function* iterate(
     const found = await find(directory, topics, signal);
     if (signal.aborted) return;
     const session = openSession({
-      ...{ link, consumer, topics: found, sessionMs, bytes: bounds.bytes ?? Infinity },
+      ...{ link, consumer, topics: found, sessionMs, bytes: bounds.bytes ?? Infinity, bytesLeft: () => room.bytesLeft },
       missed: (topic, messages) => missed?.(topic, messages),
     });
     over = sessions.opened(consumer, session);

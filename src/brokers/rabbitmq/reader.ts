@@ -1,6 +1,7 @@
 import type { Unreadable } from "../../contracts/source.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
+import { createRoom } from "../../core/room.ts";
 import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
 import { createAcks } from "./acks.ts";
 import type { Arrival, Connection } from "./driver.ts";
@@ -15,6 +16,8 @@ export interface Received {
   readonly bytes: number;
   /** Rejects when the channel has ended: then it is delivered again. */
   ack(): Promise<void>;
+  /** It does not count among what is worked on any more. */
+  aside(): void;
 }
 
 /** One receiver of one or more queues, on a connection of its own. */
@@ -35,19 +38,20 @@ export interface ReaderOptions {
   readonly queues: readonly { readonly topic: string; readonly name: string }[];
   /** How many of each queue may be unacknowledged. */
   readonly prefetch: number;
-  /** Nothing more is read while this many bytes are unacknowledged. */
+  /** Nothing more is read while this many bytes have arrived and are neither set aside nor acknowledged, or too many are set aside. */
   readonly bytes: number;
   /** Called when there may be something to take or to tell. */
   readonly changed: () => void;
 }
 
-export async function openReader({ connection, queues, prefetch, bytes: most, changed }: ReaderOptions): Promise<Reader> {
+export async function openReader({ connection, queues, prefetch, bytes, changed }: ReaderOptions): Promise<Reader> {
   const { shown } = connection;
   const channel = await connection.openChannel();
   const acks = createAcks(channel);
   const arrived: Received[] = [];
   let out = 0;
-  let held = 0;
+  // By count, the server bounds it.
+  const room = createRoom({ prefetch: Infinity, bytes });
   let closing = false;
   let failure: Error | null = null;
   const fail = (why: Error): void => {
@@ -56,10 +60,9 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
   };
   channel.ended.addEventListener("abort", () => fail(channel.ended.reason as Error), { once: true });
 
-  const hold = (bytes: number): void => {
-    held += bytes;
+  const readOrPause = (): void => {
     // AMQP has no window of bytes: what is not read from the socket stays with the server.
-    if (held >= most && !closing) connection.pause();
+    if (room.left === 0 && !closing) connection.pause();
     else connection.resume();
   };
 
@@ -67,7 +70,8 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
     const acknowledge = acks.note(arrival.tag);
     const bytes = arrival.content.length + arrival.properties.raw.length;
     const read = readOf(arrival);
-    hold(bytes);
+    const taken = room.take(bytes);
+    readOrPause();
     let acked = false;
     return {
       topic,
@@ -77,7 +81,8 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
         if (acked) return;
         acked = true;
         out -= 1;
-        hold(-bytes);
+        taken.ack();
+        readOrPause();
         changed();
         if (channel.ended.aborted) {
           throw new WaybillError(
@@ -86,6 +91,10 @@ export async function openReader({ connection, queues, prefetch, bytes: most, ch
           );
         }
         acknowledge();
+      },
+      aside() {
+        taken.aside();
+        readOrPause();
       },
     };
   };

@@ -94,6 +94,7 @@ async function* iterate(
         },
         aside() {
           taken.aside();
+          received.aside();
           wake.notify();
         },
       };
