@@ -85,7 +85,8 @@ const collated = (table: string, breaks: string): Partial<Mysql> =>
 const ofMysql: readonly Case<Mysql>[] = [
   ["an old MariaDB", { version: "10.5.22-MariaDB" }, ["version LO"]],
   ["MySQL", { version: "8.0.36", mariadb: false }, []],
-  ["an old MySQL", { version: "8.0.15", mariadb: false }, ["version LO"]],
+  ["an old MySQL", { version: "8.0.18", mariadb: false }, ["version LO"]],
+  ["the oldest MySQL", { version: "8.0.19", mariadb: false }, []],
   ["a log that is flushed each second", variables({ innodb_flush_log_at_trx_commit: "0" }), ["innodb_flush_log_at_trx_commit L"]],
   ["a log that is only written", variables({ innodb_flush_log_at_trx_commit: "2" }), ["innodb_flush_log_at_trx_commit L"]],
   ["MariaDB's strictest", variables({ innodb_flush_log_at_trx_commit: "3" }), []],
@@ -216,7 +217,7 @@ test.each([
   ["2.10.1", "2.10", true],
   ["2.9.10", "2.10", false],
   ["10.6.12-MariaDB", "10.6", true],
-  ["8.0.9", "8.0.16", false],
+  ["8.0.9", "8.0.19", false],
   ["15.10 (Debian)", "14", true],
   ["14beta1", "14", true],
   ["3", "2.9", true],

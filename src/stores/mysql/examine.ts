@@ -4,7 +4,7 @@ import { bad, good, isAtLeast, judgeClock, judgeLanes, judgeSchema, judgeThings,
 import { readAnswers, type Answers, type TableAnswers } from "./answers.ts";
 import type { Connection } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { SCHEMA_VERSION } from "./schema.ts";
+import { leastVersion, needed, SCHEMA_VERSION } from "./schema.ts";
 
 export function createExamination(connection: Connection, n: Names, clock: Clock): Examination {
   return { examine: async () => judge(await readAnswers(connection, n, clock)) };
@@ -21,9 +21,9 @@ export function judge(answers: Answers): readonly Finding[] {
 }
 
 function version({ version: is, mariadb }: Answers): Finding {
-  const least = mariadb ? "10.6" : "8.0.16";
+  const least = leastVersion(mariadb);
   if (isAtLeast(is, least)) return good("version", is, `${least} or later is needed.`);
-  return bad("version", is, "LO", "Waybill needs MariaDB 10.6 or MySQL 8.0.16, or later: upgrade the server.");
+  return bad("version", is, "LO", `${needed}: upgrade the server.`);
 }
 
 const untold = (setting: string): Finding => unknown(setting, null, "This server has no variable of this name: see what it has instead.");

@@ -1,6 +1,7 @@
 import type { Schema } from "../../contracts/store.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { isAtLeast } from "../../core/finding.ts";
 import type { Connection, Run, Server, Session } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { grants } from "./grants.ts";
@@ -99,14 +100,14 @@ async function hasTrigger(run: Run, n: Names, name: string): Promise<boolean> {
 
 const collationOf = ({ mariadb }: Pick<Server, "mariadb">): Collation => (mariadb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin");
 
-/** SKIP LOCKED, JSON_TABLE and CHECK are what it takes. */
-function refuseOld({ version, mariadb }: Server, place: string): void {
-  const [major = 0, minor = 0, patch = 0] = version
-    .replace(/^5\.5\.5-/, "")
-    .split(/[.-]/)
-    .map(Number);
-  const known = mariadb ? major * 1000 + minor >= 10_006 : major * 10_000 + minor * 100 + patch >= 80_016;
-  if (!known) throw new WaybillError("UNSUPPORTED", `${place} is ${version}: Waybill needs MariaDB 10.6 or MySQL 8.0.16, or later`);
+/** MariaDB has SKIP LOCKED and JSON_TABLE from 10.6 on; MySQL has the collation from 8.0.17 on, and DROP CONSTRAINT from 8.0.19 on. */
+const least = { mariadb: "10.6", mysql: "8.0.19" } as const;
+export const leastVersion = (mariadb: boolean): string => (mariadb ? least.mariadb : least.mysql);
+export const needed = `Waybill needs MariaDB ${least.mariadb} or MySQL ${least.mysql}, or later`;
+
+export function refuseOld({ version, mariadb }: Pick<Server, "version" | "mariadb">, place: string): void {
+  if (!isAtLeast(version.replace(/^5\.5\.5-/, ""), leastVersion(mariadb)))
+    throw new WaybillError("UNSUPPORTED", `${place} is ${version}: ${needed}`);
 }
 
 function printed(n: Names, asked: PartitionUnit | null): string {
