@@ -24,4 +24,18 @@ await describeWith("mariadb", "the status of a large outbox on MariaDB", () => {
     expect(status.oldestUnpublishedMs).toBeGreaterThanOrEqual(0);
     expect(status.dead).toHaveLength(100);
   });
+
+  own("delayed events do not hide how long the others have waited", async ({ pool, store }) => {
+    const insert = (count: number, createdAt: string, availableAt: string): Promise<unknown> =>
+      pool.query(
+        `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at, available_at)
+         SELECT 'Order', seq, 'E', '1', ${createdAt}, ${availableAt} FROM seq_1_to_${count}`,
+      );
+    await insert(1_500, "UTC_TIMESTAMP(6)", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY");
+    expect((await store.operator.status()).oldestUnpublishedMs).toBe(0);
+    await insert(1, "UTC_TIMESTAMP(6) - INTERVAL 2 HOUR", "UTC_TIMESTAMP(6) - INTERVAL 1 HOUR");
+    expect((await store.operator.status()).oldestUnpublishedMs).toBeGreaterThanOrEqual(3_600_000);
+    await insert(1, "UTC_TIMESTAMP(6) - INTERVAL 2 HOUR", "NULL");
+    expect((await store.operator.status()).oldestUnpublishedMs).toBeGreaterThanOrEqual(7_200_000);
+  });
 });

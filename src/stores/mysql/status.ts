@@ -37,16 +37,22 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
     counts[textOf(row, "status") as State] -= numberOf(row, "n");
     counts.PUBLISHING += numberOf(row, "n");
   }
-  // Rows are added in the order of their numbers, but for those whose transactions stay open: the first ones have the oldest.
-  const first = (status: string): string =>
-    `(SELECT GREATEST(created_at, COALESCE(available_at, created_at)) AS since FROM ${n.outbox} FORCE INDEX (state)
-      WHERE status = '${status}' AND TO_DAYS(created_at) IS NOT NULL ORDER BY published_at, seq LIMIT ${oldestAmong})`;
+  // Numbers follow the order of adding, but for transactions that stay open: the oldest is among the first. Delayed events are read by
+  // the moment they are due, apart from the others, which many of them would hide.
+  const first = (index: string, which: string, order: string): string =>
+    `(SELECT GREATEST(created_at, COALESCE(available_at, created_at)) AS since FROM ${n.outbox} FORCE INDEX (${index})
+      WHERE ${which} AND TO_DAYS(created_at) IS NOT NULL ORDER BY ${order} LIMIT ${oldestAmong})`;
+  const waitingFirst = [
+    first("ready", "ready = 1", "seq"),
+    first("due", "due_at IS NOT NULL", "due_at"),
+    ...["FAILED", "BLOCKED"].map((status) => first("state", `status = '${status}'`, "published_at, seq")),
+  ];
   const [facts] = await run(
     `SELECT TIMESTAMPDIFF(MICROSECOND, MIN(waiting.since), UTC_TIMESTAMP(6)) DIV 1000 AS oldest_ms,
        ${upTo(n.holds)} AS holds,
        (SELECT COALESCE(SUM(events), 0) FROM ${n.windows}) AS claimed,
        ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects
-     FROM (${["PENDING", "FAILED", "BLOCKED"].map(first).join(" UNION ALL ")}) waiting`,
+     FROM (${waitingFirst.join(" UNION ALL ")}) waiting`,
   );
   const lanes = (await run(`SELECT lane, CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`)).map(
     (row) => ({
@@ -123,7 +129,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   };
 }
 
-/** How many rows of a state are looked at for the oldest. */
+/** How many rows of an index are looked at for the oldest. */
 const oldestAmong = 1_000;
 
 /** What the server takes the table to hold beyond the states that were counted, to those that were not. */
