@@ -3,7 +3,7 @@ import { subjectOn, timed } from "./subject.ts";
 
 const step = 1_000_000;
 
-/** Status beside a table of published events that nobody counts. */
+/** Status beside a large table of published events, which it must not count row by row. */
 export async function status(url: string, events: number): Promise<readonly Finding[]> {
   await using subject = await subjectOn(url, "status");
   const { pool, schema, store } = subject;

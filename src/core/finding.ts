@@ -84,7 +84,7 @@ export function judgeThings(expected: readonly Thing[], isThere: (thing: Thing) 
     "objects",
     `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(", ")}`,
     [..."LOEDIV"].filter((letter) => missing.some(({ kind }) => broken[kind] === letter)).join(""),
-    "Somebody has dropped what migrate made: without an index, one aggregate that waits slows all others down; without a trigger, a used idempotency key adds again. Make it anew as waybill migrate --print shows it.",
+    "The database lacks what migrate made: without an index, one aggregate that waits slows all others down; without a trigger, a used idempotency key adds again. Make it anew as waybill migrate --print shows it.",
   );
 }
 

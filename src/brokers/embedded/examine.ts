@@ -45,7 +45,7 @@ function objects({ present }: Answers): Finding {
     "objects",
     `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(", ")}`,
     missing.some(({ kind }) => kind === "table") ? "L" : "I",
-    "Somebody has dropped what the broker made: without a table nothing is stored, without an index one topic's messages slow all others down.",
+    "The file lacks what the broker made: without a table nothing is stored, without an index one topic's messages slow all others down.",
   );
 }
 

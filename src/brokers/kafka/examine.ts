@@ -55,12 +55,12 @@ export const topicSettings: Readonly<Record<string, Judge>> = {
 const brokerSettings: Readonly<Record<string, Judge>> = {
   "auto.create.topics.enable": (setting, value) =>
     value === "false"
-      ? good(setting, value, "A topic is there because somebody made it.")
+      ? good(setting, value, "Only topics that you create exist.")
       : bad(
           setting,
           value,
           "V",
-          "Whoever misspells a topic makes one that nobody reads, unseen: set it to false. Waybill itself never makes one by the way.",
+          "A misspelled name silently creates a topic that no consumer reads: set it to false. Waybill never creates a topic by publishing to it.",
         ),
 };
 

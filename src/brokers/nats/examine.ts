@@ -96,7 +96,7 @@ const storage: StreamRule = ({ config }) => {
 
 const retention: StreamRule = ({ config }) => {
   const setting = named("retention", config);
-  if (config.retention === "limits") return good(setting, "limits", "Messages stay, whoever has read them.");
+  if (config.retention === "limits") return good(setting, "limits", "Messages stay after consumers have read them.");
   const why =
     config.retention === "interest"
       ? "It drops what no consumer has asked for yet"

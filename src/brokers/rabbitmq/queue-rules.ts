@@ -24,7 +24,7 @@ function binding(queue: QueueAnswers, { page, topic, exchange }: QueueScene): Fi
   const bound = page.bindings.some(({ key, destination }) => destination === queue.name && routes(key, topic));
   if (bound) return good(setting, topic, "It takes the topic.");
   const consumer = queue.name.slice(0, -topic.length - 1);
-  const why = `Nothing of ${topic} reaches it, and while another queue takes the topic nobody is told`;
+  const why = `Nothing of ${topic} reaches it, and while another queue takes the topic RabbitMQ returns no error`;
   return bad(
     setting,
     "none",
@@ -40,7 +40,7 @@ function kept(queue: QueueAnswers): Finding {
     ...(queue.auto_delete ? ["auto-delete"] : []),
     ...(queue.exclusive ? ["exclusive"] : []),
   ];
-  if (wrong.length === 0) return good(setting, "true", "It stays when the server restarts, and when nobody reads it.");
+  if (wrong.length === 0) return good(setting, "true", "It stays when the server restarts, and when no consumer reads it.");
   return bad(setting, wrong.join(", "), "L", "It goes with the server, or with its last reader: delete it, and run waybill migrate.");
 }
 
@@ -86,7 +86,7 @@ function length(queue: QueueAnswers, policy: Arguments): Finding {
 
 function ages(queue: QueueAnswers, policy: Arguments): readonly Finding[] {
   const rules = [
-    ["message-ttl", "Events that nobody has read by then go"],
+    ["message-ttl", "RabbitMQ drops events that no subscriber has read by then"],
     ["expires", "The queue goes with all that is in it when no subscriber is there for so long"],
   ] as const;
   return rules.map(([name, why]) => {

@@ -123,9 +123,8 @@ function judgeTopic({ topic, kind, expiresMs }: TopicAnswers): readonly Finding[
   if (kind === null) return [denied(stream)];
   if (kind === "none") return [bad(stream, "none", "L", `Events for it wait: run waybill migrate --broker … --topics ${topic}.`)];
   if (kind !== "stream") return [bad(stream, kind, "L", `The key holds a ${kind}, so that events for it wait: rename one of the two.`)];
-  const found = good(stream, "there", "Entries stay until somebody trims the stream.");
-  if (expiresMs === null)
-    return [found, unknown(expiry, null, "This user may not ask (+pttl): see that nobody has set EXPIRE on the stream.")];
+  const found = good(stream, "there", "Entries stay until you trim the stream.");
+  if (expiresMs === null) return [found, unknown(expiry, null, "This user may not ask (+pttl): check that the stream has no EXPIRE.")];
   if (expiresMs < 0) return [found, good(expiry, "never", "The stream stays.")];
   return [found, bad(expiry, `in ${expiresMs} ms`, "L", `The whole stream goes then, read or not: run PERSIST ${topic}.`)];
 }

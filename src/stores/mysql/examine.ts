@@ -101,7 +101,7 @@ function seesOthers({ sees, user }: Answers): Finding {
     "PROCESS",
     "not granted",
     "V",
-    `Nobody sees which transaction holds the relays back, and every scan begins at the first row: GRANT PROCESS ON *.* TO ${user}.`,
+    `The relay cannot see which transaction holds it back, and every scan begins at the first row: GRANT PROCESS ON *.* TO ${user}.`,
   );
 }
 

@@ -150,7 +150,7 @@ const defaults: TableRule = ({ defaults: are, nextSeq }) => {
     "defaults",
     value,
     [..."LOEV"].filter((letter) => letters.has(letter)).join(""),
-    "Somebody has changed how columns of the outbox are filled: put it back as waybill migrate --print shows it.",
+    "Columns of the outbox have other defaults than migrate gave them: put them back as waybill migrate --print shows them.",
   );
 };
 

@@ -40,7 +40,7 @@ function ownHandles(): Finding {
   return unknown(
     "synchronous of your own handles",
     null,
-    "Each handle has its own, and nobody else can see it: set PRAGMA synchronous = FULL on those that add events (better-sqlite3 has NORMAL in WAL mode), or what they commit can be lost with the machine's power.",
+    "Each handle has its own, which doctor cannot see: set PRAGMA synchronous = FULL on those that add events (better-sqlite3 has NORMAL in WAL mode), or what they commit can be lost with the machine's power.",
   );
 }
 
