@@ -35,7 +35,7 @@ export interface Subscription {
   /**
    * How many receivings of this subscription in a row have ended before one of their deliveries was acknowledged. From the first on, a
    * source that can tell which message comes next reads one at a time; a message that it could not read in three receivings is
-   * delivered as unreadable, with what can be had of it. @default 0
+   * delivered as unreadable, with what can be had of it. A source that meets such a message without ending may count by itself. @default 0
    */
   readonly stalls?: number;
   /** Is told when the broker removed messages before this consumer read them; null: it cannot tell how many. */

@@ -1,7 +1,7 @@
 import { gzipSync } from "node:zlib";
 import { compressionsAlgorithms, crc32c as theirs } from "@platformatic/kafka";
 import { describe, expect, test } from "vitest";
-import { batchesIn, mostRecords, mostUnpacked, torn, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import { batchesIn, mostRecords, mostUnpacked, type Bounds, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
 import { crc32c } from "../../src/brokers/kafka/crc32c.ts";
 import { envelopeOf } from "../../src/brokers/kafka/message.ts";
 import { itemsOf } from "../../src/brokers/kafka/records.ts";
@@ -147,14 +147,80 @@ describe("kafka: batches", () => {
     ]);
   });
 
-  test("with a length that is damaged are known by what their head says", () => {
-    const bytes = batchOf([event, event, event], { firstOffset: 10n });
-    bytes.writeInt32BE(2 ** 30, 8);
-    expect(read(bytes)).toEqual([]);
-    const spans = (raw: Buffer, from: bigint) =>
-      itemsOf({ batches: [torn(raw, from)] }, from).map(({ first, last, unreadable }) => [first, last, unreadable !== undefined]);
-    expect(spans(bytes, 11n)).toEqual([[11n, 12n, true]]);
-    expect(spans(Buffer.from([1]), 11n)).toEqual([[11n, 11n, true]]);
+  const spans = (bytes: Buffer, from: bigint, bounds: Bounds) =>
+    itemsOf({ batches: batchesIn(bytes, bounds) }, from).map(({ first, last, unreadable }) => [first, last, unreadable !== undefined]);
+  const three = (): Buffer[] => [0n, 2n, 4n].map((firstOffset) => batchOf([event, event], { firstOffset }));
+  const all = [0n, 1n, 2n, 3n, 4n, 5n].map((offset) => [offset, offset, false]);
+
+  test("whose length is damaged are told from one that is cut short only when they are looked into, and then the one behind is found", () => {
+    const [one, two, last] = three();
+    two!.writeInt32BE(2 ** 30, 8);
+    const bytes = Buffer.concat([one!, two!, last!]);
+    expect(spans(bytes, 0n, {})).toEqual(all.slice(0, 2));
+    expect(spans(bytes, 0n, { thorough: true })).toEqual([...all.slice(0, 2), [2n, 3n, true], ...all.slice(4)]);
+    expect(spans(bytes, 2n, { thorough: true })).toEqual([[2n, 3n, true], ...all.slice(4)]);
+    // A length that no batch can have is no cut.
+    two!.writeInt32BE(-1, 8);
+    expect(spans(Buffer.concat([one!, two!, last!]), 0n, {})).toEqual([...all.slice(0, 2), [2n, 3n, true], ...all.slice(4)]);
+  });
+
+  test("that lie in another's value are never read, not even when it is damaged elsewhere", () => {
+    const inner = batchOf([event], { firstOffset: 1n });
+    const outer = batchOf([{ value: inner }]);
+    const after = batchOf([event], { firstOffset: 5n });
+    for (let cut = 61; cut < outer.length; cut++) expect(spans(outer.subarray(0, cut), 0n, { end: 9n })).toEqual([]);
+    // One that came there after the end of the log was told.
+    const late = batchOf([{ value: inner }], { firstOffset: 9n });
+    expect(spans(Buffer.concat([late, batchOf([event], { firstOffset: 10n })]), 0n, { end: 9n })).toEqual([]);
+    outer[30]! ^= 1;
+    expect(spans(Buffer.concat([outer, after]), 0n, { end: 9n })).toEqual([[0n, 4n, true], [5n, 5n, false]]); // prettier-ignore
+  });
+
+  test("whose own offset is damaged, which no checksum covers, are set aside in their place, and take nobody else's", () => {
+    for (const wrong of [-9n, 0n, 3n, 5n, 2n ** 40n]) {
+      const [one, two, last] = three();
+      two!.writeBigInt64BE(wrong, 0);
+      expect(spans(Buffer.concat([one!, two!, last!]), 0n, { end: 6n }), String(wrong)).toEqual([...all.slice(0, 2), [2n, 3n, true], ...all.slice(4)]); // prettier-ignore
+    }
+  });
+
+  test("that were not there yet when the end of the log was told are left for the next answer", () => {
+    expect(spans(Buffer.concat(three()), 0n, { end: 4n })).toEqual(all.slice(0, 4));
+    expect(spans(Buffer.concat(three()), 0n, { end: 3n })).toEqual(all.slice(0, 2));
+  });
+
+  test("that are damaged and the last of the log end where the log ends", () => {
+    const bytes = batchOf([event, event], { firstOffset: 10n });
+    bytes.writeInt32BE(2 ** 30, 23);
+    expect(spans(bytes, 10n, { end: 14n })).toEqual([[10n, 13n, true]]);
+  });
+
+  test("of a transaction that may have ended in what is damaged are set aside, neither delivered nor dropped", () => {
+    const of = (firstOffset: bigint, producer: bigint, attributes = 0b1_0000): Buffer => {
+      const bytes = batchOf([event], { firstOffset, attributes });
+      bytes.writeBigInt64BE(producer, 43);
+      bytes.writeUInt32BE(crc32c(bytes.subarray(21)), 17);
+      return bytes;
+    };
+    const [aborted, damaged, doubtful, other, end, next] = [
+      of(0n, 7n),
+      of(1n, 7n),
+      of(2n, 7n),
+      of(3n, 8n),
+      of(4n, 7n, 0b11_0000),
+      of(5n, 7n),
+    ];
+    damaged[61]! ^= 1;
+    const batches = batchesIn(Buffer.concat([aborted, damaged, doubtful, other, end, next]));
+    const items = itemsOf({ batches, abortedTransactions: [{ producerId: 7n, firstOffset: 0n }] }, 0n);
+    const kinds = items.map(({ record, unreadable }) => (record !== null ? "event" : unreadable === undefined ? "nothing" : "unreadable"));
+    expect(kinds).toEqual(["nothing", "unreadable", "unreadable", "event", "nothing", "event"]);
+    // Begun behind it, with what lies before for its transactions only.
+    const past = itemsOf(
+      { batches: batchesIn(Buffer.concat([aborted, end, next])), abortedTransactions: [{ producerId: 7n, firstOffset: 0n }] },
+      5n,
+    );
+    expect(past.map(({ first, record }) => [first, record !== null])).toEqual([[5n, true]]);
   });
 
   test("of damaged bytes never throw, and never name an offset before the one that was asked for", () => {

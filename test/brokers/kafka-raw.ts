@@ -189,15 +189,20 @@ export async function produceRaw(url: string, topic: string, partition: number, 
   if (leaders === "no topic") throw new Error(`there is no topic ${topic}`);
   const body = Buffer.concat([text(topic), list([Buffer.concat([i32(partition), i32(batch.length), batch])])]);
   const r = await ask(leaders[partition]!, 0, 3, Buffer.concat([i16(-1), i16(-1), i32(10_000), list([body])]));
+  let early = false;
   r.list(() => {
     r.text();
     r.list(() => {
       r.i32();
       const code = r.i16();
-      if (code !== 0) throw new Error(`the batch was not taken: error ${code}`);
+      early ||= code === notLeader;
+      if (code !== 0 && !early) throw new Error(`the batch was not taken: error ${code}`);
       r.take(16);
     });
   });
+  if (!early) return;
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await produceRaw(url, topic, partition, batch);
 }
 
 /** Removes everything of a partition before an offset, as retention does. */

@@ -16,6 +16,8 @@ export interface RecordBatch {
   readonly records: readonly BatchRecord[];
   /** Why it cannot be read, and its bytes; then it has no records. */
   readonly unreadable?: { readonly why: string; readonly raw: Buffer };
+  /** Nothing that it says of itself can be relied on, such as how long it is. */
+  readonly damaged?: boolean;
 }
 
 /** What one batch may unpack to. Whole batches are at most as large as max.message.bytes, packed: 1 MiB by default. */
@@ -32,28 +34,100 @@ const [head, magicAt, batchHead] = [12, 16, 61];
 /** Attributes, timestamp, offset, key, value and headers take a byte each at least, and the length too. */
 const leastRecord = 7;
 
-/** The batches of an answer, one by one, so that none is unpacked before it is wanted. The last may be cut short, and is left out. */
-export function* batchesIn(bytes: Buffer): Generator<RecordBatch, undefined> {
+export interface Bounds {
+  /** The offset that was asked for, which the first batch has, or is behind. @default 0 */
+  readonly asked?: bigint;
+  /** What is at this offset or behind it is left out: the log had no more when it was read. @default none */
+  readonly end?: bigint;
+  /** A batch that is cut short is taken for one whose length is damaged, and what is behind it is looked for. @default false */
+  readonly thorough?: boolean;
+}
+
+/**
+ * The batches of an answer, one by one, so that none is unpacked before it is wanted. The last may be cut short, and is left out. What lies
+ * between two batches and is none is one that is damaged, whatever its head says. What is damaged and has nothing behind it is left out too,
+ * unless the answer begins with it: the next answer does.
+ */
+export function* batchesIn(
+  bytes: Buffer,
+  { asked = 0n, end = lastOffset, thorough = false }: Bounds = {},
+): Generator<RecordBatch, undefined> {
+  let next = 0n;
   for (let at = 0; at + magicAt < bytes.length;) {
-    const length = bytes.readInt32BE(at + 8);
-    const end = at + head + length;
-    if (length < 5 || end > bytes.length) return;
-    const batch = batchOf(bytes.subarray(at, end));
-    yield batch.unreadable !== undefined && end + 8 <= bytes.length ? before(batch, bytes.readBigInt64BE(end)) : batch;
-    at = end;
+    const least = next > asked ? next : asked + 1n;
+    const raw = wholeAt(bytes, at);
+    if (raw === null && !thorough && bytes.readInt32BE(at + 8) >= leastLength) return;
+    const batch = raw === null ? null : batchOf(raw);
+    const to = at + (raw?.length ?? 0);
+    if (batch !== null && fits(batch, next, end) && !belied(batch, bytes, to, least)) {
+      yield batch;
+      next = lastOf(batch) + 1n;
+      at = to;
+      continue;
+    }
+    // Its own length may still be right, and is if the checksum is. What seems to be a batch inside of one may be somebody's data.
+    const isWhole = batch !== null && batch.damaged !== true;
+    const find = (): number | null => (isWhole && !thorough ? null : soundBehind(bytes, isWhole ? to : at + 1, least, end));
+    const sound = raw !== null && isSound(bytes, to, least, end) ? to : find();
+    if (sound === null) {
+      if (at === 0 && batch?.damaged === true) yield claimed(batch, bytes, to, end);
+      return;
+    }
+    const last = bytes.readBigInt64BE(sound) - 1n;
+    const why = batch === null ? "its length is damaged" : (batch.unreadable?.why ?? "its offset is damaged");
+    if (last >= next) yield unreadable(next, last, why, bytes.subarray(at, sound));
+    at = sound;
   }
 }
 
-/** A damaged one may claim offsets that are another's. */
-function before(batch: RecordBatch, next: bigint): RecordBatch {
-  const until = Number(next - batch.firstOffset) - 1;
-  return until >= 0 && until < batch.lastOffsetDelta ? { ...batch, lastOffsetDelta: until } : batch;
+const lastOffset = 2n ** 63n - 1n;
+/** Up to the format and with it. */
+const leastLength = 5;
+
+const fits = (batch: RecordBatch, next: bigint, end: bigint): boolean =>
+  batch.damaged !== true && batch.firstOffset >= next && batch.lastOffsetDelta >= 0 && lastOf(batch) < end;
+
+/** What is behind the batches before an offset. */
+export function bytesFrom(bytes: Buffer, offset: bigint): Buffer {
+  let at = 0;
+  for (let raw = wholeAt(bytes, at); raw !== null && isSound(bytes, at, 0n, offset); raw = wholeAt(bytes, at)) at += raw.length;
+  return bytes.subarray(at);
 }
 
-/** What is known of a batch that never comes whole. */
-export function torn(raw: Buffer, from: bigint): RecordBatch {
-  const last = raw.length >= 27 && raw[magicAt] === 2 ? raw.readBigInt64BE(0) + BigInt(raw.readInt32BE(23)) : from;
-  return unreadable(from, last > from ? last : from, "it is cut short, or its length is damaged", raw);
+const lastOf = ({ firstOffset, lastOffsetDelta }: RecordBatch): bigint => firstOffset + BigInt(lastOffsetDelta);
+
+function wholeAt(bytes: Buffer, at: number): Buffer | null {
+  if (at + magicAt >= bytes.length) return null;
+  const length = bytes.readInt32BE(at + 8);
+  const to = at + head + length;
+  return length < leastLength || to > bytes.length ? null : bytes.subarray(at, to);
+}
+
+/** The checksum does not cover a batch's own offset: the batch behind it does, if that one is in its place. */
+function belied(batch: RecordBatch, bytes: Buffer, to: number, least: bigint): boolean {
+  if (to + 8 > bytes.length) return false;
+  const behind = bytes.readBigInt64BE(to);
+  return behind <= lastOf(batch) && isSound(bytes, to, least, lastOffset);
+}
+
+function isSound(bytes: Buffer, at: number, least: bigint, end: bigint): boolean {
+  if (bytes[at + magicAt] !== 2) return false;
+  const raw = wholeAt(bytes, at);
+  if (raw === null || raw.length < batchHead) return false;
+  const [first, delta] = [raw.readBigInt64BE(0), raw.readInt32BE(23)];
+  return first >= least && delta >= 0 && first + BigInt(delta) < end && raw.readUInt32BE(17) === crc32c(raw.subarray(21));
+}
+
+function soundBehind(bytes: Buffer, from: number, least: bigint, end: bigint): number | null {
+  for (let at = from; at + batchHead <= bytes.length; at++) if (isSound(bytes, at, least, end)) return at;
+  return null;
+}
+
+/** What it says of itself, as far as nothing speaks against it: no offset of the batch behind it, whose head may be here, and none that is not there yet. */
+function claimed(batch: RecordBatch, bytes: Buffer, to: number, end: bigint): RecordBatch {
+  const behind = to + 8 <= bytes.length ? bytes.readBigInt64BE(to) : end;
+  const until = behind > batch.firstOffset && behind < end ? behind : end;
+  return lastOf(batch) < until ? batch : { ...batch, lastOffsetDelta: Number(until - 1n - batch.firstOffset) };
 }
 
 function batchOf(raw: Buffer): RecordBatch {
@@ -73,13 +147,13 @@ function batchOf(raw: Buffer): RecordBatch {
     return { ...batch, records: recordsIn(content, raw.readInt32BE(57), lastOffsetDelta) };
   } catch (error) {
     const why = error instanceof Unpackable ? error.message : "its records are damaged";
-    return { ...unreadable(firstOffset, last, why, raw), attributes, producerId };
+    return { ...unreadable(firstOffset, last, why, raw), damaged: false, attributes, producerId };
   }
 }
 
 const unreadable = (firstOffset: bigint, last: bigint, why: string, raw: Buffer): RecordBatch => ({
   ...{ firstOffset, lastOffsetDelta: Number(last - firstOffset), attributes: 0, producerId: -1n, records: [] },
-  unreadable: { why, raw },
+  ...{ unreadable: { why, raw }, damaged: true },
 });
 
 function recordsIn(bytes: Buffer, count: number, lastOffsetDelta: number): readonly BatchRecord[] {

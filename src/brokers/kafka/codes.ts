@@ -2,8 +2,10 @@ import { WaybillError } from "../../core/errors.ts";
 
 /** Kafka's error codes that mean something to us, by the names of its protocol. */
 export const codes = {
+  UNKNOWN_SERVER_ERROR: -1,
   NONE: 0,
   OFFSET_OUT_OF_RANGE: 1,
+  CORRUPT_MESSAGE: 2,
   UNKNOWN_TOPIC_OR_PARTITION: 3,
   LEADER_NOT_AVAILABLE: 5,
   NOT_LEADER_OR_FOLLOWER: 6,
@@ -114,10 +116,14 @@ export const isPassing = (code: number): boolean => passing.has(code);
 /** What the server answered instead of doing it, by its code. */
 export class KafkaRefusal extends WaybillError {
   readonly kafkaCode: number;
+  /** The code by its name. */
+  readonly label: string;
 
   constructor(code: number, where: string, said: string | null = null) {
-    super("DESTINATION_UNAVAILABLE", `${where}: ${labelOf(code)}${said === null || said === "" ? "" : `: ${said}`}`);
+    const label = labelOf(code);
+    super("DESTINATION_UNAVAILABLE", `${where}: ${label}${said === null || said === "" ? "" : `: ${said}`}`);
     this.kafkaCode = code;
+    this.label = label;
   }
 }
 

@@ -21,7 +21,9 @@ export function fetchAnswerOf(bytes: Buffer): FetchAnswer {
 
 function partitionOf(cursor: Cursor): FetchedPartition {
   const [partitionIndex, errorCode] = [cursor.int32(), cursor.int16()];
-  cursor.take(24);
+  cursor.int64();
+  const stableOffset = cursor.int64();
+  cursor.int64();
   const abortedTransactions = cursor.list(() => {
     const aborted = { producerId: cursor.int64(), firstOffset: cursor.int64() };
     tags(cursor);
@@ -31,7 +33,7 @@ function partitionOf(cursor: Cursor): FetchedPartition {
   const size = cursor.unsigned() - 1;
   const records = size > 0 ? cursor.take(size) : null;
   tags(cursor);
-  return { partitionIndex, errorCode, abortedTransactions, records };
+  return { partitionIndex, errorCode, stableOffset, abortedTransactions, records };
 }
 
 function tags(cursor: Cursor): void {

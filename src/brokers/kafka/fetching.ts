@@ -5,7 +5,8 @@ import { absent, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
 import { grouped } from "./grouped.ts";
 import type { Link, Topic } from "./link.ts";
-import { batchesIn, mostUnpacked, torn } from "./batches.ts";
+import { batchesIn, mostUnpacked } from "./batches.ts";
+import { itemsPast, windowBytes } from "./damage.ts";
 import { itemsOf, type Item } from "./records.ts";
 import type { Address } from "./url.ts";
 import type { FetchedPartition } from "./wire.ts";
@@ -53,8 +54,12 @@ const againMs = 100;
 const enoughBytes = 256 * 1024;
 const fetchBytes = 1024 * 1024;
 const answerBytes = 8 * 1024 * 1024;
-/** An answer may end in the middle of a batch. What begins so again and again is damaged. */
-const tornTimes = 3;
+/** So often in a row a fetch has to stop at the same place before that is looked into. */
+const maxStops = 3;
+/** Between two of these: what passes by itself is given time to. */
+const stopMs = 500;
+/** A fetch of these stopped for what is stored, or for trouble of the server that it has no word for. */
+const stopping: readonly number[] = [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD, codes.UNKNOWN_SERVER_ERROR];
 const committedOnly = 1;
 const earliest = -2n;
 
@@ -69,7 +74,8 @@ export function startFetching(options: FetchingOptions): Fetching {
   const leaders = new Map<Reading, number>();
   const since = new Map<Reading, number>();
   const loops = new Set<number>();
-  const tears = new Map<Reading, number>();
+  const stops = new Map<Reading, { times: number; until: number }>();
+  const itemBytes = Math.min(most, mostUnpacked);
   let turn = 0;
   let locating = false;
 
@@ -130,7 +136,9 @@ export function startFetching(options: FetchingOptions): Fetching {
       const own = readings.filter((reading) => leaders.get(reading) === leader);
       if (own.length === 0) break;
       const here = readings.reduce((sum, { bytes }) => sum + bytes, 0);
-      const hungry = here >= bytesLeft() ? [] : own.filter(({ bytes }) => bytes < enoughBytes);
+      const now = clock.monotonic();
+      const isReady = (reading: Reading): boolean => reading.bytes < enoughBytes && (stops.get(reading)?.until ?? now) <= now;
+      const hungry = here >= bytesLeft() ? [] : own.filter(isReady);
       if (hungry.length === 0) {
         await wake.wait(clock, waitMs, signal);
         continue;
@@ -150,52 +158,82 @@ export function startFetching(options: FetchingOptions): Fetching {
     loops.delete(leader);
   };
 
-  const fetchOnce = async (connection: Connection, hungry: readonly Reading[], maxWaitMs: number): Promise<void> => {
+  interface Asked {
+    readonly maxWaitMs: number;
+    /** Of one partition, and of all. */
+    readonly bytes: readonly [number, number];
+    /** Instead of where each is. */
+    readonly offset?: bigint;
+  }
+  const ask = async (connection: Connection, hungry: readonly Reading[], { maxWaitMs, bytes, offset }: Asked) => {
+    const [partitionMaxBytes, maxBytes] = bytes;
     const request = [...grouped(hungry, ({ topic }) => topic)].map(([name, own]) => ({
       topicId: topics.get(name)!.id,
       partitions: own.map(({ index, from }) => ({
-        ...{
-          partition: index,
-          currentLeaderEpoch: -1,
-          fetchOffset: from,
-          lastFetchedEpoch: -1,
-          partitionMaxBytes: Math.min(fetchBytes, most),
-        },
+        ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: offset ?? from, lastFetchedEpoch: -1, partitionMaxBytes },
       })),
     }));
-    const wanted = Math.min(answerBytes, most);
-    const answer = await connection.ask("fetch", [maxWaitMs, 1, wanted, committedOnly, 0, -1, request, [], ""], maxWaitMs);
+    const answer = await connection.ask("fetch", [maxWaitMs, 1, maxBytes, committedOnly, 0, -1, request, [], ""], maxWaitMs);
     succeed(answer.errorCode, link.shown);
     const asked = new Map(hungry.map((reading) => [`${reading.topic}:${reading.index}`, reading]));
-    for (const { topicId, partitions } of answer.responses) {
-      for (const partition of partitions) {
-        const reading = asked.get(`${names.get(topicId)}:${partition.partitionIndex}`);
-        if (reading !== undefined && !signal.aborted) await take(connection, reading, partition);
-      }
+    return answer.responses.flatMap(({ topicId, partitions }) =>
+      partitions.flatMap((found) => {
+        const reading = asked.get(`${names.get(topicId)}:${found.partitionIndex}`);
+        return reading === undefined ? [] : [{ reading, found }];
+      }),
+    );
+  };
+
+  const fetchOnce = async (connection: Connection, hungry: readonly Reading[], maxWaitMs: number): Promise<void> => {
+    const bytes = [Math.min(fetchBytes, most), Math.min(answerBytes, most)] as const;
+    for (const { reading, found } of await ask(connection, hungry, { maxWaitMs, bytes })) {
+      if (!signal.aborted) await take(connection, reading, found, reading === hungry[0]);
     }
   };
 
-  const take = async (connection: Connection, reading: Reading, partition: FetchedPartition): Promise<void> => {
+  const take = async (connection: Connection, reading: Reading, partition: FetchedPartition, isFirst: boolean): Promise<void> => {
     const where = `${link.shown}, partition ${reading.index} of ${reading.topic}`;
-    const { errorCode } = partition;
+    const { errorCode, records, abortedTransactions = null, stableOffset: end } = partition;
     if (errorCode === codes.OFFSET_OUT_OF_RANGE) {
       return restart(reading, await firstOffset(connection, reading, where));
     }
     if (isPassing(errorCode)) return lose([reading], new KafkaRefusal(errorCode, where));
+    if (stopping.includes(errorCode)) return stopped(connection, reading, where);
     succeed(errorCode, where);
-    since.delete(reading);
-    const { records, abortedTransactions } = partition;
-    if (!records) return;
-    const answered = { batches: batchesIn(records), abortedTransactions: abortedTransactions ?? null };
-    const items = itemsOf(answered, reading.from, Math.min(most, mostUnpacked));
+    const { from } = reading;
+    const items = records ? itemsOf({ batches: batchesIn(records, { asked: from, end }), abortedTransactions }, from, itemBytes) : [];
     if (items.length > 0) return add(reading, items);
-    const times = (tears.get(reading) ?? 0) + 1;
-    tears.set(reading, times);
-    if (times >= tornTimes) add(reading, itemsOf({ batches: [torn(records, reading.from)] }, reading.from));
+    // The first is given a batch of any size. Another may have got nothing since there was no room left for it.
+    if (from < end && isFirst) return stopped(connection, reading, where);
+    since.delete(reading);
+    if (from >= end) stops.delete(reading);
+  };
+
+  /** A fetch did not get past its place. Once may be chance; after some times, what is there is set aside. */
+  const stopped = async (connection: Connection, reading: Reading, where: string): Promise<void> => {
+    const times = (stops.get(reading)?.times ?? 0) + 1;
+    stops.set(reading, { times, until: clock.monotonic() + stopMs });
+    if (times < maxStops) return;
+    const fetch = async (offset: bigint): Promise<FetchedPartition> => {
+      const [answered] = await ask(connection, [reading], { maxWaitMs: 0, bytes: [windowBytes, windowBytes], offset });
+      if (answered === undefined) throw new WaybillError("DESTINATION_UNAVAILABLE", `${where}: the server did not answer for it`);
+      return answered.found;
+    };
+    try {
+      const items = await itemsPast({ from: reading.from, where, fetch, bytes: itemBytes, ended: signal });
+      if (items.length === 0) passed(reading);
+      else if (!signal.aborted) add(reading, items);
+    } catch (error) {
+      lose([reading], error);
+    }
+  };
+  const passed = (reading: Reading): void => {
+    since.delete(reading);
+    stops.delete(reading);
   };
 
   const add = (reading: Reading, items: readonly Item[]): void => {
-    tears.delete(reading);
+    passed(reading);
     for (const item of items) {
       reading.queue.push(item);
       reading.bytes += item.bytes;

@@ -24,15 +24,34 @@ export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint
   const items: Item[] = [];
   const aborted = (abortedTransactions ?? []).toSorted((a, b) => Number(a.firstOffset - b.firstOffset));
   const off = new Set<bigint>();
+  /** Producers whose transaction was called off, and may have ended in what is damaged. */
+  const doubtful = new Set<bigint>();
   let next = from;
   let bytes = 0;
   for (const batch of batches) {
     const last = batch.firstOffset + BigInt(batch.lastOffsetDelta);
-    if (last < from) continue;
-    while (aborted.length > 0 && aborted[0]!.firstOffset <= last) off.add(aborted.shift()!.producerId);
+    while (aborted.length > 0 && aborted[0]!.firstOffset <= last) {
+      const { producerId } = aborted.shift()!;
+      off.add(producerId);
+      doubtful.delete(producerId);
+    }
+    if (batch.damaged === true) for (const producerId of off) doubtful.add(producerId);
+    const ofTransaction = (batch.attributes & transactional) !== 0;
     // A transaction's end: what its producer writes behind it belongs to another.
-    if ((batch.attributes & control) !== 0) off.delete(batch.producerId);
-    else if ((batch.attributes & transactional) === 0 || !off.has(batch.producerId)) {
+    const isEnd = (batch.attributes & control) !== 0;
+    if (isEnd) {
+      off.delete(batch.producerId);
+      doubtful.delete(batch.producerId);
+    }
+    if (last < from) continue;
+    if (isEnd) {
+      // Nothing for us.
+    } else if (ofTransaction && doubtful.has(batch.producerId) && batch.unreadable === undefined) {
+      const raw = Buffer.concat(batch.records.map((record) => record.raw));
+      items.push({ first: next, last, record: null, unreadable: { why: undecided, raw }, bytes: raw.length });
+      bytes += raw.length;
+      next = last + 1n;
+    } else if (!ofTransaction || !off.has(batch.producerId) || doubtful.has(batch.producerId)) {
       if (batch.unreadable !== undefined) {
         items.push({ first: next, last, record: null, unreadable: batch.unreadable, bytes: batch.unreadable.raw.length });
         bytes += batch.unreadable.raw.length;
@@ -53,6 +72,8 @@ export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint
   }
   return items;
 }
+
+const undecided = "a damaged batch before it may have been the end of a transaction: nobody can tell whether these records were committed";
 
 /** Its bytes, and what the objects around them take. */
 const sizeOf = ({ raw }: Stored): number => 100 + raw.length;

@@ -266,13 +266,14 @@ const beginning = (spot: Spot, committed: bigint | null): Owned => ({
   ...{ queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false },
 });
 
-function readOf({ index }: Owned, { last, record, unreadable }: Item): Pick<Received, "envelope" | "unreadable"> {
+function readOf({ index }: Owned, { first, last, record, unreadable }: Item): Pick<Received, "envelope" | "unreadable"> {
   const found = unreadable ?? envelopeOf(record!);
   if (typeof found !== "string" && "id" in found) return { envelope: found };
   const { why, raw } = typeof found === "string" ? { why: found, raw: record!.raw } : found;
+  const place = `partition ${index}, ${record !== null || first === last ? `offset ${last}` : `offsets ${first} to ${last}`}`;
   // A topic that is deleted and made anew has other messages at the same places.
   const id = `unreadable:${index}@${last}:${idOfBytes(raw).slice(-16)}`;
-  return { envelope: unreadableEnvelope(id), unreadable: { why, raw: Uint8Array.from(raw) } };
+  return { envelope: unreadableEnvelope(id), unreadable: { why: `${why} (${place})`, raw: Uint8Array.from(raw) } };
 }
 
 /** Whatever comes of it, and no longer than so. */

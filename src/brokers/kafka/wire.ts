@@ -133,6 +133,8 @@ export interface FetchAnswer extends Coded {
 
 export interface FetchedPartition extends Coded {
   readonly partitionIndex: number;
+  /** What is committed ends here; -1 with an error. */
+  readonly stableOffset: bigint;
   readonly abortedTransactions?: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null;
   /** Batches: see batches.ts. */
   readonly records?: Buffer | null;
