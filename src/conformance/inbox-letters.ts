@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Letter } from "../contracts/dead-letters.ts";
 import { letterRow, type LetterRow } from "../core/letter.ts";
+import { idOfBytes, unreadableEnvelope } from "../core/unreadable.ts";
 import { sampleEvent } from "./corpus.ts";
 import type { StoreSuite } from "./harness.ts";
 import { cases } from "./scene.ts";
@@ -60,13 +61,40 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     });
   }
 
-  test("parked again, a letter replaces the one before", async ({ store, letters }) => {
-    const letter = letterOf({ raw: Uint8Array.of(1) });
+  test("the first letter is kept as it is: the same message is no second one, another message with its id is", async ({
+    store,
+    letters,
+  }) => {
+    const letter = letterOf();
+    const { envelope } = letter;
+    const raw = Uint8Array.of(1);
+    const others = [
+      { ...letter, envelope: { ...envelope, data: Uint8Array.of(1) } },
+      { ...letter, envelope: { ...envelope, headers: { tenant: "t2" } } },
+      { ...letter, envelope: { ...envelope, type: "OrderForged" } },
+      { ...letter, raw },
+      { ...letter, raw: Uint8Array.of(2) },
+      { ...letter, raw, envelope: { ...envelope, data: Uint8Array.of(1) } },
+    ];
+    for (const parked of [letter, ...others]) {
+      await store.inbox.park(parked);
+      await store.inbox.park({ ...parked, error: "OTHER: later", attempts: 9, handlerVersion: 2 });
+    }
     await store.inbox.park(letter);
+    assert.deepEqual(
+      (await letters()).map(comparable),
+      [letter, ...others].map((parked) => comparable(letterRow(parked))),
+    );
+  });
+
+  test("a message that is known by its bytes stays one letter, whatever the broker adds when it delivers it again", async ({
+    store,
+    letters,
+  }) => {
+    const letter = letterOf({ envelope: unreadableEnvelope(idOfBytes(Uint8Array.of(1))), raw: Uint8Array.of(1) });
     await store.inbox.park(letter);
-    const { raw: _raw, ...later } = { ...letter, error: "OTHER: later", attempts: 9, handlerVersion: 2 };
-    await store.inbox.park(later);
-    assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(later))]);
+    await store.inbox.park({ ...letter, raw: Uint8Array.of(1, 2) });
+    assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(letter))]);
   });
 
   test("letters are told apart byte by byte, by consumer, topic and id", async ({ store, letters }) => {

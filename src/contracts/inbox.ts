@@ -21,7 +21,10 @@ export interface Inbox<Tx> {
   once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;
   /** Counts a failed attempt durably, and says how many there are now. The event's mark takes the count away. */
   failed(key: InboxKey, error: string): Promise<number>;
-  /** Keeps a letter. Parked again under the same consumer, topic and id, it replaces the one before. */
+  /**
+   * Keeps a letter, for good as it is. The same message parked again adds nothing; another message under the same consumer, topic and id is
+   * a letter beside it.
+   */
   park(letter: Letter): Promise<void>;
   /**
    * Deletes up to `limit` marks older than this, and up to as many counts of attempts of which the last failed before it: those of one

@@ -1,11 +1,14 @@
 import { createHash } from "node:crypto";
 import type { Envelope } from "./event.ts";
+import { isIdOfBytes } from "./unreadable.ts";
 
 /** What a store keeps of a letter. Every text fits its column on every store, whatever the message held. */
 export interface LetterRow {
   readonly consumer: string;
   readonly topic: string;
   readonly id: string;
+  /** Of the message: what comes later under the same id and is not the same is a letter of its own. */
+  readonly digest: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
   readonly eventType: string;
@@ -31,15 +34,18 @@ interface Given {
 
 export function letterRow({ envelope, topic, consumer, error, attempts, handlerVersion = 1, raw }: Given): LetterRow {
   const { data, seq, createdAt, ...rest } = envelope;
+  const texts = JSON.stringify({ ...rest, seq: String(seq), createdAt: createdAt.toISOString() });
   const [, code = "", text = error] = /^([A-Z][A-Z0-9_]{1,63}): ([^]*)$/.exec(error) ?? [];
   return {
     consumer: fit(consumer),
     topic: fit(topic),
     id: letterId(envelope.id),
+    // Where the id says which bytes it was, a broker may add something to them when it delivers the message again.
+    digest: digestOf(Buffer.from(texts), data, ...(raw === undefined || isIdOfBytes(envelope.id) ? [] : [raw])),
     aggregateType: fit(envelope.aggregateType),
     aggregateId: fit(envelope.aggregateId),
     eventType: fit(envelope.type),
-    envelope: JSON.stringify({ ...rest, seq: String(seq), createdAt: createdAt.toISOString() }),
+    envelope: texts,
     data,
     raw: raw ?? null,
     errorCode: code,
@@ -47,6 +53,12 @@ export function letterRow({ envelope, topic, consumer, error, attempts, handlerV
     attempts,
     handlerVersion,
   };
+}
+
+function digestOf(...parts: readonly Uint8Array[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(`${part.byteLength}:`).update(part);
+  return hash.digest("hex");
 }
 
 /** How many bytes of an id, a consumer or a topic the inbox's columns take. */

@@ -25,3 +25,5 @@ export function idOfBytes(...parts: readonly Uint8Array[]): string {
   for (const part of parts) hash.update(part);
   return `unreadable:${hash.digest("hex")}`;
 }
+
+export const isIdOfBytes = (id: string): boolean => /^unreadable:[0-9a-f]{64}$/.test(id);

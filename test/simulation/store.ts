@@ -279,7 +279,11 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
       }),
     park: (letter) => {
       const row = letterRow(letter);
-      return write(() => void database.image.letters.set(JSON.stringify([row.consumer, row.topic, row.id]), row));
+      const name = JSON.stringify([row.consumer, row.topic, row.id, row.digest]);
+      return write(() => {
+        const { letters } = database.image;
+        if (!letters.has(name)) letters.set(name, row);
+      });
     },
     forget: (before, limit, consumer) =>
       write(() => {

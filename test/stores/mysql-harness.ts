@@ -89,14 +89,30 @@ export function casesOn(
         letters: async () =>
           (
             await rows(
-              `SELECT consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version
+              `SELECT consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version
                FROM waybill_letters ORDER BY seq`,
             )
           ).map(
-            ([consumer, topic, id, aggregateType, aggregateId, eventType, envelope, data, raw, errorCode, error, attempts, version]) => ({
+            ([
+              consumer,
+              topic,
+              id,
+              digest,
+              aggregateType,
+              aggregateId,
+              eventType,
+              envelope,
+              data,
+              raw,
+              errorCode,
+              error,
+              attempts,
+              version,
+            ]) => ({
               consumer: String(consumer),
               topic: String(topic),
               id: String(id),
+              digest: String(digest),
               aggregateType: String(aggregateType),
               aggregateId: String(aggregateId),
               eventType: String(eventType),

@@ -108,6 +108,7 @@ const letterIn = (row: Readonly<Record<string, unknown>>): LetterRow =>
     consumer: row["consumer"],
     topic: row["topic"],
     id: row["id"],
+    digest: row["digest"],
     aggregateType: row["aggregate_type"],
     aggregateId: row["aggregate_id"],
     eventType: row["event_type"],

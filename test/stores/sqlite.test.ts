@@ -63,6 +63,7 @@ async function create(): Promise<FileHarness> {
         consumer: row["consumer"]!,
         topic: row["topic"]!,
         id: row["id"]!,
+        digest: row["digest"]!,
         aggregateType: row["aggregate_type"]!,
         aggregateId: row["aggregate_id"]!,
         eventType: row["event_type"]!,

@@ -2,6 +2,7 @@ import { createMutex, type Mutex } from "../../src/core/mutex.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
+import { letterRow } from "../../src/core/letter.ts";
 import { createRoom } from "../../src/core/room.ts";
 import { createWake } from "../../src/core/wake.ts";
 import type { Letter } from "../../src/contracts/dead-letters.ts";
@@ -194,7 +195,7 @@ export interface FakeInbox {
   readonly effects: string[];
   readonly failures: Map<string, number>;
   readonly errors: string[];
-  /** By consumer, topic and id: parked again, a letter replaces the one before. */
+  /** The first that was parked of each message. */
   readonly letters: Map<string, Letter>;
   readonly seats: Map<string, { owner: string; expiresAt: number }>;
   /** Thrown by the next calls, instead of doing anything. */
@@ -276,7 +277,9 @@ export function fakeInbox(clock: Clock): FakeInbox {
       async park(letter) {
         fail(fake.troubles.park);
         refuse("park", letter.envelope.id);
-        fake.letters.set(`${letter.consumer} ${letter.topic} ${letter.envelope.id}`, letter);
+        const { consumer, topic, id, digest } = letterRow(letter);
+        const name = [consumer, topic, id, digest].join(" ");
+        if (!fake.letters.has(name)) fake.letters.set(name, letter);
       },
       async forget(before, limit, consumer) {
         fake.forgets.push([before.toISOString(), limit, consumer]);

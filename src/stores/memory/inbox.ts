@@ -33,11 +33,9 @@ export function createInbox(database: Database, clock: Clock, letters: Map<strin
     },
     park: async (letter) => {
       const row = letterRow(letter);
-      letters.set(JSON.stringify([row.consumer, row.topic, row.id]), {
-        ...row,
-        data: Uint8Array.from(row.data),
-        raw: row.raw === null ? null : Uint8Array.from(row.raw),
-      });
+      const name = JSON.stringify([row.consumer, row.topic, row.id, row.digest]);
+      if (letters.has(name)) return;
+      letters.set(name, { ...row, data: Uint8Array.from(row.data), raw: row.raw === null ? null : Uint8Array.from(row.raw) });
     },
     forget: async (before, limit, consumer) => {
       const drop = <Kept>(from: Map<string, Kept>, at: (kept: Kept) => number): number => {

@@ -1,15 +1,17 @@
 import type { LetterRow } from "../../core/letter.ts";
 import type { Session } from "./connection.ts";
+import { errnoOf } from "./driver.ts";
 import type { Names } from "./names.ts";
 import type { Value } from "./values.ts";
 
 /** A statement has two digits for each byte, and a server takes 16 MiB at once by default. */
 const bytesPerStatement = 2 * 1024 * 1024;
+const duplicate = 1062;
 
-/** Parked again, it replaces the one before. What is large comes in pieces, all in one transaction. */
+/** One that is there stays as it is. What is large comes in pieces, all in one transaction. */
 export async function keepLetter({ change }: Pick<Session, "change">, n: Names, letter: LetterRow): Promise<void> {
-  const { consumer, topic, id } = letter;
-  const key = [consumer, topic, id].map((text) => Buffer.from(text));
+  const { consumer, topic, id, digest } = letter;
+  const key = [consumer, topic, id, digest].map((text) => Buffer.from(text));
   const [data, ...moreData] = piecesOf(letter.data);
   const [raw, ...moreRaw] = letter.raw === null ? [null] : piecesOf(letter.raw);
   const row: readonly (readonly [column: string, value: Value])[] = [
@@ -24,16 +26,22 @@ export async function keepLetter({ change }: Pick<Session, "change">, n: Names, 
     ["attempts", letter.attempts],
     ["handler_version", letter.handlerVersion],
   ];
-  await change(
-    `REPLACE INTO ${n.letters} (consumer, topic, id, ${row.map(([column]) => column).join(", ")}) VALUES (?, ?, ?, ${row.map(() => "?").join(", ")})`,
-    [...key, ...row.map(([, value]) => value)],
-  );
+  try {
+    await change(
+      `INSERT INTO ${n.letters} (consumer, topic, id, digest, ${row.map(([column]) => column).join(", ")})
+       VALUES (?, ?, ?, ?, ${row.map(() => "?").join(", ")})`,
+      [...key, ...row.map(([, value]) => value)],
+    );
+  } catch (error) {
+    if (errnoOf(error) !== duplicate) throw error;
+    return;
+  }
   for (const [column, pieces] of [
     ["data", moreData],
     ["raw", moreRaw],
   ] as const)
     for (const piece of pieces)
-      await change(`UPDATE ${n.letters} SET ${column} = CONCAT(${column}, ?) WHERE consumer = ? AND topic = ? AND id = ?`, [
+      await change(`UPDATE ${n.letters} SET ${column} = CONCAT(${column}, ?) WHERE consumer = ? AND topic = ? AND id = ? AND digest = ?`, [
         piece!,
         ...key,
       ]);

@@ -276,6 +276,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   consumer        VARBINARY(255) NOT NULL,
   topic           VARBINARY(255) NOT NULL,
   id              VARBINARY(255) NOT NULL,
+  digest          VARBINARY(64) NOT NULL,
   seq             BIGINT NOT NULL AUTO_INCREMENT,
   aggregate_type  VARCHAR(255) NOT NULL,
   aggregate_id    VARCHAR(255) NOT NULL,
@@ -288,7 +289,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   attempts        INT NOT NULL,
   handler_version INT NOT NULL,
   parked_at       ${now},
-  PRIMARY KEY (consumer, topic, id),
+  PRIMARY KEY (consumer, topic, id, digest),
   UNIQUE KEY seq (seq)`,
       ),
     ];

@@ -92,15 +92,14 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
     async park(letter) {
       const row = letterRow(letter);
       await connection.run(
-        `INSERT INTO ${n.letters} (consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8::bytea, $9::bytea, $10, $11, $12, $13)
-         ON CONFLICT (consumer, topic, id) DO UPDATE SET aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id,
-           event_type = excluded.event_type, envelope = excluded.envelope, data = excluded.data, raw = excluded.raw, error_code = excluded.error_code,
-           error = excluded.error, attempts = excluded.attempts, handler_version = excluded.handler_version, parked_at = excluded.parked_at`,
+        `INSERT INTO ${n.letters} (consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::bytea, $10::bytea, $11, $12, $13, $14)
+         ON CONFLICT (consumer, topic, id, digest) DO NOTHING`,
         [
           row.consumer,
           row.topic,
           row.id,
+          row.digest,
           row.aggregateType,
           row.aggregateId,
           row.eventType,

@@ -97,6 +97,7 @@ CREATE TABLE ${n.letters} (
   consumer        text COLLATE "C" NOT NULL,
   topic           text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,
+  digest          text COLLATE "C" NOT NULL,
   aggregate_type  text COLLATE "C" NOT NULL,
   aggregate_id    text COLLATE "C" NOT NULL,
   event_type      text COLLATE "C" NOT NULL,
@@ -108,7 +109,7 @@ CREATE TABLE ${n.letters} (
   attempts        integer NOT NULL,
   handler_version integer NOT NULL,
   parked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (consumer, topic, id)
+  PRIMARY KEY (consumer, topic, id, digest)
 );
 CREATE INDEX ${n.index("letters", "seq")} ON ${n.letters} (seq);
 `;

@@ -62,16 +62,14 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
       connection.write((statements) => {
         const row = letterRow(letter);
         statements.run(
-          `INSERT INTO waybill_letters (parked_at, consumer, topic, id, aggregate_type, aggregate_id, event_type, envelope, data, raw,
-             error_code, error, attempts, handler_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT DO UPDATE SET parked_at = excluded.parked_at, aggregate_type = excluded.aggregate_type,
-             aggregate_id = excluded.aggregate_id, event_type = excluded.event_type, envelope = excluded.envelope, data = excluded.data,
-             raw = excluded.raw, error_code = excluded.error_code, error = excluded.error, attempts = excluded.attempts,
-             handler_version = excluded.handler_version`,
+          `INSERT INTO waybill_letters (parked_at, consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw,
+             error_code, error, attempts, handler_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT DO NOTHING`,
           iso(clock.now()),
           row.consumer,
           row.topic,
           row.id,
+          row.digest,
           row.aggregateType,
           row.aggregateId,
           row.eventType,

@@ -97,6 +97,7 @@ CREATE TABLE waybill_letters (
   consumer        TEXT NOT NULL,
   topic           TEXT NOT NULL,
   id              TEXT NOT NULL,
+  digest          TEXT NOT NULL,
   aggregate_type  TEXT NOT NULL,
   aggregate_id    TEXT NOT NULL,
   event_type      TEXT NOT NULL,
@@ -107,6 +108,6 @@ CREATE TABLE waybill_letters (
   error           TEXT NOT NULL,
   attempts        INTEGER NOT NULL,
   handler_version INTEGER NOT NULL,
-  UNIQUE (consumer, topic, id)
+  UNIQUE (consumer, topic, id, digest)
 );
 `;
