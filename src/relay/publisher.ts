@@ -92,7 +92,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     const ended = follow(stopping);
     const gaveUp = clock
       .sleep(withinMs + graceMs, ended.signal)
-      .then(() => unknown(`no answer from ${sink.name} within ${Math.round(withinMs)} ms`));
+      .then(() => unknown(stopping.aborted ? "the relay was stopped" : `no answer from ${sink.name} within ${Math.round(withinMs)} ms`));
     try {
       return await withDeadline(clock, withinMs, stopping, (signal) => Promise.race([sink.publish(batch, signal), gaveUp]));
     } catch (error) {
@@ -103,7 +103,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     }
   };
 
-  const conclude = (claim: Claim, topic: string, result: PublishResult): Outcome => {
+  const conclude = (claim: Claim, topic: string, result: PublishResult, stopped: boolean): Outcome => {
     const { id } = claim.envelope;
     switch (result.status) {
       case "stored":
@@ -113,6 +113,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
         breaker.unsent(topic, id);
         break;
       case "unknown":
+        // Called off by us: that says nothing of the destination.
+        if (stopped) {
+          breaker.unsent(topic, id);
+          return returned(claim);
+        }
         if (breaker.failed(topic, id, result.error, true)) return refuse(claim, result.error, true, policy);
         break;
       case "refused":
@@ -183,7 +188,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       const unfinished = new Set<string>();
       sent.forEach(({ claim, message }, at) => {
         const result = results[at];
-        if (result !== undefined) outcomes.set(claim, conclude(claim, message.topic, result));
+        if (result !== undefined) outcomes.set(claim, conclude(claim, message.topic, result, signals.stopping.aborted));
         else {
           breaker.unsent(message.topic, claim.envelope.id);
           if (untrusted) outcomes.set(claim, returned(claim));
