@@ -38,7 +38,7 @@ export interface Subscription {
    * delivered as unreadable, with what can be had of it. A source that meets such a message without ending may count by itself. @default 0
    */
   readonly stalls?: number;
-  /** Is told when the broker removed messages before this consumer read them; null: it cannot tell how many. */
+  /** Is told when the broker removed messages before this consumer was done with them, and how many at most; null: it cannot tell. */
   readonly missed?: (topic: string, messages: number | null) => void;
 }
 

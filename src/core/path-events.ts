@@ -89,7 +89,7 @@ export type PathEvent =
       readonly unacknowledged: number;
       readonly full: boolean;
     }
-  /** The broker removed messages before this consumer read them; null: it cannot tell how many. */
+  /** The broker removed messages before this consumer was done with them, at most so many; null: it cannot tell how many. */
   | { readonly type: "subscriber.missed"; readonly consumer: string; readonly topic: string; readonly messages: number | null }
   /** A round of forgetting: marks and counts of attempts older than `before` are gone from the inbox. */
   | {

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { Delivery, Subscription } from "../../src/contracts/source.ts";
-import { systemClock } from "../../src/core/clock.ts";
+import { systemClock, type Clock } from "../../src/core/clock.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 import { describeWith } from "../servers/available.ts";
 import { startNats, type NatsServer } from "../servers/nats.ts";
@@ -31,8 +31,13 @@ await describeWith("nats", "nats: hostile messages", () => {
   beforeAll(async () => void (server = await startNats({ settings: "max_payload: 8388608" })));
   afterAll(() => server[Symbol.asyncDispose]());
 
-  async function receiving<T>(topic: string, more: Partial<Subscription>, work: (take: () => Promise<Delivery>) => Promise<T>): Promise<T> {
-    return using({ url: server.url(), provision: true }, async (broker) => {
+  async function receiving<T>(
+    topic: string,
+    more: Partial<Subscription>,
+    work: (take: () => Promise<Delivery>) => Promise<T>,
+    clock: Clock = systemClock,
+  ): Promise<T> {
+    return using({ url: server.url(), provision: true, clock }, async (broker) => {
       const deliveries = broker.receive({ consumer: "shop", topics: [topic], prefetch: 50, ...more }, never)[Symbol.asyncIterator]();
       const work_ = work(async () => {
         const next = await within(8_000, "a delivery", deliveries.next());
@@ -167,6 +172,57 @@ await describeWith("nats", "nats: hostile messages", () => {
     });
   });
 
+  test("what was acknowledged beyond a message that waits is not told as missed when it is removed", async () => {
+    const topic = freshTopic();
+    const missed: (number | null)[] = [];
+    const more = { missed: (_: string, messages: number | null) => void missed.push(messages) };
+    const events = Array.from({ length: 12 }, () => sampleEvent());
+    await using({ url: server.url() }, async (broker) => {
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(outgoing(events, topic), never);
+    });
+    const purge = (keep: number) =>
+      raw(server.url(), async (_, manager) => void (await manager.streams.purge(await manager.streams.find(topic), { keep })));
+    await receiving(topic, { ...more, prefetch: 9 }, async (take) => {
+      for (let number = 1; number <= 9; number++) {
+        const delivery = await take();
+        if (number !== 4) await delivery.ack();
+      }
+    });
+    // 4 was read and not done, 10 and 11 were not read: they and none of the others.
+    await purge(1);
+    await receiving(topic, more, async (take) => {
+      expect((await take()).envelope.id).toBe(events[11]!.id);
+      expect(missed).toEqual([3]);
+    });
+  });
+
+  test("what was acknowledged before a receiver took over is not told as missed when it is removed under its eyes", async () => {
+    const topic = freshTopic();
+    const missed: (number | null)[] = [];
+    const more = { missed: (_: string, messages: number | null) => void missed.push(messages) };
+    const events = Array.from({ length: 12 }, () => sampleEvent());
+    await using({ url: server.url() }, async (broker) => {
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(outgoing(events, topic), never);
+    });
+    await receiving(topic, { ...more, prefetch: 9 }, async (take) => {
+      for (let number = 1; number <= 9; number++) {
+        const delivery = await take();
+        if (number !== 2 && number !== 4) await delivery.ack();
+      }
+    });
+    await receiving(topic, { ...more, prefetch: 1 }, async (take) => {
+      const two = await take();
+      expect(two.envelope.id).toBe(events[1]!.id);
+      await raw(server.url(), async (_, manager) => void (await manager.streams.purge(await manager.streams.find(topic), { keep: 1 })));
+      await two.ack();
+      expect((await take()).envelope.id).toBe(events[11]!.id);
+      // 10 and 11, 4, and one that nobody can tell from 2 any more.
+      expect(missed).toEqual([4]);
+    });
+  });
+
   test("what a stream of several subjects removed before it was read is told once, without a number", async () => {
     await raw(server.url(), async (_, manager) => {
       await manager.streams.add({ name: "SEVERAL", subjects: ["several.>"], max_msgs: 5, discard: "old" });
@@ -196,5 +252,93 @@ await describeWith("nats", "nats: hostile messages", () => {
     expect(missed).toEqual([null]);
     await receiving(topic, more, async (take) => void (await take()));
     expect(missed).toEqual([null]);
+  });
+
+  describe("while a receiver of a stream of several subjects runs", () => {
+    const hasty: Clock = { ...systemClock, sleep: (ms, signal) => systemClock.sleep(ms / 20, signal) };
+    let number = 0;
+    /** A stream that keeps ten messages; whoever reads `mine` from it; and how often the receiver has asked how much is unread. */
+    async function reading(work: (at: { mine: string; missed: unknown[]; fill: Fill; looks(): number; take: Take }) => Promise<void>) {
+      const name = `BUSY${(number += 1)}`;
+      const [mine, other] = [`${name}.mine`, `${name}.other`];
+      const missed: unknown[] = [];
+      let looks = 0;
+      await raw(server.url(), async (nc, manager) => {
+        await manager.streams.add({ name, subjects: [`${name}.*`], max_msgs: 10, discard: "old" });
+        nc.subscribe("_INBOX.>", { callback: (_, { data }) => void (looks += Number(Buffer.from(data).includes("stream_info_response"))) });
+        await using({ url: server.url(), provision: true }, async (broker) => {
+          const fill: Fill = async (count, topic = "mine") => {
+            const events = Array.from({ length: count }, () => sampleEvent());
+            await broker.publish(outgoing(events, topic === "mine" ? mine : other), never);
+            return events.map(({ id }) => id);
+          };
+          const told = (topic: string, messages: number | null): void => void missed.push([topic, messages]);
+          await broker.provision([mine], ["shop"]);
+          await fill(1);
+          await receiving(
+            mine,
+            { prefetch: 1, missed: told },
+            async (take) => {
+              const before = looks;
+              await work({ mine, missed, fill, take, looks: () => looks - before });
+            },
+            hasty,
+          );
+        });
+      });
+    }
+    /** Until one that began after this call is answered. */
+    async function looked(looks: () => number): Promise<void> {
+      const asked = looks();
+      await expect.poll(looks, { timeout: 15_000 }).toBeGreaterThan(asked + 1);
+    }
+    type Fill = (count: number, topic?: "mine" | "other") => Promise<string[]>;
+    type Take = () => Promise<Delivery>;
+
+    test("what is removed before it was read is told when the next message comes", async () => {
+      await reading(async ({ mine, missed, fill, looks, take }) => {
+        const one = await take();
+        await fill(4);
+        await looked(looks);
+        const [next] = (await fill(12)).slice(-10);
+        expect(missed).toEqual([]);
+        await one.ack();
+        const two = await take();
+        expect(two.envelope.id).toBe(next);
+        expect(missed).toEqual([[mine, null]]);
+        await two.ack();
+        await (await take()).ack();
+        expect(missed, "once").toEqual([[mine, null]]);
+      });
+    });
+
+    test("what is removed before it was read is told though no message follows", async () => {
+      await reading(async ({ mine, missed, fill, looks, take }) => {
+        await take();
+        await fill(4);
+        await looked(looks);
+        await fill(12, "other");
+        await expect.poll(() => missed, { timeout: 15_000 }).toEqual([[mine, null]]);
+      });
+    });
+
+    test("nothing is told of other subjects' messages, nor of what was read in time", async () => {
+      await reading(async ({ missed, fill, looks, take }) => {
+        await (await take()).ack();
+        for (let round = 0; round < 3; round++) {
+          await fill(25, "other");
+          const ids = await fill(4);
+          await looked(looks);
+          for (const id of ids) {
+            const delivery = await take();
+            expect(delivery.envelope.id).toBe(id);
+            await delivery.ack();
+          }
+          await fill(25, "other");
+        }
+        await looked(looks);
+        expect(missed).toEqual([]);
+      });
+    });
   });
 });

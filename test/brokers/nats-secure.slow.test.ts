@@ -1,4 +1,6 @@
 import { readFileSync } from "node:fs";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
@@ -67,12 +69,19 @@ await describeWith("nats", "nats: who may connect", () => {
       const row = page.split("\n").find((line) => line.startsWith(`| ${who} |`)) ?? "";
       return [...row.matchAll(/`(\$JS[^`]*)`/g)].map(([, subject]) => subject!);
     };
-    const user = (name: string, who: string, ...topics: string[]): string => {
-      const publish = JSON.stringify([...rightsOf(who), ...topics]);
-      return `{ user: "${name}", password: "x", permissions: { publish: ${publish}, subscribe: ["_INBOX.>"] } }`;
-    };
+    const user = (name: string, publish: readonly string[], subscribe = ["_INBOX.>"]): string =>
+      `{ user: "${name}", password: "x", permissions: ${JSON.stringify({ publish, subscribe })} }`;
     beforeAll(async () => {
-      const users = [user("maker", "whoever provisions"), user("relay", "a relay", "order.events"), user("shop", "a subscriber")];
+      const subscriber = rightsOf("a subscriber");
+      const users = [
+        user("maker", rightsOf("whoever provisions"), ["_INBOX.>", "$JS.API.CONSUMER.INFO.>"]),
+        user("relay", [...rightsOf("a relay"), "order.events", "shared.>"]),
+        user("shop", subscriber),
+        user(
+          "unasking",
+          subscriber.filter((subject) => !subject.includes("CONSUMER.INFO")),
+        ),
+      ];
       server = await startNats({ settings: `authorization { users: [ ${users.join(", ")} ] }` });
     });
     afterAll(() => server[Symbol.asyncDispose]());
@@ -96,6 +105,29 @@ await describeWith("nats", "nats: who may connect", () => {
           await deliveries.return?.();
         });
       }
+    });
+
+    test.each(["shop", "unasking"])("%s reads a stream of several subjects, whether it may ask for what waits or not", async (name) => {
+      const nc = await connect({ servers: `127.0.0.1:${server.port}`, user: "maker", pass: "x" });
+      const manager = await jetstreamManager(nc, { checkAPI: false });
+      await manager.streams.add({ name: `SHARED_${name}`, subjects: [`shared.${name}.*`] });
+      const topic = `shared.${name}.events`;
+      await using({ url: as("maker") }, (broker) => broker.provision([topic], ["shop"]));
+      const asked = new Promise<void>((resolve) => nc.subscribe("$JS.API.CONSUMER.INFO.>", { callback: () => resolve() }));
+      const events = [sampleEvent(), sampleEvent()];
+      await using({ url: as("relay") }, (broker) => broker.publish(outgoing(events, topic), never));
+      await using({ url: as(name) }, async (broker) => {
+        const deliveries = broker.receive({ consumer: "shop", topics: [topic], prefetch: 1 }, never)[Symbol.asyncIterator]();
+        for (const event of events) {
+          const next = await within(5_000, "a delivery", deliveries.next());
+          if (next.done === true) throw new Error("it ended");
+          expect(next.value.envelope.id).toBe(event.id);
+          await next.value.ack();
+        }
+        if (name === "shop") await within(5_000, "the question", asked);
+        await deliveries.return?.();
+      });
+      await nc.close();
     });
   });
 

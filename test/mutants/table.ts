@@ -243,6 +243,18 @@ export const mutants: readonly Mutant[] = [
     tests("brokers/nats-parts", "is the stream's own"),
   ),
   mutant(
+    "nats-running-misses-untold",
+    "V",
+    "NATS: what a stream of several subjects removes unread while a subscriber runs is not told with the next message",
+    tests("brokers/nats-hostile.slow", "is told when the next message comes"),
+  ),
+  mutant(
+    "nats-done-counts-as-missed",
+    "V",
+    "NATS: what was acknowledged beyond a message that waits is told as missed when it is removed",
+    tests("brokers/nats-hostile.slow", "is not told as missed when it is removed"),
+  ),
+  mutant(
     "failed-work-commits",
     "P",
     "SQLite: what a transaction's work did before it failed is committed",

@@ -16,6 +16,9 @@ interface ConsumerInfo {
   readonly name: string;
   readonly config: { readonly opt_start_seq?: number };
   readonly ack_floor: { readonly stream_seq: number };
+  readonly delivered: { readonly stream_seq: number; readonly consumer_seq: number };
+  readonly num_ack_pending: number;
+  readonly num_pending: number;
 }
 
 /** Longer than anything waits: a message that the server delivers again by itself comes behind those that followed it. */
@@ -25,6 +28,8 @@ export interface Taken {
   readonly durable: string;
   /** The number behind which it begins. */
   readonly from: number;
+  /** How many of the numbers behind one and up to another a predecessor had not acknowledged, at most. */
+  readonly undone: (after: number, upTo: number) => number;
 }
 
 /**
@@ -47,7 +52,24 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   // Where gaps are not counted, the next one begins at what is there: what is gone is told once.
   const durable = await create(api, reading, stream.isGapless ? from : Math.max(from, stream.firstSeq - 1));
   for (const { name: old } of before) await remove(api, stream.name, old);
-  return { durable, from };
+  // The server tells how many of the delivered were not acknowledged, not which. Of a stream that has lost messages, nothing is known.
+  const known = before.filter(({ delivered }) => delivered.stream_seq <= stream.lastSeq);
+  const undoneBy = ({ delivered, num_ack_pending }: ConsumerInfo, after: number, upTo: number): number => {
+    const read = Math.max(0, Math.min(upTo, delivered.stream_seq) - after);
+    return upTo - after - read + Math.min(read, num_ack_pending);
+  };
+  const undone = (after: number, upTo: number): number => Math.min(upTo - after, ...known.map((info) => undoneBy(info, after, upTo)));
+  return { durable, from, undone };
+}
+
+/** How many messages wait to be delivered, and how many deliveries were made before. */
+export async function waitingFor(
+  api: Api,
+  stream: string,
+  name: string,
+): Promise<{ readonly waiting: number; readonly deliveries: number }> {
+  const { num_pending, delivered } = await api.ask<ConsumerInfo>(`CONSUMER.INFO.${stream}.${name}`);
+  return { waiting: num_pending, deliveries: delivered.consumer_seq };
 }
 
 /** The consumer begins with the oldest message that the stream has. One that is there stays as it is. */

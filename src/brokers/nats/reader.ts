@@ -32,8 +32,8 @@ export interface ReaderOptions {
   /** The number of the last message that is done with, or was never there. */
   readonly from: number;
   readonly take: (received: Received) => void;
-  /** So many numbers were left out before the next message. */
-  readonly skipped: (messages: number) => void;
+  /** Is told of each message before it is taken: the number of the one before it, its own, and which delivery it is. */
+  readonly came: (before: number, sequence: number, delivery: number) => void;
   /** Called when there may be something to ask or to tell. */
   readonly changed: () => void;
 }
@@ -44,7 +44,7 @@ const graceMs = 5_000;
 const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
 
-export function openReader({ connection, clock, topic, stream, durable, from, take, skipped, changed }: ReaderOptions): Reader {
+export function openReader({ connection, clock, topic, stream, durable, from, take, came, changed }: ReaderOptions): Reader {
   const inbox = connection.inbox();
   let pull = 0;
   let asked = 0;
@@ -63,11 +63,11 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
   const unsubscribe = connection.subscribe(`${inbox}.*`, (message) => {
     const delivered = deliveredBy(message.reply);
     if (delivered !== null) {
-      const { sequence, place } = delivered;
+      const { sequence, delivery, place } = delivered;
       asked -= 1;
       // The server would deliver one again only if somebody had changed the consumer; it is in hand, or done with.
       if (sequence > last) {
-        if (sequence > last + 1) skipped(sequence - last - 1);
+        came(last, sequence, delivery);
         last = sequence;
         take({ reader, message, place });
       }
@@ -129,10 +129,11 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
  * From `$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer-sequence.time.pending`. Only what a stream delivers has such a
  * reply; what the server says of a request has none. The status line does not tell them apart: whoever publishes can write one.
  */
-function deliveredBy(reply: string): { readonly sequence: number; readonly place: string } | null {
+function deliveredBy(reply: string): { readonly sequence: number; readonly delivery: number; readonly place: string } | null {
   if (!reply.startsWith("$JS.ACK.")) return null;
   const parts = reply.split(".");
   const at = parts.length >= 11 ? 7 : 5;
   const sequence = Number(parts[at] ?? 0);
-  return Number.isSafeInteger(sequence) ? { sequence, place: `${sequence}-${parts[at + 2] ?? 0}` } : null;
+  const delivery = Number(parts[at + 1] ?? 0);
+  return Number.isSafeInteger(sequence) ? { sequence, delivery, place: `${sequence}-${parts[at + 2] ?? 0}` } : null;
 }

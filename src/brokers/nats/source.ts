@@ -13,6 +13,7 @@ import { envelopeOf } from "./message.ts";
 import { checkSubject } from "./names.ts";
 import { openReader, type Reader, type ReaderOptions, type Received } from "./reader.ts";
 import { findStream, makeStream, needStream } from "./streams.ts";
+import { watchUnread, type Unread } from "./unread.ts";
 
 export interface SourceOptions {
   readonly link: Link;
@@ -64,13 +65,14 @@ async function* iterate(
   const held = new Map<Reader, number>();
   let readers: readonly Reader[] = [];
   let ended = false;
+  const running = follow(signal);
   const take = (received: Received): void => {
     held.set(received.reader, (held.get(received.reader) ?? 0) + 1);
     queue.push(received);
   };
   try {
     if (signal.aborted) return;
-    readers = await openAll(subscription, signal, options, { take, changed: () => wake.notify() });
+    readers = await openAll(subscription, running.signal, options, { take, changed: () => wake.notify() });
     for (const reader of readers) reading.add(reader);
     while (!signal.aborted) {
       for (const reader of readers) {
@@ -109,6 +111,8 @@ async function* iterate(
     }
   } finally {
     ended = true;
+    running.abort();
+    running.release();
     release();
     for (const reader of readers) reader.close();
     await withinFlush(clock, readers);
@@ -138,16 +142,22 @@ async function openAll(
 ): Promise<readonly Reader[]> {
   const opening = follow(outer);
   void clock.sleep(openMs, opening.signal).then(() => opening.abort());
+  const watch = (connection: Connection, stream: string, durable: string, topic: string): Unread =>
+    watchUnread({ api: createApi(connection, link.place, outer), clock, stream, durable, missed: () => missed?.(topic, null) });
   const open = async (connection: Connection, topic: string): Promise<Reader> => {
     const api = createApi(connection, link.place, opening.signal);
     const stream = await (provision ? makeStream(api, link.place, topic, replicas) : needStream(api, link.place, topic));
     const taken = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
     // Nobody knows how many of them were the topic's.
     if (stream.isLimited && !stream.isGapless && stream.firstSeq > taken.from + 1) missed?.(topic, null);
-    const skipped = (messages: number): void => {
-      if (stream.isGapless) missed?.(topic, messages);
+    const unread = stream.isLimited && !stream.isGapless ? watch(connection, stream.name, taken.durable, topic) : null;
+    const came: ReaderOptions["came"] = (before, sequence, delivery) => {
+      unread?.came(sequence, delivery);
+      if (!stream.isGapless || sequence === before + 1) return;
+      const gone = taken.undone(before, sequence - 1);
+      if (gone > 0) missed?.(topic, gone);
     };
-    return openReader({ connection, clock, topic, stream: stream.name, ...taken, skipped, ...how });
+    return openReader({ connection, clock, topic, stream: stream.name, ...taken, came, ...how });
   };
   try {
     const connection = await link.get(opening.signal);

@@ -29,6 +29,11 @@ interface StreamInfo {
   readonly state: { readonly messages: number; readonly first_seq: number; readonly first_ts: string; readonly last_seq: number };
 }
 
+export async function stateOf(api: Api, name: string): Promise<Pick<Stream, "firstSeq" | "lastSeq">> {
+  const { state } = await api.ask<StreamInfo>(`STREAM.INFO.${name}`);
+  return { firstSeq: Math.max(1, state.first_seq), lastSeq: state.last_seq };
+}
+
 /** The stream that keeps a topic, or null. JetStream sees to it that a subject has no more than one. */
 export async function findStream(api: Api, place: string, topic: string): Promise<Stream | null> {
   const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject: topic });

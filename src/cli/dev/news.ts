@@ -29,8 +29,10 @@ export function newsOf(event: PathEvent): LogLine | null {
       return event.full
         ? { level: "warn", text: `takes no more of ${event.topic}: ${event.unacknowledged} deliveries wait behind failing events` }
         : { level: "info", text: `takes more of ${event.topic} again` };
-    case "subscriber.missed":
-      return { level: "error", text: `${event.messages ?? "some"} messages of ${event.topic} were removed before they were read` };
+    case "subscriber.missed": {
+      const count = event.messages === null ? "some" : `at most ${event.messages}`;
+      return { level: "error", text: `messages of ${event.topic} were removed before they were read: ${count}` };
+    }
     case "subscriber.forgot":
       return null;
     case "subscriber.seat":
