@@ -3,6 +3,7 @@ import { openKafka, openNats, openRabbitmq, openRedis } from "./brokers.ts";
 import { openEmbedded, openSqlite } from "./files.ts";
 import type { OpenedBroker, OpenedStore } from "./opened.ts";
 import { openMysql, openPostgres, type Placing } from "./servers.ts";
+import { withoutSecrets } from "./told.ts";
 import { readUrl, type Schemes, type Url } from "./url.ts";
 
 const stores: Readonly<Record<string, (url: Url, create: boolean, placing: Placing) => OpenedStore>> = {
@@ -47,7 +48,7 @@ export async function openStore(
   const opened = stores[url.scheme]!(url, create, placing);
   try {
     if (check) await opened.store.schema.check();
-    return opened;
+    return { ...opened, store: { ...opened.store, operator: withoutSecrets(opened.store.operator) } };
   } catch (error) {
     await opened[Symbol.asyncDispose]();
     throw error;

@@ -1,0 +1,31 @@
+import type { EventRecord, Operator, Status } from "../contracts/operator.ts";
+import { redactText } from "./redact.ts";
+
+/**
+ * The same operator, and no password of a URL in what it tells of failures: those texts were written by clients, routes and handlers,
+ * and may name the place they could not reach. What a service wrote itself, its payloads and headers, stays as it is.
+ */
+export function withoutSecrets(operator: Operator): Operator {
+  return {
+    status: async () => told(await operator.status()),
+    list: async (filter) => (await operator.list(filter)).map(toldOf),
+    show: async (id) => {
+      const event = await operator.show(id);
+      return event === null ? null : toldOf(event);
+    },
+    redrive: (filter, by) => operator.redrive(filter, by),
+    discard: (filter, by) => operator.discard(filter, by),
+    purge: (before, by, options) => operator.purge(before, by, options),
+  };
+}
+
+const told = (status: Status): Status => ({
+  ...status,
+  holds: { ...status.holds, list: status.holds.list.map(withoutWhy) },
+  breakers: status.breakers.map(withoutWhy),
+  dead: status.dead.map((group) => ({ ...group, error: redactText(group.error) })),
+});
+
+const toldOf = (event: EventRecord): EventRecord => ({ ...event, lastError: shown(event.lastError), hold: shown(event.hold) });
+const withoutWhy = <T extends { readonly why: string }>(held: T): T => ({ ...held, why: redactText(held.why) });
+const shown = (text: string | null): string | null => (text === null ? null : redactText(text));
