@@ -236,6 +236,27 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.equal((await within(soonMs, "delivery after an ack of what waited", last))?.envelope.id, fourth.id);
   });
 
+  test("receivings that ended without progress set nothing aside that can be read: `stalls` alone is no verdict", async ({
+    topics: [topic],
+    store,
+    receive,
+  }) => {
+    const events = many(12);
+    await store(topic, events);
+    for (const stalls of [1, 3, 30]) {
+      const receiving = await receive({ stalls });
+      const deliveries = await receiving.take(12);
+      assert.deepEqual(
+        deliveries.map(({ envelope, unreadable }) => unreadable?.why ?? envelope.id),
+        events.map(({ id }) => id),
+        String(stalls),
+      );
+      if (stalls === 30) for (const delivery of deliveries) await delivery.ack();
+      await receiving.close();
+    }
+    await quiet(quietMs, "an acknowledged event was delivered again", (await receive({ stalls: 30 })).next());
+  });
+
   test("consumers are independent: each gets everything, each has its own acks", async ({ topics: [topic], store, receive }) => {
     const events = many(5);
     await store(topic, events);

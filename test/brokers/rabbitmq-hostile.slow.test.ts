@@ -3,7 +3,7 @@ import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { memoryOf } from "./memory.ts";
-import { field, long, nested, nestedArrays, propertiesOf, publishRaw, text, type RawProperties } from "./rabbitmq-raw.ts";
+import { field, long, nested, nestedArrays, propertiesOf, publishRaw, short, text, type RawProperties } from "./rabbitmq-raw.ts";
 import { confirmed, freshTopic, never, outgoing, provision, raw, receiving, using } from "./rabbitmq.ts";
 
 const event = (id: string): Buffer[] => [text("cloudEvents:id", id), text("cloudEvents:type", "Paid")];
@@ -58,6 +58,44 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
     }
     const names = deliveries.map(({ envelope }) => envelope.id);
     expect(new Set(names).size).toBe(names.length);
+  });
+
+  test("no frame that the server sends ends a receiving: the largest headers, grown on the way, odd routing keys, every property at its end", async () => {
+    const topic = freshTopic();
+    await provision(url, [topic], ["shop"]);
+    const frameMax = 131_072;
+    const largest = (id: string): Buffer[] => {
+      const own = event(id);
+      const taken = Buffer.concat(own).length + 8 + 12 + 2 + 4 + "fill".length + 6;
+      return [...own, text("fill", Buffer.alloc(frameMax - taken, 97))];
+    };
+    // All but expiration and user-id, which the server checks: the highest numbers, and texts of 255 bytes that are not UTF-8.
+    const ff = short(Buffer.alloc(255, 0xff));
+    const every = Buffer.concat([
+      ...[Buffer.from([0xfe, 0xec]), short("application/json"), ff, long(Buffer.concat(event("every"))), Buffer.from([2, 255])],
+      ...[ff, ff, ff, Buffer.alloc(8, 0xff), ff, ff, ff],
+    ]);
+    await raw(url, async (channel) => {
+      await channel.bindQueue(`shop.${topic}`, "amq.fanout", "");
+      publishRaw(channel, "waybill", topic, { headers: largest("largest") }, Buffer.alloc(0));
+      publishRaw(channel, "amq.fanout", Buffer.alloc(255, 0xff), { headers: event("odd key") }, Buffer.from("{}"));
+      publishRaw(channel, "waybill", topic, { bytes: every }, Buffer.from("{}"));
+      publishRaw(channel, "waybill", topic, { headers: event("last") }, Buffer.from("{}"));
+      await channel.checkQueue(`shop.${topic}`);
+    });
+    const expected = ["largest", "odd key", "every", "last"];
+    // Given back unread, each has one header more, which makes the frame larger than the two sides have agreed on.
+    for (const times of [1, 2, 3, 4]) {
+      const { take, broker } = receiving(url, { topics: [topic] });
+      const deliveries = await take(expected.length);
+      expect(
+        deliveries.map(({ envelope, unreadable }) => unreadable?.why ?? envelope.id),
+        String(times),
+      ).toEqual(expected);
+      if (times === 4) for (const delivery of deliveries) await delivery.ack();
+      await broker[Symbol.asyncDispose]();
+    }
+    expect(await raw(url, (channel) => channel.checkQueue(`shop.${topic}`))).toMatchObject({ messageCount: 0 });
   });
 
   test("200 messages of 4 MiB at the default prefetch stay within the bound in bytes, one larger than it comes alone, and none is lost", async () => {

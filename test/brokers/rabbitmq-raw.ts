@@ -13,6 +13,8 @@ export interface RawProperties {
   /** The fields of the table, already encoded: see `field`. */
   readonly headers?: readonly Buffer[];
   readonly messageId?: string | Buffer;
+  /** All of them as AMQP writes them, from their flags on, instead. */
+  readonly bytes?: Buffer;
 }
 
 export const long = (bytes: Buffer | string): Buffer => {
@@ -49,7 +51,8 @@ export function nestedArrays(name: string, depth: number): Buffer {
 }
 
 /** The content header behind class, weight and size. */
-export function propertiesOf({ contentType, headers, messageId }: RawProperties): Buffer {
+export function propertiesOf({ contentType, headers, messageId, bytes }: RawProperties): Buffer {
+  if (bytes !== undefined) return bytes;
   const set = (contentType && flags.contentType) || 0;
   const bits = set | (headers ? flags.headers : 0) | (messageId === undefined ? 0 : flags.messageId);
   return Buffer.concat([
@@ -61,7 +64,7 @@ export function propertiesOf({ contentType, headers, messageId }: RawProperties)
 }
 
 /** Publishes it in frames of our own making. */
-export function publishRaw(channel: Channel, exchange: string, routingKey: string, properties: RawProperties, body: Buffer): void {
+export function publishRaw(channel: Channel, exchange: string, routingKey: string | Buffer, properties: RawProperties, body: Buffer): void {
   const { ch, connection } = channel as unknown as Inner;
   const { buffer } = connection.channels[ch]!;
   const frame = (type: number, payload: Buffer): Buffer =>

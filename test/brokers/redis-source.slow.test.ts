@@ -176,6 +176,37 @@ await describeWith("redis", "receiving from redis", () => {
     }
   });
 
+  test("a server that ends connections with large answers is read one entry at a time, once a receiving has ended without progress", async () => {
+    const broker = open();
+    await sql(["XGROUP", "CREATE", topic, "stock", "0", "MKSTREAM"]);
+    const events = Array.from({ length: 300 }, () => sampleEvent({ data: Buffer.alloc(100_000, 97) }));
+    for (let n = 0; n < events.length; n += 50) await publish(broker, events.slice(n, n + 50));
+    await sql(["CONFIG", "SET", "client-output-buffer-limit", "normal 2000000 2000000 0"]);
+    try {
+      const done: string[] = [];
+      // As a subscriber does.
+      for (let stalls = 0; done.length < events.length;) {
+        expect(stalls).toBeLessThan(2);
+        const { next, leave } = receive(broker, { stalls, bytes: 32 * 1024 * 1024 });
+        const before = done.length;
+        try {
+          while (done.length < events.length) {
+            const { envelope, ack } = (await next())!;
+            await ack();
+            done.push(envelope.id);
+          }
+        } catch (error) {
+          expect(String(error)).toMatch(/cannot be reached/);
+        }
+        await leave();
+        stalls = done.length > before ? 0 : stalls + 1;
+      }
+      expect(done).toEqual(events.map(({ id }) => id));
+    } finally {
+      await sql(["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]);
+    }
+  });
+
   test("entries that were removed unread or unacknowledged are told, and keep nobody waiting", async () => {
     const broker = open();
     const events = many(10);

@@ -21,6 +21,8 @@ export interface SourceOptions {
 /** While it is full, how long it takes to notice that the connection is gone. */
 const lookMs = 1_000;
 const maxDateMs = 8.64e15;
+/** After a receiving without progress, so many entries are read one at a time: the server may end connections for an answer that is too large. */
+const carefulEntries = 256;
 
 /**
  * A topic's consumers are the stream's groups. What a session was given and did not acknowledge is pending in the group, and comes
@@ -45,13 +47,14 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
 }
 
 async function* iterate(
-  { consumer, topics, missed = () => undefined, ...bounds }: Subscription,
+  { consumer, topics, missed = () => undefined, stalls = 0, ...bounds }: Subscription,
   { signal, release }: Follower,
   options: SourceOptions,
 ): AsyncGenerator<Delivery, undefined> {
   const { acks, clock } = options;
   const room = createRoom(bounds);
   const wake = createWake();
+  let careful = stalls > 0 ? carefulEntries : 0;
   try {
     if (signal.aborted) return;
     const session = await openSession({ ...options, consumer, topics, missed }, signal);
@@ -63,7 +66,8 @@ async function* iterate(
           await wake.wait(clock, lookMs, alive.signal);
           continue;
         }
-        for (const { id, ...received } of await session.next(room.left, room.bytesLeft)) {
+        for (const { id, ...received } of await session.next(careful > 0 ? 1 : room.left, room.bytesLeft)) {
+          careful -= 1;
           const { topic, bytes } = received;
           const taken = room.take(bytes);
           if (signal.aborted) return;
