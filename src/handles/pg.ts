@@ -1,4 +1,5 @@
 import type { Begins, Handle } from "../contracts/handle.ts";
+import { checkOut, type PooledClient } from "../core/check-out.ts";
 import { WaybillError } from "../core/errors.ts";
 import { lending } from "../core/lend.ts";
 import { alreadyInside, noTransaction } from "./refuse.ts";
@@ -8,6 +9,10 @@ import type { Rows } from "./result.ts";
 export interface PgTransaction {
   query(text: string, values?: unknown[]): Promise<{ readonly rows: Rows; readonly command: string }>;
   getTransactionStatus?(): string | null;
+}
+
+interface PooledTransaction extends PgTransaction, PooledClient {
+  release(destroy: boolean): void;
 }
 
 /** A `Pool`, or a `Client` of its own. */
@@ -29,13 +34,8 @@ export const fromPg: Handle<PgDb, PgTransaction, PgBegins> = Object.assign(
   {
     async begin<T>(db: PgDb, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
       if (!isPool(db)) return run(db, work);
-      const client = (await db.connect()) as PgTransaction & {
-        release(destroy: boolean): void;
-        on(event: "error", listener: () => void): void;
-        off(event: "error", listener: () => void): void;
-      };
       const listen = (): void => undefined; // the next statement tells; without a listener, the process would end
-      client.on("error", listen);
+      const client = await checkOut(db as typeof db & { connect(): Promise<PooledTransaction> }, listen);
       let ended = false;
       try {
         const result = await run(client, work);

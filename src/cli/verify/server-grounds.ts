@@ -1,3 +1,4 @@
+import { checkOut } from "../../core/check-out.ts";
 import { createOutbox } from "../../outbox/outbox.ts";
 import type { Store } from "../../contracts/store.ts";
 import { openPool as openMysqlPool, type MysqlConnection, type MysqlPool } from "../../stores/mysql/driver.ts";
@@ -45,10 +46,9 @@ export function postgresGround(url: string, run: string): Ground {
     };
   };
   const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> => {
-    const client = await (await pool.get()).connect();
     let broken = true;
     const listen = (): void => undefined;
-    client.on("error", listen);
+    const client = await checkOut(await pool.get(), listen);
     try {
       await client.query("SET statement_timeout = 60000");
       const result = await work(within(client));

@@ -46,10 +46,9 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('jit', 'off', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
 
   const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => {
-    const client = await connect(await pool(), place, statementTimeoutMs);
     let broken: Error | undefined;
-    const listen = (error: Error): void => void (broken = error);
-    client.on("error", listen); // a connection that breaks between two statements says so here
+    const listen = (error: Error): void => void (broken = error); // a connection that breaks between two statements says so here
+    const client = await connect(await pool(), listen, { place, patienceMs: statementTimeoutMs });
     try {
       return await work(client);
     } catch (error) {

@@ -1,13 +1,7 @@
 import type { Transactor } from "../../contracts/outbox-store.ts";
 import { show, WaybillError } from "../../core/errors.ts";
-import { connect, within } from "./connect.ts";
+import { connect, within, type Server } from "./connect.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient } from "./driver.ts";
-
-/** Which server, for messages, and how long its answer may take. */
-export interface Server {
-  readonly place: string;
-  readonly patienceMs: number;
-}
 
 /** What begins a transaction: a pool, or one client. */
 export type PgDatabase = PgPool | PgClient;
@@ -28,11 +22,10 @@ function isPool(db: PgDatabase): db is PgPool {
   return typeof (db as Partial<PgPool> | null)?.totalCount === "number";
 }
 
-async function onPool<T>(pool: PgPool, { place, patienceMs }: Server, work: (client: PgPoolClient) => Promise<T>): Promise<T> {
-  const client = await connect(pool, place, patienceMs);
+async function onPool<T>(pool: PgPool, at: Server, work: (client: PgPoolClient) => Promise<T>): Promise<T> {
   let broken: Error | undefined;
   const listen = (error: Error): void => void (broken = error);
-  client.on("error", listen);
+  const client = await connect(pool, listen, at);
   try {
     return await work(client);
   } finally {
