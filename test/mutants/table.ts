@@ -357,6 +357,12 @@ export const mutants: readonly Mutant[] = [
     tests("brokers/rabbitmq-hostile.slow", "each becomes an unreadable delivery with its bytes"),
   ),
   mutant(
+    "kafka-stops-for-ever",
+    "I",
+    "Kafka: a fetch that stops at the same offset again and again is asked again, and what is there is never set aside",
+    tests("brokers/kafka-damage.slow", "a length beyond the file: nothing, and no error"),
+  ),
+  mutant(
     "unmarkable-is-handled",
     "I",
     "an event whose id the inbox cannot mark is tried all the same",
