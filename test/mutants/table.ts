@@ -49,7 +49,25 @@ export const mutants: readonly Mutant[] = [
     "PostgreSQL: a claim does not look once more for what was committed between its scans",
     tests("stores/postgres-claim.slow", "in several statements takes no event past"),
   ),
+  mutant(
+    "claim-up-to-a-number",
+    "O",
+    "a claim takes events up to the last number drawn before it began, and trusts that none of a transaction's comes late",
+    "simulation",
+  ),
+  mutant(
+    "postgres-claim-up-to-a-number",
+    "O",
+    "PostgreSQL: a claim takes events up to the last number drawn before it began, and does not look once more",
+    tests("stores/postgres-claim.slow", "takes no event past one of the same transaction"),
+  ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
+  mutant(
+    "sqlite-lane-trusted",
+    "L",
+    "SQLite: a row keeps the lane that plain SQL wrote, also one that no relay owns",
+    tests("stores/sqlite", "end DEAD with the cause in words"),
+  ),
   mutant(
     "inbox-own-transaction",
     "E",

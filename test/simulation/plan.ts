@@ -129,7 +129,7 @@ function backlogKnobs(seed: number, knobs: Knobs): Knobs {
   return { ...knobs, latencyMs: 0.5, distanceMs: pick([3, 6]), lanes: pick([1, 2, 4]), relays };
 }
 
-/** Transactions by the dozen on hot aggregates; a quarter of them stays open for a while, and whoever wants its aggregate waits. */
+/** Transactions by the dozen on hot aggregates; half of them stay open for a while, and whoever wants its aggregate waits. */
 function burstsOf(seed: number): Transaction[] {
   const random = fork(seed, "bursts");
   const aggregates = 3 + Math.floor(random.next() * 4);
@@ -137,13 +137,13 @@ function burstsOf(seed: number): Transaction[] {
   return Array.from({ length: 120 }, (_, n) => ({
     at: bursts[n % bursts.length]! + Math.round(random.next() * 250),
     writer: Math.floor(random.next() * 3),
-    openMs: random.next() < 0.25 ? Math.round(10 + random.next() * 30) : 0,
+    openMs: random.next() < 0.5 ? Math.round(10 + random.next() * 30) : 0,
     rollback: random.next() < 0.1,
     parts: [
       {
         aggregate: Math.floor(random.next() * aggregates),
         undone: false,
-        events: Array.from({ length: random.next() < 0.9 ? 1 : 4 }, () => eventPlan(random)),
+        events: Array.from({ length: random.next() < 0.4 ? 1 : 3 }, () => eventPlan(random)),
       },
     ],
   })).sort((a, b) => a.at - b.at);

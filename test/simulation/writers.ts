@@ -42,7 +42,8 @@ async function work(world: World, tools: Tools, name: string, transaction: Trans
   const events: Written[] = [];
   const end = (phase: "ok" | "failed" | "unknown"): void => record(process, phase, { op: "add", tx: name });
   try {
-    for (const part of transaction.parts) events.push(...(await add(tools, tx, part, plan.knobs, broker.moods.poison)));
+    const pauseMs = Math.min(transaction.openMs, 40) / 2;
+    for (const part of transaction.parts) events.push(...(await add(tools, tx, part, pauseMs, plan.knobs, broker.moods.poison)));
     // Where writers go one after the other, whoever takes long keeps everybody waiting: late, but nothing comes twice.
     const over = transaction.openMs > 300 && stores[plan.store].oneWriter ? world.fault("long-writer", name, 0, "all") : null;
     await process.clock.sleep(transaction.openMs);
@@ -64,8 +65,18 @@ async function work(world: World, tools: Tools, name: string, transaction: Trans
   );
 }
 
-/** The aggregate's row is locked by its counter before anything is inserted: that is what its order rests on. */
-async function add(tools: Tools, tx: SimTx, part: Part, { spanning, lanes }: Knobs, poison: Map<string, number>): Promise<Written[]> {
+/**
+ * The aggregate's row is locked by its counter before anything is inserted: that is what its order rests on. An Order's
+ * events are added at once, all others in one statement each.
+ */
+async function add(
+  tools: Tools,
+  tx: SimTx,
+  part: Part,
+  pauseMs: number,
+  { spanning, lanes }: Knobs,
+  poison: Map<string, number>,
+): Promise<Written[]> {
   const aggregateType = aggregateTypes[part.aggregate % aggregateTypes.length]!;
   const aggregateId = idOf(aggregateType, part.aggregate, lanes ?? LANES);
   const aggregate = `${aggregateType} ${aggregateId}`;
@@ -74,10 +85,14 @@ async function add(tools: Tools, tx: SimTx, part: Part, { spanning, lanes }: Kno
   const made = part.events.map((event, index) =>
     draft(tools, { aggregateType, aggregateId }, event, last - part.events.length + index + 1),
   );
-  await tools.outbox.add(
-    tx,
-    made.map(({ draft }) => draft),
-  );
+  const drafts = made.map(({ draft }) => draft);
+  if (part.aggregate % 3 === 0) await tools.outbox.add(tx, drafts);
+  else
+    for (const [at, one] of drafts.entries()) {
+      // The numbers of other transactions come in between.
+      if (at > 0 && at === drafts.length - 1) await tools.process.clock.sleep(pauseMs);
+      await tools.outbox.add(tx, one);
+    }
   for (const { id, n, kind } of made) {
     tx.write(id, { id, aggregate, n });
     if (kind === "refused-twice") poison.set(id, 2);

@@ -51,7 +51,13 @@ async function bankOn(server: Server, { pool, database, rows, store }: MysqlHarn
           UPDATE accounts SET n = n + 1 WHERE id = account;
           SELECT n INTO raised FROM accounts WHERE id = account;
           INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', CONCAT('{"n":', raised, '}'));
-          IF RAND() < 0.25 THEN DO SLEEP(0.01 + RAND() * 0.03); END IF;
+          IF RAND() < 0.25 THEN
+            DO SLEEP(0.01 + RAND() * 0.02);
+            -- Its second event has a number behind those that others have drawn meanwhile.
+            UPDATE accounts SET n = n + 1 WHERE id = account;
+            INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', CONCAT('{"n":', raised + 1, '}'));
+            DO SLEEP(RAND() * 0.01);
+          END IF;
           COMMIT;
           DO SLEEP(0.005);
         END WHILE;

@@ -48,7 +48,13 @@ async function bankOn(server: Postgres, { pool, schema, store }: PostgresHarness
             account := ids[1 + floor(random() * cardinality(ids))];
             UPDATE ${schema}.accounts SET n = n + 1 WHERE id = account RETURNING n INTO raised;
             INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', json_build_object('n', raised));
-            IF random() < 0.25 THEN PERFORM pg_sleep(0.01 + random() * 0.03); END IF;
+            IF random() < 0.25 THEN
+              PERFORM pg_sleep(0.01 + random() * 0.02);
+              -- Its second event has a number behind those that others have drawn meanwhile.
+              UPDATE ${schema}.accounts SET n = n + 1 WHERE id = account RETURNING n INTO raised;
+              INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Account', account, 'Raised', json_build_object('n', raised));
+              PERFORM pg_sleep(random() * 0.01);
+            END IF;
             COMMIT;
             PERFORM pg_sleep(0.005);
           END LOOP;
