@@ -2,6 +2,7 @@ import type { Clock } from "../core/clock.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
+import { createAgenda, type Entry } from "./agenda.ts";
 
 export interface BreakerOptions {
   readonly clock: Clock;
@@ -40,19 +41,24 @@ export interface Breaker {
   failed(topic: string, id: string, error: Error, unknown: boolean): boolean;
   /** Events of this topic wait in the store. */
   adopt(topic: string): void;
-  /** Topics to probe now. */
-  due(): readonly string[];
+  /** What is to be done now for the topic that has been due for longest, and is not in work; null: nothing is. Say `done` when it is over. */
+  next(): Work | null;
+  done(topic: string): void;
   probeFailed(topic: string, error: Error): void;
   /** The probe was well. True when one waiting aggregate is to be let go on trial. */
   probed(topic: string): boolean;
-  /** Topics whose waiting events are to be let go now. */
-  releasing(): readonly string[];
   /** Nothing waits for this topic any more. */
   released(topic: string): void;
-  /** Milliseconds until something is due; Infinity when every topic is well. */
+  /** Milliseconds until something is due that is not in work; Infinity when nothing will be. */
   dueInMs(): number;
   /** Nothing is due, under trial or being released. */
   quiet(): boolean;
+}
+
+export interface Work {
+  readonly topic: string;
+  /** Ask for its metadata, or let go what waits for it. */
+  readonly as: "probe" | "release";
 }
 
 interface Topic {
@@ -75,8 +81,31 @@ export function createBreaker(options: BreakerOptions): Breaker {
   const successes = new Map<string, number>();
   const strikes = new Map<string, { count: number; since: number }>();
 
+  /** An entry whose topic has moved on since is stale. */
+  const agenda = createAgenda<{ readonly name: string; readonly topic: Topic }>();
+  const inWork = new Set<string>();
+  /** Came up while they were in work. */
+  const passedOver = new Set<string>();
+
+  const plan = (name: string, topic: Topic): void => {
+    const { state, probeAt } = topic;
+    const at = state === "open" ? probeAt : state === "trial" ? probeAt + trialMs : clock.monotonic();
+    agenda.add(at, { name, topic });
+  };
+  const first = (): Entry<{ readonly name: string; readonly topic: Topic }> | null => {
+    for (let entry = agenda.first(); entry !== null; entry = agenda.first()) {
+      const { name, topic } = entry.item;
+      const stale = topics.get(name) !== topic;
+      if (!stale && !inWork.has(name)) return entry;
+      if (!stale) passedOver.add(name);
+      agenda.drop();
+    }
+    return null;
+  };
+
   const set = (name: string, topic: Topic): void => {
     topics.set(name, topic);
+    plan(name, topic);
     changed.notify();
   };
 
@@ -145,10 +174,21 @@ export function createBreaker(options: BreakerOptions): Breaker {
         told: false,
       });
     },
-    due() {
-      const now = clock.monotonic();
-      for (const topic of topics.values()) if (topic.state === "trial" && topic.probeAt + trialMs <= now) topic.state = "open";
-      return [...topics].filter(([, { state, probeAt }]) => state === "open" && probeAt <= now).map(([name]) => name);
+    next() {
+      const due = first();
+      if (due === null || due.at > clock.monotonic()) return null;
+      agenda.drop();
+      const { name, topic } = due.item;
+      if (topic.state === "trial") topic.state = "open";
+      inWork.add(name);
+      return { topic: name, as: topic.state === "open" ? "probe" : "release" };
+    },
+    done(name) {
+      inWork.delete(name);
+      const topic = topics.get(name);
+      // Not all that waits is let go in one step.
+      const again = passedOver.delete(name) || topic?.state === "releasing";
+      if (topic !== undefined && again) plan(name, topic);
     },
     probeFailed: (name, error) => open(name, error.message),
     probed(name) {
@@ -157,7 +197,6 @@ export function createBreaker(options: BreakerOptions): Breaker {
       set(name, { ...topic, state: "trial", trial: null, probeAt: clock.monotonic() });
       return true;
     },
-    releasing: () => [...topics].filter(([, { state }]) => state === "releasing").map(([name]) => name),
     released(name) {
       const topic = topics.get(name);
       // It may have failed again meanwhile, or be on trial with an event that came from elsewhere.
@@ -166,11 +205,8 @@ export function createBreaker(options: BreakerOptions): Breaker {
       if (topic.told) observe({ type: "destination.closed", topic: name });
     },
     dueInMs() {
-      const now = clock.monotonic();
-      const waits = [...topics.values()].map(({ state, probeAt }) =>
-        state === "releasing" ? 0 : probeAt + (state === "trial" ? trialMs : 0) - now,
-      );
-      return Math.max(0, Math.min(...waits));
+      const entry = first();
+      return entry === null ? Infinity : Math.max(0, entry.at - clock.monotonic());
     },
     quiet() {
       const now = clock.monotonic();

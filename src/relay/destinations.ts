@@ -3,9 +3,9 @@ import type { OutboxStore } from "../contracts/outbox-store.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { type Clock, withDeadline } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
-import { orAborted } from "../core/signal.ts";
+import { follow, orAborted } from "../core/signal.ts";
 import type { Wake } from "../core/wake.ts";
-import type { Breaker } from "./breaker.ts";
+import type { Breaker, Work } from "./breaker.ts";
 import type { Steps } from "./steps.ts";
 
 export interface DestinationsOptions {
@@ -26,7 +26,8 @@ export interface DestinationsOptions {
 }
 
 const longestWaitMs = 60_000;
-const busyMs = 100;
+/** So many topics are asked for, or let go, side by side: thousands of missing ones must not drown the broker and the store. */
+const atOnce = 32;
 const releasePerStep = 1_000;
 const troubleMs = 500;
 
@@ -34,8 +35,9 @@ const troubleMs = 500;
  * Finds broken destinations healthy again, beside the relay's loop so that they never slow the others: metadata first,
  * then one waiting aggregate after the other until one is stored, then all that wait.
  */
-export async function watchDestinations(options: DestinationsOptions, signal: AbortSignal): Promise<void> {
+export async function watchDestinations(options: DestinationsOptions, ending: AbortSignal): Promise<void> {
   const { breaker, coordinator, clock } = options;
+  const { signal, release: unfollow } = follow(ending);
   const letGo = (topic: string, limit: number): Promise<number> =>
     options.steps.run(options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
 
@@ -56,18 +58,18 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
     options.wake.notify();
   };
 
-  // Each topic by itself: one whose probe takes long keeps no other waiting.
-  const busy = new Set<string>();
-  const step = async (topic: string, work: (topic: string) => Promise<void>): Promise<void> => {
-    if (busy.has(topic)) return;
-    busy.add(topic);
+  // Each topic by itself, the one that has been due for longest first: one whose probe takes long keeps no other waiting.
+  let running = 0;
+  const step = async ({ topic, as }: Work): Promise<void> => {
+    running += 1;
     try {
-      await work(topic);
+      await (as === "probe" ? probe(topic) : release(topic));
     } catch (error) {
       options.onTrouble(asError(error));
       await clock.sleep(troubleMs, signal);
     } finally {
-      busy.delete(topic);
+      running -= 1;
+      breaker.done(topic);
       options.changed.notify();
     }
   };
@@ -76,10 +78,11 @@ export async function watchDestinations(options: DestinationsOptions, signal: Ab
       await clock.sleep(troubleMs, signal);
       continue;
     }
-    for (const topic of breaker.due()) void step(topic, probe);
-    for (const topic of breaker.releasing()) void step(topic, release);
-    await options.changed.wait(clock, busy.size > 0 ? busyMs : Math.min(breaker.dueInMs(), longestWaitMs), signal);
+    for (let work; running < atOnce && (work = breaker.next()) !== null;) void step(work);
+    // The end of a step is a change too.
+    await options.changed.wait(clock, running === atOnce ? longestWaitMs : Math.min(breaker.dueInMs(), longestWaitMs), signal);
   }
+  unfollow();
 }
 
 function tooLate(): never {
