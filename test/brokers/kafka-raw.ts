@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import type { StoredMessage } from "../../src/conformance/sink.ts";
 
-interface At {
+export interface At {
   readonly host: string;
   readonly port: number;
 }
@@ -187,8 +187,14 @@ async function settingOf(url: string, topic: string, name: string): Promise<stri
 export async function produceRaw(url: string, topic: string, partition: number, batch: Buffer): Promise<void> {
   const leaders = await ledBy(url, topic);
   if (leaders === "no topic") throw new Error(`there is no topic ${topic}`);
-  const body = Buffer.concat([text(topic), list([Buffer.concat([i32(partition), i32(batch.length), batch])])]);
-  const r = await ask(leaders[partition]!, 0, 3, Buffer.concat([i16(-1), i16(-1), i32(10_000), list([body])]));
+  await produceAt(leaders[partition]!, topic, partition, batch, 3);
+}
+
+/** Batches in a request of version 3, the message sets from before there were batches in one of version 2. */
+export async function produceAt(leader: At, topic: string, partition: number, records: Buffer, version: 2 | 3): Promise<void> {
+  const body = Buffer.concat([text(topic), list([Buffer.concat([i32(partition), i32(records.length), records])])]);
+  const transaction = version === 3 ? [i16(-1)] : [];
+  const r = await ask(leader, 0, version, Buffer.concat([...transaction, i16(-1), i32(10_000), list([body])]));
   let early = false;
   r.list(() => {
     r.text();
@@ -202,7 +208,7 @@ export async function produceRaw(url: string, topic: string, partition: number, 
   });
   if (!early) return;
   await new Promise((resolve) => setTimeout(resolve, 20));
-  await produceRaw(url, topic, partition, batch);
+  await produceAt(leader, topic, partition, records, version);
 }
 
 /** Removes everything of a partition before an offset, as retention does. */

@@ -19,7 +19,7 @@ import { startNats } from "../servers/nats.ts";
 import { startRabbitmq } from "../servers/rabbitmq.ts";
 import { startRedis } from "../servers/redis.ts";
 import { publishAmqp } from "./raw-amqp.ts";
-import { produceRaw } from "./raw-kafka.ts";
+import { publishKafka } from "./raw-kafka.ts";
 import { publishNats } from "./raw-nats.ts";
 import type { BrokerName, Message } from "./messages.ts";
 
@@ -138,7 +138,7 @@ export const openPlaces: Readonly<Record<BrokerName, () => Promise<Place>>> = {
     const server = await startKafka();
     return {
       open: () => kafka({ url: server.url(), partitions: 1, sessionMs: 6_000 }),
-      publish: (topic, message) => produceRaw(() => connectTo(server.port, "127.0.0.1"), topic, message),
+      publish: (topic, message) => publishKafka({ host: "127.0.0.1", port: server.port }, topic, message),
       left: async () => null,
       [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
     };

@@ -5,7 +5,7 @@ import { topicsOf, typesOf } from "../../../src/cli/verify/ground.ts";
 import { aggregatesOf } from "../../../src/cli/verify/workload.ts";
 import type { Message } from "../../fuzz/messages.ts";
 import { publishAmqp } from "../../fuzz/raw-amqp.ts";
-import { produceRaw } from "../../fuzz/raw-kafka.ts";
+import { publishKafka } from "../../fuzz/raw-kafka.ts";
 import { publishNats } from "../../fuzz/raw-nats.ts";
 import { respAt } from "../../support/resp.ts";
 import { insert, made } from "./backlog.ts";
@@ -48,7 +48,7 @@ async function publishForeign({ pair, broker, place }: Stage, topic: string): Pr
     case "nats":
       return publishNats(open, topic, foreign);
     case "kafka":
-      return produceRaw(open, topic, foreign);
+      return publishKafka({ host: hostname, port: Number(port) }, topic, foreign);
     case "redis":
       return void (await respAt(broker.url, ["XADD", topic, "*", "x", "y"]));
     case "rabbitmq": {
