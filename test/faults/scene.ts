@@ -150,11 +150,14 @@ export async function createScene(context: TestContext, { ownBroker = false }: {
     async freeze(child) {
       db.exec("PRAGMA busy_timeout = 200");
       try {
-        for (const deadline = performance.now() + 20_000; ; child.signal("SIGCONT")) {
+        for (const deadline = performance.now() + 60_000; ;) {
           child.signal("SIGSTOP");
-          await until(`${child.name} stands still`, () => isStopped(child.pid), 5_000);
+          await until(`${child.name} stands still`, () => isStopped(child.pid), 20_000);
           if (mayWrite(db)) return;
           if (performance.now() > deadline) throw new Error(`${child.name} always has a lock`);
+          child.signal("SIGCONT");
+          // Stopped again at once, it would not come to let go of the lock: on a busy machine it has not run by then.
+          await until(`${child.name} lets go of its lock`, () => mayWrite(db), 20_000);
         }
       } finally {
         db.exec("PRAGMA busy_timeout = 20000");
