@@ -28,6 +28,18 @@ await describeWith("mariadb", "what MariaDB's tables refuse, and what they held 
       const connection = await mysql2.createConnection(uri);
       for (const [at, [about, given]] of Object.entries(hostileRows).entries())
         await expect(insertHostile(connection, at, given), about).rejects.toMatchObject({ errno: 4025, sqlState: "23000" });
+      // A rule that is neither true nor false lets nothing through; IGNORE would put something else into these columns.
+      const nulls: Readonly<Record<string, null>>[] = ["aggregate_id", "event_type", "content_type", "headers"].map((column) => ({
+        [column]: null,
+      }));
+      for (const [at, given] of nulls.entries()) {
+        const row = { aggregate_type: "T", aggregate_id: `null-${at}`, event_type: "E", payload: "1", ...given };
+        const values = Object.values(row).map((value) => (value === null ? "NULL" : `'${value}'`));
+        await expect(
+          connection.query(`INSERT IGNORE INTO outbox (${Object.keys(row).join(", ")}) VALUES (${values.join(", ")})`),
+          JSON.stringify(given),
+        ).rejects.toMatchObject({ errno: 4025 });
+      }
       const good = [
         { headers: '{"a":1.5e-3,"b":[-1,true],"c":"\\u00e9\\n\\\\\\"/"}' },
         { headers: "{}" },

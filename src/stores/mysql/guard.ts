@@ -18,7 +18,7 @@ const isName = (column: string): string =>
   `OCTET_LENGTH(NEW.${column}) BETWEEN 1 AND ${maxMarkBytes} AND LOCATE(CHAR(0 USING utf8mb4), NEW.${column}) = 0`;
 const printable = literal("^[ -~]+$");
 
-/** By name, what every event must be. Null is refused by the columns that do not take it. */
+/** By name, what every event must be. What cannot be told, because a value is null, is broken: INSERT IGNORE gives columns that take no null another value. */
 const rules = (mariadb: boolean): Readonly<Record<string, string>> => ({
   id: `OCTET_LENGTH(NEW.id) > 0 AND LOCATE(CHAR(0 USING ascii), NEW.id) = 0`,
   name: ["aggregate_type", "aggregate_id", "event_type"].map(isName).join(" AND "),
@@ -42,7 +42,7 @@ CREATE TRIGGER ${n.guard} BEFORE INSERT ON ${n.outbox} FOR EACH ROW
 BEGIN${Object.entries(rules(mariadb))
   .map(
     ([name, rule]) => `
-  IF NOT (${rule}) THEN
+  IF NOT COALESCE((${rule}), 0) THEN
     SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 4025, MESSAGE_TEXT = ${literal(`CONSTRAINT ${n.constraint(name)} failed`)};
   END IF;`,
   )
