@@ -3,7 +3,7 @@ import type { Claim, Window } from "../contracts/outbox-store.ts";
 import { deathsToPark } from "../core/deaths.ts";
 import type { Row } from "../core/event.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases, idsOf, retry, ttlMs, type Relay } from "./scene.ts";
+import { cases, code, idsOf, judgeBy, parked, retry, ttlMs, type Relay } from "./scene.ts";
 
 const bytesOf = ({ claims }: Pick<Window, "claims">): number => claims.reduce((sum, { envelope }) => sum + envelope.data.byteLength, 0);
 
@@ -12,12 +12,14 @@ async function drain(relay: Relay, bytes: number, narrow = false): Promise<Claim
   const taken: Claim[] = [];
   for (;;) {
     const window = await relay.claim({ bytes, narrow });
-    assert.ok(bytesOf(window) <= bytes || window.claims.length === 1, `${window.claims.length} events take ${bytesOf(window)} bytes`);
+    assert.ok(bytesOf(window) <= bytes, `${window.claims.length} events take ${bytesOf(window)} bytes`);
+    for (const { unread, envelope } of window.claims)
+      if (unread !== undefined) assert.deepEqual([window.claims.length, envelope.data.byteLength], [1, 0], "what is unread is alone");
     if (window.id === null) {
       assert.equal(window.more, false);
       return taken;
     }
-    taken.push(...window.claims);
+    for (const claim of window.claims) taken.push(await relay.read(claim));
     await relay.publish(window);
   }
 }
@@ -104,17 +106,66 @@ export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual([idsOf(again), again.claims[0]!.deaths], [idsOf(window), 1]);
   });
 
-  test("an event larger than the bound that has ended too many relays is claimed without its payload", async (scene) => {
+  test("an event larger than the bound that has ended many relays is still claimed without its payload", async (scene) => {
     await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
-    const found: [number, number][] = [];
+    const found: unknown[] = [];
     for (let n = 0; n <= deathsToPark; n++) {
       const { claims } = await (await scene.relay(`r${n}`)).claim({ bytes: 1_000, narrow: n > 0 });
-      found.push([claims[0]!.deaths, claims[0]!.envelope.data.byteLength]);
+      found.push(claims.map(({ deaths, unread, envelope }) => [deaths, unread, envelope.data.byteLength]));
       await scene.clock.advance(ttlMs + 2_000);
     }
     assert.deepEqual(
       found,
-      Array.from({ length: deathsToPark + 1 }, (_, n) => [n, n < deathsToPark ? 5_000 : 0]),
+      Array.from({ length: deathsToPark + 1 }, (_, n) => [[n, 5_000, 0]]),
     );
+  });
+
+  test("an event larger than the sink takes is claimed alone and unread, in its place, and others are not held up", async (scene) => {
+    const large = scene.row("large", { payload: `"${"é".repeat(2_000)}"` });
+    const [first, follower, ...others] = [scene.row("large"), scene.row("large"), ...["a", "b", "c"].map((name) => scene.row(name))];
+    await scene.add(others[0]!, first, large, others[1]!, follower, others[2]!);
+    const relay = await scene.relay("r1");
+    const seen: string[] = [];
+    for (;;) {
+      const window = await relay.claim({ bytes: 1_000_000, largest: 1_000 });
+      if (window.id === null) break;
+      seen.push(...idsOf(window));
+      for (const { unread, envelope } of window.claims) {
+        assert.equal(unread, envelope.id === large.id ? 4_002 : undefined);
+        if (unread !== undefined) assert.deepEqual([window.claims.length, envelope.data.byteLength], [1, 0]);
+      }
+      await relay.settle(window, judgeBy(new Map([[large.id, parked(false, "MESSAGE_TOO_LARGE: no")]])));
+    }
+    assert.ok(seen.indexOf(first.id) < seen.indexOf(large.id));
+    assert.deepEqual(await scene.states([first.id, large.id, follower.id]), ["PUBLISHED", "DEAD", "BLOCKED"]);
+    assert.deepEqual(new Set(await scene.states(others.map(({ id }) => id))), new Set(["PUBLISHED"]));
+    assert.equal((await scene.show(large.id)).lastError, "MESSAGE_TOO_LARGE: no");
+  });
+
+  test("an event whose payload could not be read is claimed unread again, counts its attempts, and ends dead", async (scene) => {
+    const large = scene.row("large", { payload: "x".repeat(5_000) });
+    await scene.add(large, scene.row("large"), scene.row("small"));
+    const relay = await scene.relay("r1");
+    const failures: number[] = [];
+    for (let n = 0; n < 3; n++) {
+      let window = await relay.claim({ bytes: 1_000 });
+      while (!idsOf(window).includes(large.id)) {
+        await relay.publish(window);
+        window = await relay.claim({ bytes: 1_000 });
+      }
+      assert.deepEqual([window.claims.length, window.claims[0]!.unread], [1, 5_000]);
+      failures.push(window.claims[0]!.failures);
+      await relay.settle(window, n < 2 ? retry(0, "it did not arrive") : parked());
+    }
+    assert.deepEqual(failures, [0, 1, 2]);
+    assert.equal((await scene.show(large.id)).state, "DEAD");
+    assert.equal((await relay.drain({ bytes: 1_000 })).includes(large.id), false);
+  });
+
+  test("the payload of a row that has gone is refused in words", async (scene) => {
+    await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
+    const { claims } = await (await scene.relay("r1")).claim({ bytes: 1_000 });
+    const gone = { ...claims[0]!, envelope: { ...claims[0]!.envelope, seq: claims[0]!.envelope.seq + 1_000n } };
+    await assert.rejects(scene.store.outbox.payload(gone), code("ROW_UNREADABLE"));
   });
 }

@@ -54,6 +54,8 @@ export interface Relay {
   readonly holding: Holding;
   /** Unsettled windows are left out, as a relay does it, unless `open` says otherwise. */
   claim(request?: Partial<ClaimRequest>): Promise<Window>;
+  /** With the payload that the claim left behind. */
+  read(claim: Claim): Promise<Claim>;
   settle(window: Window, judge: (claim: Claim) => Outcome): Promise<SettleReport>;
   publish(window: Window): Promise<SettleReport>;
   /** Claims and publishes until there is nothing more; the ids in the order they were claimed. */
@@ -151,6 +153,12 @@ async function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string
       assert.equal(window.id === null, window.claims.length === 0, "a window has an id exactly when it has claims");
       if (window.id !== null) open.add(window.id);
       return window;
+    },
+    read: async (claim) => {
+      if (claim.unread === undefined) return claim;
+      const data = await store.outbox.payload(claim);
+      assert.equal(data.byteLength, claim.unread);
+      return { ...claim, envelope: { ...claim.envelope, data } };
     },
     settle: async (window, judge) => {
       assert.ok(window.id !== null, "there is no window to settle");

@@ -35,6 +35,8 @@ export interface Claim {
   readonly deaths: number;
   /** Why the row cannot be carried, in words. The envelope then holds what could be read of it, and the relay parks it unsent. */
   readonly unreadable?: string;
+  /** How many bytes its payload takes, where the claim left it behind. The envelope's data is empty, and `payload` reads it. */
+  readonly unread?: number;
 }
 
 /** What one claim took. It is committed before it is returned, so that a dead relay's window can be seen. */
@@ -58,11 +60,13 @@ export interface ClaimRequest {
   /** Takes only suspects and what comes before them in their aggregates, and a tenth of the window they died in at most. */
   readonly narrow: boolean;
   /**
-   * How many payload bytes the window may hold. An event that alone has more is claimed alone, and its payload is read only
-   * when that window is committed: an event that exhausts the relay's memory is found like any other that ends it. Once it has
-   * `deathsToPark` deaths, its payload is not read at all: the claim's data is empty, and the relay parks it. @default no bound
+   * How many payload bytes the window may hold. An event that alone has more is claimed alone and `unread`: the relay reads its
+   * payload when that window is committed, so that an event that exhausts its memory is found like any other that ends it.
+   * @default no bound
    */
   readonly bytes?: number;
+  /** How many payload bytes the sink takes at most. An event with more is claimed alone and `unread` too. @default no bound */
+  readonly largest?: number;
 }
 
 export type Outcome =
@@ -89,6 +93,8 @@ export interface SettleReport {
  */
 export interface OutboxStore {
   claim(holding: Holding, request: ClaimRequest): Promise<Window>;
+  /** The payload of an `unread` claim. Rejects with ROW_UNREADABLE when it can never be read; any other failure is tried again. */
+  payload(claim: Claim): Promise<Uint8Array>;
   settle(relay: string, window: string, outcomes: readonly Outcome[]): Promise<SettleReport>;
   /**
    * Lets up to `limit` aggregates of these lanes that wait for the destination go on, longest waiting first.

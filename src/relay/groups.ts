@@ -17,8 +17,8 @@ const mostSteps = 8;
  * A destination that does not answer must not keep others waiting, so each topic goes by itself. Where one aggregate
  * spans topics, order goes before isolation: they share a group.
  *
- * `run` is how many events of an aggregate one round trip takes. An aggregate that needs many of them, or that waits for an
- * earlier group like that, goes apart: its topics do not wait for it.
+ * `run` is how many events of an aggregate one round trip takes. An aggregate that needs many of them, whose payload is still to be
+ * read, or that waits for an earlier group like that, goes apart: its topics do not wait for it.
  */
 export function groupsOf(
   claims: readonly Claim[],
@@ -33,12 +33,13 @@ export function groupsOf(
   const nodes = claims.map((claim) => ({ claim, topic: topicOf(claim), aggregate: aggregateKey(claim.envelope) }));
   for (const { topic, aggregate } of nodes) parents.set(root(`aggregate ${aggregate}`), root(`topic ${topic}`));
 
+  const unread = new Set(nodes.filter(({ claim }) => claim.unread !== undefined).map(({ aggregate }) => aggregate));
   const counts = new Map<string, number>();
   for (const { aggregate } of nodes) counts.set(aggregate, (counts.get(aggregate) ?? 0) + 1);
   /** Null: with its topic. Those apart go with others of about their length, so that few wait long for another. */
   const apart = (aggregate: string): number | null => {
     const steps = Math.ceil(counts.get(aggregate)! / run);
-    return steps > mostSteps || queue?.apart(aggregate) === true ? 31 - Math.clz32(steps) : null;
+    return steps > mostSteps || unread.has(aggregate) || queue?.apart(aggregate) === true ? 31 - Math.clz32(steps) : null;
   };
 
   const groups = new Map<string, { topics: Set<string>; aggregates: Set<string>; claims: Claim[] }>();

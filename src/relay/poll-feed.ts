@@ -21,6 +21,8 @@ export interface PollFeedOptions {
   readonly laneShare: number;
   /** Payload bytes of a window; what is in flight has at most so many for each batch in flight. */
   readonly windowBytes: number;
+  /** How many bytes a message may have now. */
+  largest(): number;
   readonly pollIntervalMs: number;
   /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
@@ -32,6 +34,9 @@ export interface PollFeedOptions {
 
 /** Nobody can see another library's commit: after a hint, polls come quickly for a moment. */
 const burstMs = [1, 2, 5, 10, 20, 40];
+
+/** So many windows of one event whose payload is still to be read may be open: they are read one after the other. */
+const mostUnread = 32;
 
 interface OpenWindow {
   readonly window: FedWindow;
@@ -78,7 +83,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const lanes = [...coordinator.holding.lanes.keys()];
       const bytes = [...open.values()].reduce((sum, entry) => sum + entry.bytes, 0);
       const heavy = bytes > options.windowBytes * (options.batchesInFlight - 1);
-      if (open.size > 0 && (apart || heavy || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
+      const unread = [...open.values()].filter(({ window }) => window.claims[0]?.unread !== undefined).length;
+      if (open.size > 0 && (apart || heavy || unread >= mostUnread || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
       return Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
     };
     for (;;) {
@@ -93,7 +99,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       narrow = suspects > 0 && !narrow;
       if (open.size === 0) stops.forget();
       const claimedAt = stops.tick();
-      const request = { limit: room(), bytes: options.windowBytes, open: [...open.keys()], narrow };
+      const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
       // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
       const holding = (): Holding => {
         const lanes = [...coordinator.holding.lanes];

@@ -1,15 +1,16 @@
 import type { Coordinator } from "../contracts/coordinator.ts";
-import type { Claim, Outcome } from "../contracts/outbox-store.ts";
+import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 import type { Outgoing, PublishResult, Sink } from "../contracts/sink.ts";
 import { toAttributes } from "../core/cloudevents.ts";
 import { type Clock, withDeadline } from "../core/clock.ts";
 import { deathsToPark } from "../core/deaths.ts";
-import { asError, WaybillError } from "../core/errors.ts";
+import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import { checkHeaders } from "../core/headers.ts";
 import { runsOf } from "../core/runs.ts";
 import { follow } from "../core/signal.ts";
+import { tooLargeToRead } from "../core/within-bytes.ts";
 import type { Breaker } from "./breaker.ts";
 import type { Part } from "./feed.ts";
 import { judge, type Policy, refuse } from "./judge.ts";
@@ -18,6 +19,7 @@ import type { Steps } from "./steps.ts";
 import type { Stops } from "./stops.ts";
 
 export interface PublisherOptions {
+  readonly outbox: Pick<OutboxStore, "payload">;
   readonly sink: Sink;
   readonly route: Route;
   readonly source: string;
@@ -29,9 +31,17 @@ export interface PublisherOptions {
   readonly clock: Clock;
   readonly failpoints: Failpoints;
   readonly publishTimeoutMs: number;
+  readonly readTimeoutMs: number;
 }
 
 export interface Publisher {
+  /** What becomes of a part's only event without a look at its payload; null: it is to be read and sent. */
+  refuse(part: Part): Outcome | null;
+  /**
+   * A part's only claim with the payload that the store left behind; or what becomes of the event without it. A store that fails or is
+   * silent here is this event's own failure: it waits its back-off, and others go on. Never rejects.
+   */
+  read(part: Part, draining: AbortSignal): Promise<Claim | Outcome>;
   /** Sends what may be sent, round trip by round trip, and says what became of each claim. Never rejects. */
   publish(part: Part, signals: { readonly draining: AbortSignal; readonly stopping: AbortSignal }): Promise<Published>;
 }
@@ -53,8 +63,8 @@ const turnMs = 100;
 export function createPublisher(options: PublisherOptions): Publisher {
   const { sink, breaker, coordinator, stops, clock, policy } = options;
 
-  /** The message to send, or what becomes of the event without sending it. */
-  const admit = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
+  /** The message, or what becomes of the event without sending it. */
+  const check = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
     const { envelope } = claim;
     if (coordinator.holding.lanes.get(claim.lane) !== claim.epoch || stops.waits(aggregateKey(envelope), envelope.seq, claimedAt))
       return returned(claim);
@@ -71,15 +81,54 @@ export function createPublisher(options: PublisherOptions): Publisher {
     try {
       message = { topic: topicOf(options.route, envelope), source: options.source, envelope };
       checkHeaders(envelope.headers); // plain SQL may have written any
-      const bytes = sizeOf(message);
+      const bytes = sizeOf(message) + (claim.unread ?? 0);
       if (bytes > sink.can.maxBytes)
         throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${sink.name} takes ${sink.can.maxBytes}`);
     } catch (error) {
       return refuse(claim, asError(error), false, policy);
     }
-    if (breaker.admit(message.topic, envelope.id)) return message;
+    return message;
+  };
+
+  const admit = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
+    const message = check(claim, claimedAt);
+    if ("as" in message) return message;
+    if (claim.unread !== undefined) return returned(claim); // without its payload it is another event
+    if (breaker.admit(message.topic, claim.envelope.id)) return message;
     return { claim, as: "returned", destination: { topic: message.topic, why: breaker.why(message.topic) } };
   };
+
+  /** Null: the relay is draining. */
+  const fetch = async (claim: Claim, draining: AbortSignal): Promise<Uint8Array | null> => {
+    const ended = follow(draining);
+    const gaveUp = clock.sleep(options.readTimeoutMs, ended.signal).then(() => {
+      if (ended.signal.aborted) return null;
+      throw new WaybillError("STORE_UNAVAILABLE", `the store did not answer within ${options.readTimeoutMs} ms`);
+    });
+    try {
+      return await Promise.race([options.outbox.payload(claim), gaveUp]);
+    } finally {
+      ended.abort();
+      ended.release();
+    }
+  };
+
+  const read = async (claim: Claim, draining: AbortSignal): Promise<Claim | Outcome> => {
+    const { unread = 0, ...rest } = claim;
+    try {
+      const tooLarge = tooLargeToRead(unread);
+      if (tooLarge !== null) throw new WaybillError("ROW_UNREADABLE", tooLarge);
+      const data = draining.aborted ? null : await fetch(claim, draining);
+      return data === null ? returned(claim) : { ...rest, envelope: { ...rest.envelope, data } };
+    } catch (cause) {
+      const error = asError(cause);
+      if (isWaybillError(error) && error.code === "ROW_UNREADABLE") return refuse(claim, error, false, policy);
+      const why = `its payload of ${unread} bytes could not be read: ${error.message}`;
+      return refuse(claim, new WaybillError("ROW_UNREADABLE", why), true, policy);
+    }
+  };
+
+  const stopAt = (part: Part, { claim: { envelope } }: Outcome): void => stops.stop(part, aggregateKey(envelope), envelope.seq);
 
   /** Null: nothing was sent, since the lease leaves hardly any time for it. */
   const send = async (batch: readonly Outgoing[], stopping: AbortSignal): Promise<readonly PublishResult[] | null> => {
@@ -162,6 +211,17 @@ export function createPublisher(options: PublisherOptions): Publisher {
   };
 
   return {
+    refuse(part) {
+      const checked = check(part.claims[0]!, part.claimedAt);
+      if (!("as" in checked)) return null;
+      stopAt(part, checked);
+      return checked;
+    },
+    async read(part, draining) {
+      const found = await read(part.claims[0]!, draining);
+      if ("as" in found) stopAt(part, found);
+      return found;
+    },
     async publish(part, signals) {
       // All is looked at before anything is sent: a run of one aggregate ends at its first bad event.
       const unsent = new Map<Claim, Outcome>();
@@ -198,8 +258,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       // What was found out about an event is of no account before those ahead of it in its aggregate have been sent.
       for (const [claim, outcome] of unsent) if (!unfinished.has(aggregateKey(claim.envelope))) outcomes.set(claim, outcome);
       const [known, left] = [part.claims.filter((claim) => outcomes.has(claim)), part.claims.filter((claim) => !outcomes.has(claim))];
-      for (const claim of known)
-        if (outcomes.get(claim)!.as !== "published") stops.stop(part, aggregateKey(claim.envelope), claim.envelope.seq);
+      for (const claim of known) if (outcomes.get(claim)!.as !== "published") stopAt(part, outcomes.get(claim)!);
       return { outcomes: headsOnly(known.map((claim) => outcomes.get(claim)!)), left };
     },
   };

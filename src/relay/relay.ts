@@ -12,7 +12,7 @@ import { createWake, type Wake } from "../core/wake.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
 import type { FedWindow, Part } from "./feed.ts";
-import { createQueue, groupsOf } from "./groups.ts";
+import { createQueue, type Group, groupsOf } from "./groups.ts";
 import type { Policy } from "./judge.ts";
 import { createPollFeed } from "./poll-feed.ts";
 import { createPublisher, type Published } from "./publisher.ts";
@@ -82,6 +82,11 @@ const stopMs = 1_000;
 /** Where an aggregate's events go one per round trip, a lane with this part of a batch in flight has enough to do. */
 const shareOfBatch = 8;
 
+/** A payload that does not arrive for so many leases is its event's failure. The lease is renewed meanwhile. */
+const readLeases = 3;
+/** One payload that is read by itself is in memory at a time. */
+const readingTurn: Group = { topics: new Set(), aggregates: new Set(["reading"]), claims: [] };
+
 /** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
 async function orStopped(clock: Clock, { stopping }: Run, work: Promise<void>): Promise<void> {
   const ended = new AbortController();
@@ -118,6 +123,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     steps,
     stops,
     storeTimeoutMs: parts.leaseMs,
+    largest: () => sink.can.maxBytes,
     laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
     onClaimed: (window, narrow) => observe({ type: "relay.claimed", relay: name, count: window.claims.length, narrow }),
     onHeld: (topics) => {
@@ -131,7 +137,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
       if (once && clock.monotonic() - failingSince > parts.leaseMs) fail(error);
     },
   });
-  const publisher = createPublisher({ ...parts, breaker, steps, stops });
+  const publisher = createPublisher({ ...parts, readTimeoutMs: readLeases * parts.leaseMs, breaker, steps, stops });
 
   const queue = createQueue();
   /** An event without a topic shares a group with its aggregate; the publisher judges it there. */
@@ -143,33 +149,59 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     }
   };
 
-  const publish = async (part: Part, noMore: AbortSignal): Promise<readonly Claim[]> => {
+  const settle = async (part: Part, outcomes: readonly Outcome[]): Promise<void> => {
+    await feed.settle(part, outcomes, run.stopping);
+    stops.settled(part);
+    for (const outcome of outcomes) {
+      counted(outcome);
+      report(observe, outcome);
+    }
+  };
+  const publish = async (
+    part: Part,
+    noMore: AbortSignal,
+  ): Promise<{ readonly left: readonly Claim[]; readonly settled: Promise<void> }> => {
     const started = clock.monotonic();
     const signals = { draining: noMore, stopping: run.stopping };
     const { outcomes, left } = noMore.aborted ? giveBack(part) : await publisher.publish(part, signals);
     const published = outcomes.filter(({ as }) => as === "published").length;
     if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
     // Not awaited here: what comes next need not wait for the store.
-    track(
-      feed.settle(part, outcomes, run.stopping).then(() => {
-        stops.settled(part);
-        for (const outcome of outcomes) {
-          counted(outcome);
-          report(observe, outcome);
-        }
-      }),
-    );
-    return left;
+    return { left, settled: track(settle(part, outcomes)) };
   };
+  const partOf = (window: FedWindow, claims: readonly Claim[]): Part => ({ window, claims, claimedAt: window.claimedAt });
   /** Each part is settled while the next one is published. */
-  const publishAll = async (window: FedWindow, claims: readonly Claim[], noMore: AbortSignal): Promise<void> => {
-    for (let left = claims; left.length > 0;) left = await publish({ window, claims: left, claimedAt: window.claimedAt }, noMore);
+  const publishAll = async (
+    window: FedWindow,
+    claims: readonly Claim[],
+    noMore: AbortSignal,
+  ): Promise<{ readonly settled: Promise<void> }> => {
+    let done = { left: claims, settled: Promise.resolve() };
+    while (done.left.length > 0) done = await publish(partOf(window, done.left), noMore);
+    return done;
+  };
+  /** An event that was claimed without its payload: while it is read, only its aggregate waits for it. */
+  const publishUnread = async (window: FedWindow, claim: Claim, noMore: AbortSignal): Promise<void> => {
+    const part = partOf(window, [claim]);
+    const refused = publisher.refuse(part);
+    if (refused !== null) return settle(part, [refused]);
+    await queue.run(readingTurn, async () => {
+      const read = await publisher.read(part, noMore);
+      if ("as" in read) return settle(part, [read]);
+      const inTopic: Group = { topics: new Set([topic(read)]), aggregates: new Set(), claims: [read] };
+      const { settled } = await queue.run(inTopic, () => publishAll(window, [read], noMore));
+      await settled;
+    });
   };
   const underWay = new Set<Promise<void>>();
   /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
-  const track = (work: Promise<void>): void => {
-    const tracked = work.catch((error: unknown) => fail(asError(error))).finally(() => underWay.delete(tracked));
+  const track = (work: Promise<unknown>): Promise<void> => {
+    const tracked = work
+      .then(() => undefined)
+      .catch((error: unknown) => fail(asError(error)))
+      .finally(() => underWay.delete(tracked));
     underWay.add(tracked);
+    return tracked;
   };
 
   const noMore = AbortSignal.any([run.draining, done.signal]);
@@ -202,7 +234,12 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     );
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
-        track(queue.run(group, () => publishAll(window, group.claims, noMore)));
+        void track(
+          queue.run<unknown>(group, () => {
+            const [first] = group.claims;
+            return first?.unread === undefined ? publishAll(window, group.claims, noMore) : publishUnread(window, first, noMore);
+          }),
+        );
     }
     while (underWay.size > 0) await Promise.all(underWay);
     if (failure !== null) throw failure as Error;

@@ -363,6 +363,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/mysql.slow", "end DEAD with the cause in words, and every other event flows"),
   ),
   mutant(
+    "read-without-end",
+    "I",
+    "the relay waits for a payload that it reads by itself as long as the store keeps silent",
+    tests("relay/unread", "a payload that never arrives"),
+  ),
+  mutant(
     "nats-status-of-a-message",
     "I",
     "NATS: a status line that a publisher wrote is taken for the server's own answer",

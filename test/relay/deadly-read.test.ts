@@ -23,24 +23,28 @@ test("an event that ends every relay which reads it is parked unread after three
   const deaths: number[] = [];
   const events: PathEvent[] = [];
   const { outbox } = bench.store;
-  /** As a store does: a large event is claimed alone, and its payload is read when that is committed. Reading this one is the end. */
-  const reading = (die: () => void): OutboxStore => ({
-    ...outbox,
-    async claim(holding, request) {
-      expect(request.bytes).toBe(windowBytes);
-      const window = await outbox.claim(holding, { ...request, limit: request.narrow ? request.limit : Math.min(request.limit, 5) });
-      const one = window.claims.find(({ envelope }) => envelope.id === deadly.id);
-      if (one === undefined) return window;
-      if (one.deaths >= deathsToPark)
-        return {
-          ...window,
-          claims: window.claims.map((claim) => (claim === one ? { ...one, envelope: { ...one.envelope, data: new Uint8Array() } } : claim)),
-        };
-      deaths.push(window.claims.length);
-      die();
-      return new Promise(() => undefined);
-    },
-  });
+  /** Reading this one is the end. */
+  const reading = (die: () => void): OutboxStore => {
+    const open = new Map<string, number>();
+    return {
+      ...outbox,
+      async claim(holding, request) {
+        const window = await outbox.claim(holding, { ...request, limit: request.narrow ? request.limit : Math.min(request.limit, 5) });
+        if (window.id !== null) open.set(window.id, window.claims.length);
+        return window;
+      },
+      async settle(relay, window, outcomes) {
+        open.set(window, open.get(window)! - outcomes.length);
+        return outbox.settle(relay, window, outcomes);
+      },
+      payload(claim) {
+        expect([claim.envelope.id, claim.deaths < deathsToPark]).toEqual([deadly.id, true]);
+        deaths.push([...open.values()].reduce((sum, events) => sum + events));
+        die();
+        return new Promise(() => undefined);
+      },
+    };
+  };
   const state = (): Promise<string> => bench.stateOf(deadly.id);
   for (let life = 0; life < 10 && (await state()) !== "DEAD"; life++) {
     let die = (): void => undefined;

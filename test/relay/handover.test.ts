@@ -42,6 +42,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     batchesInFlight: 1,
     laneShare: Infinity,
     windowBytes: 1_000,
+    largest: () => 1_000,
     pollIntervalMs: 1,
     storeTimeoutMs: 1_000,
     onClaimed: () => undefined,

@@ -44,6 +44,7 @@ test("followers of an event that failed in a part whose later event had to wait 
     changed: createWake(),
   });
   const publisher = createPublisher({
+    outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
     sink,
     breaker,
     stops,
@@ -53,6 +54,7 @@ test("followers of an event that failed in a part whose later event had to wait 
     source: "/",
     route: () => "t",
     publishTimeoutMs: 1_000,
+    readTimeoutMs: 1_000,
     policy: { retry: retrySchedule({}, random), skips: () => false },
     coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => 10_000 } as never,
   });

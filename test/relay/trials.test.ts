@@ -45,6 +45,7 @@ function onTrial() {
     changed: createWake(),
   });
   const publisher = createPublisher({
+    outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
     sink,
     breaker,
     stops,
@@ -54,6 +55,7 @@ function onTrial() {
     source: "/",
     route: ({ type }) => type,
     publishTimeoutMs: 1_000,
+    readTimeoutMs: 1_000,
     policy: { retry: retrySchedule({}, random), skips: () => false },
     coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => trust.ms } as never,
   });

@@ -1,6 +1,6 @@
 import type { ClaimRequest, Holding, Window } from "../../src/contracts/outbox-store.ts";
 import type { Clock } from "../../src/core/clock.ts";
-import { withinBytes } from "../../src/core/within-bytes.ts";
+import { boundsOf, withinBytes } from "../../src/core/within-bytes.ts";
 import { bySeq, bytesOf, judge, kind, narrowLimit, openWindow, ownedLanes, toClaim, type Allowed } from "../../src/stores/memory/claim.ts";
 import { block, releaseChunks } from "../../src/stores/memory/holds.ts";
 import { closeWindow, type LaneState, type StoredEvent, type Suspect, type Tables } from "../../src/stores/memory/tables.ts";
@@ -25,19 +25,20 @@ export async function claimInPasses(tables: Tables, clock: Clock, holding: Holdi
   for (const { lane } of lanes) releaseChunks(tables, lane);
   const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
   await step();
-  const fair = request.narrow
+  const picked = request.narrow
     ? takeNarrow(tables, clock, lanes, suspects, request.limit)
     : await takeNormal({ tables, clock, lanes, allowed: kind(suspects, false), step }, request.limit);
-  const taken = withinBytes(fair.taken, request.bytes ?? Infinity, bytesOf);
+  const taken = withinBytes(picked.taken, boundsOf(request), bytesOf);
+  const more = picked.more || taken.length < picked.taken.length;
   const waiting = narrowOf(tables, clock, lanes, suspects).length;
   if (taken.length > 0) await step();
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
     id,
-    claims: taken.map((event) => toClaim(tables, event, request.bytes)),
+    claims: taken.map((event) => toClaim(tables, event, request)),
     suspects: request.narrow ? waiting - taken.length : waiting,
     destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
-    more: fair.more || taken.length < fair.taken.length || lanes.some(({ releasing }) => releasing.size > 0),
+    more: more || lanes.some(({ releasing }) => releasing.size > 0),
   };
 }
 

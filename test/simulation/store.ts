@@ -129,6 +129,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
               });
             return server.call(process, claim, unavailable);
           },
+          payload: (claim) => read(() => parts.outbox.payload(claim)),
           settle: (relay, window, outcomes) => {
             const given = [...outcomes];
             const lanes = new Set(given.map(({ claim }) => claim.lane));

@@ -3,6 +3,7 @@ import { seededRandom } from "../../src/core/random.ts";
 import { claimNormal, type Scan } from "../../src/stores/mysql/claim.ts";
 import type { MysqlRow, Run } from "../../src/stores/mysql/connection.ts";
 import { createFloors, type Floors, type LockedLane } from "../../src/stores/mysql/floors.ts";
+import { createPace } from "../../src/stores/mysql/pace.ts";
 import { namesOf } from "../../src/stores/mysql/names.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 
@@ -36,9 +37,11 @@ function server(events: Readonly<Record<number, string>>, ...looks: readonly (re
     return shown.filter((seq) => last === undefined || seq <= Number(last)).map((seq) => row({ lane: 1, seq }));
   };
   const scan: Scan = {
-    session: { run, change: async () => 0 },
+    session: { run, change: async () => 0, server: { mariadb: true, version: "11", at: "here", id: 1 } },
     names,
     bytes: Infinity,
+    largest: Infinity,
+    pace: createPace(),
     lanes: [1],
     limit: 10,
     open: new Map(),

@@ -1,7 +1,6 @@
 import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
-import { deathsToPark } from "../../core/deaths.ts";
 import type { Envelope } from "../../core/event.ts";
-import { withinBytes } from "../../core/within-bytes.ts";
+import { boundsOf, isApart, withinBytes } from "../../core/within-bytes.ts";
 import { block, releaseChunks } from "./holds.ts";
 import { closeWindow, type LaneState, type OpenWindow, type StoredEvent, type Suspect, type Tables } from "./tables.ts";
 
@@ -19,12 +18,12 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
   const fair = request.narrow
     ? { taken: waiting.slice(0, narrow), more: waiting.length > narrow }
     : takeFairly(tables, lanes, kind(suspects, false), request.limit, now);
-  const taken = withinBytes(fair.taken, request.bytes ?? Infinity, bytesOf);
+  const taken = withinBytes(fair.taken, boundsOf(request), bytesOf);
   const more = fair.more || taken.length < fair.taken.length;
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
     id,
-    claims: taken.map((event) => toClaim(tables, event, request.bytes)),
+    claims: taken.map((event) => toClaim(tables, event, request)),
     suspects: request.narrow ? waiting.length - taken.length : waiting.length,
     destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
     more: more || lanes.some(({ releasing }) => releasing.size > 0),
@@ -172,21 +171,23 @@ export function openWindow(tables: Tables, relay: string, taken: readonly Stored
   return window;
 }
 
-export function toClaim(tables: Tables, event: StoredEvent, bytes = Infinity): Claim {
-  const deaths = tables.suspects.get(event.seq)?.deaths ?? 0;
-  const envelope = toEnvelope(event);
+export function toClaim(tables: Tables, event: StoredEvent, request: Pick<ClaimRequest, "bytes" | "largest">): Claim {
+  const unread = isApart(bytesOf(event), boundsOf(request));
   return {
-    envelope: deaths >= deathsToPark && bytesOf(event) > bytes ? { ...envelope, data: new Uint8Array(0) } : envelope,
+    envelope: toEnvelope(event, unread ? new Uint8Array(0) : dataOf(event)),
     lane: event.lane,
     epoch: tables.lanes[event.lane]!.epoch,
     failures: event.retryCount,
-    deaths,
+    deaths: tables.suspects.get(event.seq)?.deaths ?? 0,
+    ...(unread ? { unread: bytesOf(event) } : {}),
   };
 }
 
-function toEnvelope({ seq, row, createdAt }: StoredEvent): Envelope {
-  const { id, aggregateType, aggregateId, type, eventVersion, payload, contentType, headers, idempotencyKey } = row;
-  const data = typeof payload === "string" ? Uint8Array.from(Buffer.from(payload, "utf8")) : Uint8Array.from(payload);
+export const dataOf = ({ row: { payload } }: StoredEvent): Uint8Array =>
+  typeof payload === "string" ? Uint8Array.from(Buffer.from(payload, "utf8")) : Uint8Array.from(payload);
+
+function toEnvelope({ seq, row, createdAt }: StoredEvent, data: Uint8Array): Envelope {
+  const { id, aggregateType, aggregateId, type, eventVersion, contentType, headers, idempotencyKey } = row;
   return {
     id,
     seq,

@@ -1,12 +1,18 @@
 import type { Outcome, OutboxStore, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { claim, ownedLanes } from "./claim.ts";
+import { deletedUnread } from "../../core/within-bytes.ts";
+import { claim, dataOf, ownedLanes } from "./claim.ts";
 import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
 import { isFinal, leaveWindow, type Hold, type StoredEvent, type Tables } from "./tables.ts";
 
 export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
   return {
     claim: async (holding, request) => claim(tables, holding, request, clock.now()),
+    payload: async ({ envelope: { seq } }) => {
+      const event = tables.events.get(seq);
+      if (event === undefined) throw deletedUnread();
+      return dataOf(event);
+    },
     settle: async (relay, window, outcomes) => settle(tables, relay, window, outcomes, clock.now()),
     release: async (holding, destination, limit) => {
       const waiting: Hold[] = [];

@@ -1,17 +1,18 @@
 import { aggregateKey } from "../../core/event.ts";
+import { type Bounds, withinBytes } from "../../core/within-bytes.ts";
 import type { MysqlRow, Session } from "./connection.ts";
 import type { Names } from "./names.ts";
+import type { Pace } from "./pace.ts";
 import { createPending, groupsOf, type Pending } from "./pending.ts";
-import { bigOf, bigOrNull, envelopeColumns, numberOf, textOf, weightOf } from "./rows.ts";
+import { bigOf, bigOrNull, envelopeColumns, lightColumns, numberOf, textOf, weightOf } from "./rows.ts";
 import { list } from "./values.ts";
 
-export interface Scan {
-  readonly session: Pick<Session, "run" | "change">;
+export interface Scan extends Bounds {
+  readonly session: Pick<Session, "run" | "change" | "server">;
   readonly names: Names;
   readonly lanes: readonly number[];
   readonly limit: number;
-  /** How many bytes the window may hold. */
-  readonly bytes: number;
+  readonly pace: Pace;
   /** What this relay has in its windows, by lane. */
   readonly open: ReadonlyMap<number, readonly bigint[]>;
   /** Some events of these lanes are suspect. */
@@ -43,8 +44,8 @@ export interface Caught {
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 
-const columnsWith = (inline: number): string =>
-  `${envelopeColumns(inline)}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
+const withRelay = (columns: string): string =>
+  `${columns}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 /** The sum keeps the optimiser from making a range of every gap. */
@@ -65,8 +66,9 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
   const { limit, names: n } = scan;
   const catcher = catchRows(scan);
   const dueLimit = Math.ceil(limit / 2);
+  const reader = createReader(scan);
   const failed = due ? await dueRows(scan, dueLimit, notSuspect(n)) : [];
-  for (const row of failed) catcher.take(row);
+  for (const row of await reader.read(failed.map(seqOf))) catcher.take(row);
 
   const pending = createPending({
     run: scan.session.run,
@@ -78,33 +80,59 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
     probe: turn.probe,
   });
   const chain = createChain();
-  while (catcher.found.length < limit && catcher.blocked() < blockedPerClaim) {
+  while (catcher.found.length < limit && catcher.blocked() < blockedPerClaim && !reader.full()) {
     const picked = await pending.pick(limit - catcher.found.length);
     if (picked.length === 0) break;
-    for (const row of chain.add(await rowsOf(scan, picked))) catcher.take(row);
+    for (const row of chain.add(await reader.read(picked))) catcher.take(row);
   }
   for (const row of await missedRows(scan, pending, chain)) catcher.take(row);
   await catcher.block();
-  const found = fitting(catcher.found.sort(bySeq).slice(0, limit), scan.bytes);
+  const found = fitting(catcher.found.sort(bySeq).slice(0, limit), scan);
   return {
     found,
-    cut: pending.more() || failed.length === dueLimit || found.length < catcher.found.length,
+    cut: reader.left() || pending.more() || failed.length === dueLimit || found.length < catcher.found.length,
     lowest: scan.suspicious ? new Map() : pending.lowest(),
   };
 }
 
-/** As many as the bound in bytes lets in, and one at least. */
-function fitting(found: readonly Found[], bytes: number): readonly Found[] {
-  let total = 0;
-  const beyond = found.findIndex(({ row }, at) => (total += weightOf(row)) > bytes && at > 0);
-  return beyond < 0 ? found : found.slice(0, beyond);
-}
+const fitting = (found: readonly Found[], bounds: Bounds): readonly Found[] => withinBytes(found, bounds, ({ row }) => weightOf(row));
 
 /** Payloads come along only where all of them would fit: of most events they do, and no second statement has to read them. */
-const rowsOf = ({ session, names: n, bytes, limit }: Scan, seqs: readonly bigint[]): Promise<readonly MysqlRow[]> =>
-  session.run(
-    `SELECT ${columnsWith(Math.floor(bytes / limit))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`,
-  );
+const wholeRows = ({ names: n, bytes, limit }: Scan, seqs: readonly bigint[]): string =>
+  `SELECT ${withRelay(envelopeColumns(Math.floor(bytes / limit)))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`;
+
+interface Reader {
+  /** In the order given, until the bytes of a window are reached. */
+  read(seqs: readonly bigint[]): Promise<readonly MysqlRow[]>;
+  full(): boolean;
+  /** Whether something was not read any more. */
+  left(): boolean;
+}
+
+/** InnoDB reads the whole of a payload to tell its length: so rows are read a few at a time where they are large. */
+function createReader(scan: Scan, bytes = scan.bytes): Reader {
+  let weight = 0;
+  let left = false;
+  const full = (): boolean => weight > bytes;
+  return {
+    full,
+    left: () => left,
+    async read(seqs) {
+      const rows: MysqlRow[] = [];
+      for (let at = 0; at < seqs.length && !left;) {
+        left = full();
+        if (left) break;
+        const read = await scan.pace.read(scan.session, seqs.slice(at), (some) => wholeRows(scan, some));
+        const bytesRead = read.rows.reduce((sum, row) => sum + weightOf(row), 0);
+        scan.pace.learn(read.count, bytesRead, scan.bytes);
+        weight += bytesRead;
+        at += read.count;
+        rows.push(...read.rows);
+      }
+      return rows;
+    },
+  };
+}
 
 /** The last event of each aggregate that was picked, and of all. */
 interface Chain {
@@ -141,7 +169,11 @@ function createChain(): Chain {
  */
 async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[]> {
   const missed = chain.last === 0n ? [] : await pending.missed(chain.last);
-  return missed.length === 0 ? [] : (await rowsOf(scan, missed)).filter(chain.precedes);
+  if (missed.length === 0) return [];
+  const rows = await scan.session.run(
+    `SELECT ${lightColumns} FROM ${scan.names.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq IN (${list(missed)})`,
+  );
+  return createReader(scan, Infinity).read(rows.filter(chain.precedes).map(seqOf));
 }
 
 const aggregateOf = (row: MysqlRow): string =>
@@ -149,7 +181,7 @@ const aggregateOf = (row: MysqlRow): string =>
 
 const dueRows = (scan: Scan, limit: number, which: string): Promise<readonly MysqlRow[]> =>
   scan.session.run(
-    `SELECT ${columnsWith(0)} FROM ${scan.names.outbox} o FORCE INDEX (due) ${joins(scan.names)}
+    `SELECT ${withRelay(lightColumns)} FROM ${scan.names.outbox} o FORCE INDEX (due) ${joins(scan.names)}
      WHERE o.due_at <= UTC_TIMESTAMP(6) AND o.status = 'FAILED' AND o.lane IN (${list(scan.lanes)}) ${notOpen(scan)} AND ${which}
      ORDER BY o.due_at LIMIT ${limit}`,
   );
@@ -162,6 +194,7 @@ const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT MAX(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 const narrowAtOnce = 1_000;
 
+/** Without what only `wholeRows` reads. */
 export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
   if (!scan.suspicious) return [];
   const { session, names: n } = scan;
@@ -172,7 +205,7 @@ export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
   const rows = await session.run(
     groupsOf(lanes, scan.floorOf)
       .map(
-        (group) => `(SELECT ${columnsWith(0)} FROM ${n.outbox} o FORCE INDEX (ready) ${joins(n)}
+        (group) => `(SELECT ${withRelay(lightColumns)} FROM ${n.outbox} o FORCE INDEX (ready) ${joins(n)}
           WHERE o.ready = 1 AND o.seq > ${group.floor} AND o.seq <= ${last} AND o.lane IN (${list(group.lanes)}) ${notOpen(scan)} AND ${beforeSuspect(n)}
           ORDER BY o.seq LIMIT ${narrowAtOnce})`,
       )
@@ -189,7 +222,9 @@ export async function claimNarrow(scan: Scan): Promise<Caught> {
   await catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => (row["width"] === null ? Infinity : numberOf(row, "width"))));
   const tenth = Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10)));
-  const found = fitting(catcher.found.slice(0, tenth), scan.bytes);
+  const reader = createReader(scan);
+  const rows = await reader.read(catcher.found.slice(0, tenth).map(({ seq }) => seq));
+  const found = fitting(rows.map(foundOf).sort(bySeq), scan);
   return { found, cut: found.length < catcher.found.length, lowest: new Map() };
 }
 
@@ -235,5 +270,6 @@ function rotate(lanes: readonly number[], turn: number): readonly number[] {
   return [...lanes.slice(first), ...lanes.slice(0, first)];
 }
 
+const seqOf = (row: MysqlRow): bigint => bigOf(row, "seq");
 const ascending = (a: bigint, b: bigint): number => (a < b ? -1 : a > b ? 1 : 0);
 const bySeq = (a: Found, b: Found): number => ascending(a.seq, b.seq);

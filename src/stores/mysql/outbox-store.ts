@@ -1,16 +1,17 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import type { Random } from "../../core/random.ts";
+import { boundsOf, isApart } from "../../core/within-bytes.ts";
 import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
 import type { Connection, MysqlRow, Session } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import { look, type Seen } from "./look.ts";
 import type { Names } from "./names.ts";
-import { withPayloads } from "./payloads.ts";
-import { bigOf, least, numberOf, readEvent, sizeOf, textOf, weightOf } from "./rows.ts";
+import { createPace, type Pace } from "./pace.ts";
+import { readPayload, withPayloads } from "./payloads.ts";
+import { bigOf, least, numberOf, payloadSizeOf, readEvent, sizeOf, textOf, weightOf } from "./rows.ts";
 import { settleWindow, type Published } from "./settle.ts";
 import { list } from "./values.ts";
 import { dropWindows, makeWindow, readWindows, windowsOf } from "./windows.ts";
@@ -32,6 +33,7 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
   const floors = createFloors(clock, random);
   const known = createKnown();
   const turns = createTurns(clock);
+  const pace = createPace();
 
   return {
     async claim(holding, request) {
@@ -45,18 +47,17 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
           return { ...nothing, destinations: seen.destinations };
         known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
         const id = newId();
-        const claimed = await connection.transaction((session) =>
-          claim({ session, names, holding, request, seen, stale, floors, id, turn: turns() }),
+        const window = await connection.transaction((session) =>
+          claim({ session, names, holding, request, seen, stale, floors, id, pace, turn: turns() }),
         );
-        // What is larger than the bound is read only now that its window of one is committed.
-        const rows = await withPayloads(connection.run, names, claimed.rows);
-        known.keep(holding.relay, request.open, claimed.window.id);
-        return { ...claimed.window, claims: rows.map((row) => claimOf(row, holding)) };
+        known.keep(holding.relay, request.open, window.id);
+        return window;
       } catch (error) {
         floors.reset();
         throw error;
       }
     },
+    payload: ({ envelope: { seq }, unread = 0 }) => readPayload(connection.run, names, seq, unread),
     async settle(relay, window, outcomes) {
       const { over, ...report } = await connection.transaction((session) =>
         settleWindow(session, names, relay, window, outcomes, onPublish),
@@ -115,17 +116,13 @@ interface Claiming {
   readonly stale: readonly string[] | "all";
   readonly floors: Floors;
   readonly id: string;
+  readonly pace: Pace;
   readonly turn: Turn;
 }
 
-interface Claimed {
-  readonly window: Omit<Window, "claims">;
-  readonly rows: readonly MysqlRow[];
-}
+const none = (more: boolean): Window => ({ ...nothing, more });
 
-const none = (more: boolean): Claimed => ({ window: { ...nothing, more }, rows: [] });
-
-async function claim({ session, names: n, holding, request, seen, stale, floors, id, turn }: Claiming): Promise<Claimed> {
+async function claim({ session, names: n, holding, request, seen, stale, floors, id, pace, turn }: Claiming): Promise<Window> {
   const owned = await lockLanes(session, n, holding);
   const lanes = [...owned.lanes.keys()];
   await forgetWindows(session, n, holding.relay, request.open, stale);
@@ -143,8 +140,17 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
   await floors.look(session.run, n, id);
 
   const open = await openParts(session, n, request.open);
-  const { limit, bytes = Infinity } = request;
-  const own = { session, names: n, lanes, limit, bytes, suspicious: seen.suspicious, floorOf: floorOf(floors, holding) };
+  const bounds = boundsOf(request);
+  const own = {
+    session,
+    names: n,
+    lanes,
+    limit: request.limit,
+    ...bounds,
+    pace,
+    suspicious: seen.suspicious,
+    floorOf: floorOf(floors, holding),
+  };
   const scan: Scan = { ...own, open: open.parts };
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, turn, seen.due);
   if (caught.found.length > 0) {
@@ -157,26 +163,22 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
     floors.raise(lane, unsettled.length === 0 ? null : least(...unsettled));
   }
   const rows = caught.found.map(({ row }) => row);
-  const alone = rows[0] !== undefined && weightOf(rows[0]) > bytes;
+  const apart = rows[0] !== undefined && isApart(weightOf(rows[0]), bounds);
+  const whole = apart ? rows : await withPayloads(session.run, n, rows);
   return {
-    window: {
-      id: rows.length === 0 ? null : id,
-      suspects: (await narrowRows({ ...scan, open: open.parts })).length,
-      destinations: seen.destinations,
-      more: caught.cut || releasing.remain,
-    },
-    rows: alone ? rows.map(unlessDeadly) : await withPayloads(session.run, n, rows),
+    id: rows.length === 0 ? null : id,
+    claims: whole.map((row) => claimOf(row, holding, apart)),
+    suspects: (await narrowRows({ ...scan, open: open.parts })).length,
+    destinations: seen.destinations,
+    more: caught.cut || releasing.remain,
   };
 }
 
-/** An event beyond the bound that has ended as many relays as it may is not read again: the relay parks it without its payload. */
-const unlessDeadly = (row: MysqlRow): MysqlRow =>
-  foundOf(row).deaths < deathsToPark ? row : { ...row, size: Buffer.from("0"), data: Buffer.alloc(0) };
-
-function claimOf(row: MysqlRow, holding: Holding): Claim {
-  const { envelope, unreadable } = readEvent(row);
+function claimOf(row: MysqlRow, holding: Holding, unread: boolean): Claim {
+  const { envelope, unreadable } = readEvent(row, unread);
   const { lane, failures, deaths } = foundOf(row);
-  return { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(unreadable === null ? {} : { unreadable }) };
+  const claim = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
+  return { ...claim, ...(unreadable === null ? {} : { unreadable }), ...(unread ? { unread: payloadSizeOf(row) } : {}) };
 }
 
 const floorOf =

@@ -1,7 +1,9 @@
+import { WaybillError } from "../../core/errors.ts";
+import { deletedUnread } from "../../core/within-bytes.ts";
 import type { MysqlRow, Run } from "./connection.ts";
 import { isConflict, isSilence, serverError } from "./driver.ts";
 import type { Names } from "./names.ts";
-import { bigOf, lacksPayload, payloadColumns } from "./rows.ts";
+import { bigOf, lacksPayload, payloadColumns, tooLargeToSend } from "./rows.ts";
 import { list } from "./values.ts";
 
 /**
@@ -13,6 +15,15 @@ export async function withPayloads(run: Run, n: Names, rows: readonly MysqlRow[]
   if (lacking.length === 0) return rows;
   const read = await payloadsOf(run, n, lacking);
   return rows.map((row) => (lacksPayload(row) ? { ...row, data: read.get(bigOf(row, "seq")) ?? null } : row));
+}
+
+/** The payload of one event that was claimed without it. */
+export async function readPayload(run: Run, n: Names, seq: bigint, size: number): Promise<Uint8Array> {
+  const [row] = await run(`SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`);
+  if (row === undefined) throw deletedUnread();
+  const data = row["data"] ?? null;
+  if (data?.byteLength !== size) throw new WaybillError("ROW_UNREADABLE", tooLargeToSend(size));
+  return data;
 }
 
 async function payloadsOf(run: Run, n: Names, seqs: readonly bigint[]): Promise<ReadonlyMap<bigint, Buffer | null>> {

@@ -21,18 +21,24 @@ export const envelopeColumns = (
 /** The payload alone. */
 export const payloadColumns = `o.seq, ${payload} AS data`;
 
+/** Nothing that is stored apart from its row. */
+export const lightColumns = `o.seq, ${asBytes("aggregate_type", "aggregate_id")}`;
+
+export const payloadSizeOf = (row: MysqlRow): number => Number(row["size"]?.toString("latin1") ?? 0);
 /** How much memory the row takes. */
-export const weightOf = (row: MysqlRow): number => (row["size"] === null ? 0 : numberOf(row, "size")) + (row["headers"]?.byteLength ?? 0);
+export const weightOf = (row: MysqlRow): number => payloadSizeOf(row) + (row["headers"]?.byteLength ?? 0);
 
 /** Whether its payload has still to be read. */
 export const lacksPayload = (row: MysqlRow): boolean => row["data"] === null && row["size"] !== null;
 
-/** Never throws: whatever plain SQL has written is the row's own failure. */
-export function readEvent(row: MysqlRow): ReadRow {
+export const tooLargeToSend = (size: number): string =>
+  `payload takes ${size} bytes, more than the server can send with its max_allowed_packet`;
+
+/** Never throws: whatever plain SQL has written is the row's own failure. Where its payload is `unread`, nothing is said of that. */
+export function readEvent(row: MysqlRow, unread = false): ReadRow {
   const faults: string[] = [];
   if (isSet(row, "is_text") === isSet(row, "is_bytes")) faults.push("one of payload and payload_bytes must be set, and not both");
-  else if (row["data"]?.byteLength !== numberOf(row, "size"))
-    faults.push(`payload takes ${numberOf(row, "size")} bytes, more than the server can send with its max_allowed_packet`);
+  else if (!unread && row["data"]?.byteLength !== numberOf(row, "size")) faults.push(tooLargeToSend(numberOf(row, "size")));
   return readRow(
     {
       seq: bigOf(row, "seq"),

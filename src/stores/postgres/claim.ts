@@ -1,15 +1,15 @@
+import type { Bounds } from "../../core/within-bytes.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { pending } from "./pending.ts";
 import { headColumns, list } from "./rows.ts";
 
-export interface Scan {
+/** Its bounds are for payloads and headers. */
+export interface Scan extends Bounds {
   readonly run: Run;
   readonly names: Names;
   readonly lanes: readonly number[];
   readonly limit: number;
-  /** How many bytes of payloads and headers the rows may bring along. */
-  readonly bytes: number;
   /** This relay's windows that are not settled. */
   readonly open: readonly string[];
   /** Some events of these lanes are suspect. */
@@ -23,8 +23,8 @@ export interface Found {
   readonly failures: number;
   readonly deaths: number;
   readonly size: number;
-  /** Its payload was left behind. */
-  readonly bare: boolean;
+  /** How many bytes its payload takes, where it was left behind. */
+  readonly bare: number | null;
 }
 
 export interface Caught {
@@ -41,12 +41,15 @@ const blockedPerClaim = 5_000;
 const leastShare = 8;
 
 /** The lengths are known without reading what is stored apart. */
-const sizeOf = "(coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint + octet_length(o.headers::text))";
+const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
+const sizeOf = `(${payloadSize} + octet_length(o.headers::text))`;
 /** How many bytes the rows up to this one take, by seq. */
 const upto = `sum(${sizeOf}) OVER (ORDER BY o.seq) AS upto`;
-/** Rows bring their payloads along up to a bound in bytes. */
-const columns = (bytes: string): string => `${headColumns}, ${sizeOf} AS size, o.upto > ${bytes}::bigint AS bare,
-  CASE WHEN o.upto <= ${bytes}::bigint THEN o.payload END AS payload, CASE WHEN o.upto <= ${bytes}::bigint THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
+const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bigint AND ${sizeOf} <= ${largest}::bigint`;
+/** Rows bring their payloads along as far as the bounds go. */
+const columns = (...bounds: [bytes: string, largest: string]): string => `${headColumns}, ${sizeOf} AS size,
+  CASE WHEN NOT (${fits(...bounds)}) THEN ${payloadSize} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
+  CASE WHEN ${fits(...bounds)} THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
   o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
@@ -66,7 +69,7 @@ const pendingRows = (n: Names, suspicious: boolean): string => `
 SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, f.*
 FROM (SELECT 1) one
 LEFT JOIN (
-  SELECT ${columns("$5")}
+  SELECT ${columns("$5", "$6")}
   FROM (SELECT o.*, ${upto} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
     SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
@@ -101,6 +104,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       list(behind.map(() => share)),
       scan.open,
       catcher.room(),
+      scan.largest,
     ]);
     const byLane = new Map<number, PgRow[]>(behind.map(({ lane }) => [lane, []]));
     for (const row of rows) if (row["seq"] !== null) byLane.get(Number(row["lane"]))!.push(row);
@@ -176,7 +180,9 @@ function fair(found: readonly Found[], limit: number): readonly Found[] {
 /** The first events, as far as their bytes go. One that alone takes more goes alone. */
 function within(found: readonly Found[], bytes: number): readonly Found[] {
   let taken = 0;
-  const end = found.findIndex(({ size, bare }, at) => at > 0 && (bare || found[0]!.bare || (taken += size) + found[0]!.size > bytes));
+  const end = found.findIndex(
+    ({ size, bare }, at) => at > 0 && (bare !== null || found[0]!.bare !== null || (taken += size) + found[0]!.size > bytes),
+  );
   return end === -1 ? found : found.slice(0, end);
 }
 
@@ -184,11 +190,11 @@ const dueFrom = (n: Names, which: string): string => `${n.outbox} o
   WHERE o.status = 'FAILED' AND o.next_attempt_at <= clock_timestamp() AND o.lane = ANY ($1::smallint[]) AND ${notOpen(n, "$2")} AND ${which}
   ORDER BY o.next_attempt_at`;
 
-const dueRows = ({ run, names, lanes, open, bytes }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>
+const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>
   run(
-    `SELECT ${columns("$4")} FROM (SELECT o.*, ${upto} FROM (SELECT * FROM ${dueFrom(names, which)} LIMIT $3) o) o ${joins(names)}
+    `SELECT ${columns("$4", "$5")} FROM (SELECT o.*, ${upto} FROM (SELECT * FROM ${dueFrom(names, which)} LIMIT $3) o) o ${joins(names)}
      ORDER BY o.next_attempt_at`,
-    [list(lanes), open, limit, bytes],
+    [list(lanes), open, limit, bytes, largest],
   );
 
 /**
@@ -208,11 +214,12 @@ const narrowFrom = (
 
 async function narrowRows(scan: Scan): Promise<readonly PgRow[]> {
   if (!scan.suspicious) return [];
-  const { run, names, lanes, open, bytes } = scan;
-  const rows = await run(`SELECT ${columns("$3")} FROM (SELECT o.*, ${upto} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
+  const { run, names, lanes, open, bytes, largest } = scan;
+  const rows = await run(`SELECT ${columns("$3", "$4")} FROM (SELECT o.*, ${upto} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
     list(lanes),
     open,
     bytes,
+    largest,
   ]);
   const due = await dueRows(scan, narrowAtOnce, beforeSuspect(names));
   return [...rows, ...due].sort(bySeq);
@@ -256,8 +263,8 @@ function catchRows({ run, names, bytes }: Scan): Catcher {
     found,
     take(row) {
       const seq = BigInt(row["seq"]!);
-      const [size, bare] = [Number(row["size"]), row["bare"] === "t"];
-      room = bare ? 0 : Math.max(0, room - size);
+      const [size, bare] = [Number(row["size"]), (row["bare"] ?? null) === null ? null : Number(row["bare"])];
+      room = bare !== null ? 0 : Math.max(0, room - size);
       if (!mayGo(row, seq)) return void blocked.push(seq);
       const failures = Math.max(0, Number(row["retry_count"]));
       found.push({ row, seq, lane: Number(row["lane"]), failures, deaths: Number(row["deaths"] ?? 0), size, bare });

@@ -1,6 +1,5 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { deathsToPark } from "../../core/deaths.ts";
 import type { NewId } from "../../core/ids.ts";
 import { type Caught, claimNarrow, claimNormal, countNarrow, type Found, type Scan } from "./claim.ts";
 import type { Connection, Run } from "./connection.ts";
@@ -45,12 +44,13 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
         floors.learn(holding, done.sighting);
         known.keep(holding.relay, request.open, done.window.id);
-        return done.bare === null ? done.window : await withPayload(connection.run, names, done.window, done.bare);
+        return done.window;
       } catch (error) {
         floors.reset();
         throw error;
       }
     },
+    payload: ({ envelope: { seq } }) => readPayload(connection, names, seq),
     settle: (relay, window, outcomes) => connection.transaction((run) => settleWindow(run, names, relay, window, outcomes, onPublish)),
     release: (holding, destination, limit) =>
       connection.transaction(async (run) => {
@@ -154,8 +154,6 @@ interface Claiming {
 
 interface Claimed {
   readonly window: Window;
-  /** The size of its only event, whose payload is still to be read. */
-  readonly bare: number | null;
   readonly sighting: Sighting;
 }
 
@@ -179,7 +177,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
     const freed = await freeDelayed(run, n, lanes);
     reopen(freed.lanes);
     if (freed.rows === rowsPerStep)
-      return { window: { ...nothing, more: true }, bare: null, sighting: { reopened, redrives: owned.lanes, proof: null } };
+      return { window: { ...nothing, more: true }, sighting: { reopened, redrives: owned.lanes, proof: null } };
   }
   if (seen.suspicious) await forgetSuspects(run, n);
   const releasing = seen.releasing ? await releaseStep(run, n, list(lanes)) : { remain: false, lanes: [] };
@@ -197,7 +195,6 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
       destinations: seen.destinations,
       more: caught.cut || releasing.remain,
     },
-    bare: caught.found[0]?.bare === true ? caught.found[0].size : null,
     sighting: {
       reopened,
       redrives: owned.lanes,
@@ -210,22 +207,14 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
 }
 
 const scanOf = (run: Run, names: Names, lanes: readonly number[], request: ClaimRequest, suspicious: boolean): Scan => {
-  const { limit, open, bytes = Number.MAX_SAFE_INTEGER } = request;
-  return { run, names, lanes, limit, bytes, open, suspicious };
+  const { limit, open, bytes = Number.MAX_SAFE_INTEGER, largest = Number.MAX_SAFE_INTEGER } = request;
+  return { run, names, lanes, limit, bytes, largest, open, suspicious };
 };
 
-function claimOf({ row, lane, failures, deaths }: Found, holding: Holding): Claim {
+function claimOf({ row, lane, failures, deaths, bare }: Found, holding: Holding): Claim {
   const { envelope, unreadable } = readEnvelope(row);
-  return { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(unreadable === null ? {} : { unreadable }) };
-}
-
-/** Now that the window of this one event is committed: if its payload ends this process, the next relay knows what did. */
-async function withPayload(run: Run, n: Names, window: Window, size: number): Promise<Window> {
-  const claim = window.claims[0]!;
-  if (claim.unreadable !== undefined || claim.deaths >= deathsToPark) return window;
-  const read = await readPayload(run, n, claim.envelope.seq, size);
-  const carried = typeof read === "string" ? { ...claim, unreadable: read } : { ...claim, envelope: { ...claim.envelope, data: read } };
-  return { ...window, claims: [carried] };
+  const claim = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
+  return { ...claim, ...(unreadable === null ? {} : { unreadable }), ...(bare === null ? {} : { unread: bare }) };
 }
 
 interface Locked {

@@ -1,22 +1,28 @@
-import { tooLargeToRead } from "../../core/within-bytes.ts";
-import type { Run } from "./connection.ts";
+import { deletedUnread } from "../../core/within-bytes.ts";
+import type { Connection } from "./connection.ts";
 import type { Names } from "./names.ts";
 
-const partBytes = 16 * 1024 * 1024;
+const partBytes = 1024 * 1024;
+const partsAtOnce = 16;
 
-/** The payload of one event, part by part, so that it is never in memory in two forms as a whole; or why it cannot be read. */
-export async function readPayload(run: Run, n: Names, seq: bigint, size: number): Promise<Uint8Array | string> {
-  const tooLarge = tooLargeToRead(size);
-  if (tooLarge !== null) return tooLarge;
-  const parts: Buffer[] = [];
-  for (let from = 1; ; from += partBytes) {
-    const [row] = await run(
-      `SELECT encode(substring(coalesce(convert_to(payload, 'UTF8'), payload_bytes) FROM $2::integer FOR ${partBytes}), 'hex') AS part
-       FROM ${n.outbox} WHERE seq = $1::bigint`,
-      [String(seq), from],
-    );
-    if (row === undefined) return "the row was deleted before its payload was read";
-    parts.push(Buffer.from(row["part"] ?? "", "hex"));
-    if (parts.at(-1)!.length < partBytes) return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
-  }
+/**
+ * The payload of one event, part by part, so that it is never in memory in two forms as a whole. The server puts the value together once,
+ * for the first part, and the cursor keeps it: a statement for each part would read and unpack all of it each time.
+ */
+export function readPayload(connection: Connection, n: Names, seq: bigint): Promise<Uint8Array> {
+  return connection.snapshot(async (run) => {
+    await run(`DECLARE waybill_parts NO SCROLL CURSOR FOR
+      SELECT octet_length(w.data) AS size, encode(substring(w.data FROM p.first FOR ${partBytes}), 'base64') AS part
+      FROM (SELECT coalesce(convert_to(payload, 'UTF8'), payload_bytes, '') AS data FROM ${n.outbox} WHERE seq = ${seq} OFFSET 0) w
+      CROSS JOIN LATERAL generate_series(1, greatest(1, octet_length(w.data)), ${partBytes}) AS p (first)`);
+    let data: Buffer | null = null;
+    let read = 0;
+    do {
+      const rows = await run(`FETCH ${partsAtOnce} FROM waybill_parts`);
+      if (rows.length === 0) throw deletedUnread();
+      data ??= Buffer.allocUnsafe(Number(rows[0]!["size"]));
+      for (const row of rows) read += data.write(row["part"]!, read, "base64");
+    } while (read < data.length);
+    return data;
+  });
 }

@@ -1,22 +1,24 @@
-import { withinBytes } from "../../core/within-bytes.ts";
+import { type Bounds, withinBytes } from "../../core/within-bytes.ts";
 import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
-import { countOf, envelopeColumns, sizeColumn } from "./rows.ts";
+import { countOf, envelopeColumns, sizeColumns } from "./rows.ts";
 import { pending } from "./predicates.ts";
 
-export interface Scan {
+export interface Scan extends Bounds {
   readonly statements: Statements;
   readonly relay: string;
   readonly lanes: readonly number[];
   readonly now: string;
   readonly limit: number;
-  readonly bytes: number;
 }
 
 /** Without its data, which is read when it is known how much of it the window may hold. */
 export interface Found {
   readonly row: SqliteRow;
   readonly seq: number;
+  /** Of its payload. */
   readonly size: number;
+  /** With its headers. */
+  readonly weight: number;
   readonly lane: number;
   readonly failures: number;
   readonly deaths: number;
@@ -25,7 +27,7 @@ export interface Found {
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 
-const columns = `${envelopeColumns}, ${sizeColumn}, o.lane, ${countOf("o.retry_count")} AS retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+const columns = `${envelopeColumns}, ${sizeColumns}, o.lane, ${countOf("o.retry_count")} AS retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
 const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
@@ -80,7 +82,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
   }
   catcher.block();
   // A prefix by seq: nothing goes before an earlier event of its aggregate that was cut off.
-  const found = withinBytes(catcher.found.sort(bySeq), scan.bytes, sizeOf);
+  const found = withinBytes(catcher.found.sort(bySeq), scan, weightOf);
   return { found, cut: behind.length > 0 || due.length === dueLimit || found.length < catcher.found.length };
 }
 
@@ -92,7 +94,9 @@ const beforeSuspect =
   "o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 const narrowAtOnce = 1_000;
 
-function narrowRows(scan: Omit<Scan, "limit" | "bytes">): readonly SqliteRow[] {
+type Look = Pick<Scan, "statements" | "relay" | "lanes" | "now">;
+
+function narrowRows(scan: Look): readonly SqliteRow[] {
   const { statements, now } = scan;
   const suspects = statements.all(
     "SELECT lane, max(seq) AS last FROM waybill_suspects WHERE lane IN (SELECT value FROM json_each(?)) GROUP BY lane",
@@ -118,7 +122,7 @@ function narrowRows(scan: Omit<Scan, "limit" | "bytes">): readonly SqliteRow[] {
   return [...rows, ...due].sort((a, b) => Number(a["seq"]) - Number(b["seq"]));
 }
 
-export const countNarrow = (scan: Omit<Scan, "limit" | "bytes">): number => narrowRows(scan).length;
+export const countNarrow = (scan: Look): number => narrowRows(scan).length;
 
 /** A tenth of the window they died in at a time, down to one. */
 export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
@@ -128,7 +132,7 @@ export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean
   catcher.block();
   const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
   const tenth = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
-  const found = withinBytes(tenth, scan.bytes, sizeOf);
+  const found = withinBytes(tenth, scan, weightOf);
   return { found, cut: found.length < catcher.found.length };
 }
 
@@ -155,6 +159,7 @@ function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRo
           row,
           seq,
           size: Number(row["size"]),
+          weight: Number(row["size"]) + Number(row["headers_size"]),
           lane: Number(row["lane"]),
           failures: Number(row["retry_count"]),
           deaths: Number(row["deaths"] ?? 0),
@@ -184,4 +189,4 @@ function rotate(lanes: readonly number[], turn: number): number[] {
 }
 
 const bySeq = (a: Found, b: Found): number => a.seq - b.seq;
-const sizeOf = ({ size }: Found): number => size;
+const weightOf = ({ weight }: Found): number => weight;

@@ -1,11 +1,10 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { deathsToPark } from "../../core/deaths.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
-import { tooLargeToRead } from "../../core/within-bytes.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { boundsOf, deletedUnread, isApart } from "../../core/within-bytes.ts";
+import { bytesOf, type Connection, type Statements } from "../../sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
 import { delayed, pending, unlaned } from "./predicates.ts";
@@ -24,13 +23,12 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
       if (holding.lanes.size === 0) return nothing;
       const seen = await connection.read((statements) => look(statements, holding, request, clock.now()));
       if (!seen.work) return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
-      const { claims, found, ...window } = await connection.write((statements) =>
-        claim(statements, holding, request, clock.now(), turn++, newId),
-      );
-      if (claims !== null) return { ...window, claims };
-      // One that may be too large for this process: its window is committed by now, so that its death is told from others'.
-      const unread = found.some(({ deaths, size }) => deaths >= deathsToPark || tooLargeToRead(size) !== null);
-      return { ...window, claims: await connection.read((statements) => claimsOf(statements, holding, found, !unread)) };
+      return connection.write((statements) => claim(statements, holding, request, clock.now(), turn++, newId));
+    },
+    async payload({ envelope: { seq } }) {
+      const row = await connection.read((statements) => statements.get(`SELECT ${dataColumn} FROM outbox o WHERE o.seq = ?`, Number(seq)));
+      if (row === undefined) throw deletedUnread();
+      return bytesOf(row["data"]);
     },
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
@@ -71,13 +69,7 @@ function look(
 
 const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j WHERE w.relay = ?3";
 
-interface Taken extends Omit<Window, "claims"> {
-  readonly found: readonly Found[];
-  /** Null: the data is to be read when this is committed. */
-  readonly claims: readonly Claim[] | null;
-}
-
-function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Taken {
+function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Window {
   const owned = ownedLanes(statements, holding);
   const lanes = JSON.stringify(owned);
   statements.run(
@@ -85,34 +77,34 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     holding.relay,
     JSON.stringify(request.open),
   );
-  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, found: [], more: true };
+  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
   forgetSuspects(statements);
   const releasing = releaseStep(statements, lanes);
-  const { limit, bytes = Infinity } = request;
-  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit, bytes };
+  const bounds = boundsOf(request);
+  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit, ...bounds };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
   const id = found.length === 0 ? null : newId();
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
   return {
     id,
-    found,
-    claims: found.length === 1 && found[0]!.size > bytes ? null : claimsOf(statements, holding, found),
+    claims: claimsOf(statements, holding, found, found[0] !== undefined && isApart(found[0].weight, bounds)),
     suspects: countNarrow(scan),
     destinations: destinationsOf(statements, lanes),
     more: cut || releasing,
   };
 }
 
-function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], whole = true): readonly Claim[] {
+/** One that is claimed apart may be too large for this process: it is read when its window is committed. */
+function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], apart: boolean): readonly Claim[] {
   const rows = statements.all(
     `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
-    JSON.stringify(whole ? found.map(({ seq }) => seq) : []),
+    JSON.stringify(apart ? [] : found.map(({ seq }) => seq)),
   );
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
   return found.map(({ row, seq, size, lane, failures, deaths }) => {
     const { envelope, ...read } = readEnvelope(row, data.get(seq));
-    const unreadable = tooLargeToRead(size) ?? read.unreadable ?? misplaced(envelope, lane);
-    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
+    const unreadable = read.unreadable ?? misplaced(envelope, lane);
+    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(apart ? { unread: size } : {}) };
     return unreadable === null ? claimed : { ...claimed, unreadable };
   });
 }

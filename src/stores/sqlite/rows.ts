@@ -23,8 +23,8 @@ export const envelopeColumns = `CAST(o.seq AS TEXT) AS seq, ${named("id", "aggre
   CASE WHEN ${isCount("o.event_version")} THEN o.event_version END AS event_version, NOT ${isCount("o.retry_count")} AS miscounted,
   o.payload IS NULL AND o.payload_bytes IS NULL AS empty`;
 export const dataColumn = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data";
-/** Counted without reading it. */
-export const sizeColumn = `coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0) + min(octet_length(o.headers), ${maxHeadersText}) AS size`;
+/** Counted without reading them. */
+export const sizeColumns = `coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0) AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
 
 const nothing = new Uint8Array(0);
 

@@ -1,0 +1,137 @@
+import { expect, test } from "vitest";
+import type { Claim, OutboxStore } from "../../src/contracts/outbox-store.ts";
+import type { PathEvent } from "../../src/core/path-events.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { scriptedSink } from "../support/scripted-sink.ts";
+import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { manualClock } from "../../src/testing/manual-clock.ts";
+
+const leaseMs = 1_000;
+const large = (aggregate: string, n = 1) => draft(aggregate, n, { payload: { n, x: "x".repeat(5_000) } });
+
+async function setUp(
+  payload: (outbox: OutboxStore) => OutboxStore["payload"],
+  { claimed = (claim) => claim, ...options }: Partial<RelayOptions> & { readonly claimed?: (claim: Claim) => Claim } = {},
+) {
+  const clock = manualClock(Date.UTC(2030, 0, 1));
+  const bench = await benches["memory"]!(clock);
+  const events: PathEvent[] = [];
+  const sink = scriptedSink();
+  const { outbox } = bench.store;
+  const claim: OutboxStore["claim"] = async (holding, request) => {
+    const window = await outbox.claim(holding, request);
+    return { ...window, claims: window.claims.map(claimed) };
+  };
+  const relay = createRelay({
+    store: { ...bench.store, outbox: { ...outbox, claim, payload: payload(outbox) } },
+    sink,
+    clock,
+    leaseMs,
+    windowBytes: 2_000,
+    housekeeping: false,
+    retry: { delaysMs: [2_000, 2_000], jitter: 0 },
+    observe: (event) => void events.push(event),
+    ...options,
+  });
+  await relay.start();
+  const stop = async (): Promise<void> => {
+    const stopped = relay.stop();
+    await clock.advance(3_000);
+    await stopped;
+    await bench[Symbol.asyncDispose]();
+  };
+  return { clock, bench, events, sink, relay, stop };
+}
+
+test("a payload that never arrives is its own event's failure, and everything else flows under the same lease", async () => {
+  const asked: number[] = [];
+  const { clock, bench, events, sink, stop } = await setUp(() => () => {
+    asked.push(clock.now());
+    return new Promise(() => undefined);
+  });
+  const [stuck, follower] = [large("stuck"), draft("stuck", 2)];
+  await bench.add(stuck, follower);
+  const others: string[] = [];
+  for (let n = 0; n < 120; n++) {
+    const other = draft(`order-${n % 7}`, n);
+    others.push(other.id);
+    await bench.add(other);
+    await clock.advance(200);
+    expect(sink.sent, "nothing waits for it").toContain(other.id);
+  }
+  expect(await bench.stateOf(stuck.id)).toBe("DEAD");
+  expect(await bench.stateOf(follower.id)).toBe("BLOCKED");
+  expect(asked).toHaveLength(3);
+  expect(events.filter(({ type }) => type === "relay.failed")).toHaveLength(2);
+  expect(events.filter(({ type }) => type === "relay.died")).toMatchObject([
+    {
+      id: stuck.id,
+      error: expect.stringMatching(/^ROW_UNREADABLE: its payload of \d+ bytes could not be read: the store did not answer/) as string,
+    },
+  ]);
+  expect(events.filter(({ type }) => type === "lanes.lost" || type === "relay.trouble")).toEqual([]);
+  expect(sink.sent).toHaveLength(others.length);
+  await stop();
+});
+
+test("a payload that arrives at the second attempt is published whole, before its followers", async () => {
+  let attempts = 0;
+  const { clock, bench, sink, stop } = await setUp(
+    (outbox) => (claim) => (++attempts === 1 ? Promise.reject(new Error("the link was lost")) : outbox.payload(claim)),
+  );
+  await bench.add(large("order-1", 1), draft("order-1", 2), large("order-1", 3));
+  await clock.advance(10_000);
+  expect(sink.log.map(({ n }) => n)).toEqual([1, 2, 3]);
+  expect(attempts).toBe(3);
+  await stop();
+});
+
+test("an event that the sink cannot take is not read: it ends dead, and everything else flows", async () => {
+  const { clock, bench, events, sink, stop } = await setUp(() => () => Promise.reject(new Error("it was read")));
+  const huge = draft("huge", 1, { payload: { n: 1, x: "x".repeat(20_000) } });
+  await bench.add(draft("order-1", 1), huge, draft("huge", 2), draft("order-2", 1));
+  await clock.advance(1_000);
+  expect(sink.log).toHaveLength(2);
+  expect(await bench.stateOf(huge.id)).toBe("DEAD");
+  expect(events.filter(({ type }) => type === "relay.died")).toMatchObject([
+    {
+      id: huge.id,
+      error: expect.stringMatching(/^MESSAGE_TOO_LARGE: the message takes 20\d\d\d bytes, and scripted takes 10000$/) as string,
+    },
+  ]);
+  await stop();
+});
+
+test("an event that no process could hold is not read, whatever the sink takes: it ends dead", async () => {
+  const bytes = 300 * 1024 * 1024;
+  const { clock, bench, events, stop } = await setUp(() => () => Promise.reject(new Error("it was read")), {
+    sink: { ...scriptedSink(), can: { maxBytes: Number.MAX_SAFE_INTEGER } },
+    claimed: (claim) => (claim.unread === undefined ? claim : { ...claim, unread: bytes }),
+  });
+  await bench.add(large("order-1"));
+  await clock.advance(1_000);
+  expect(events.filter(({ type }) => type === "relay.died")).toMatchObject([
+    { error: `ROW_UNREADABLE: the payload takes ${bytes} bytes, more than the 268435456 that can be read` },
+  ]);
+  await stop();
+});
+
+test("payloads are read one after the other, and a relay that stops meanwhile spends no attempt", async () => {
+  let reading = 0;
+  let most = 0;
+  const { clock, bench, relay, sink } = await setUp((outbox) => async (claim) => {
+    most = Math.max(most, ++reading);
+    await clock.sleep(500);
+    reading--;
+    return outbox.payload(claim);
+  });
+  const drafts = Array.from({ length: 6 }, (_, n) => large(`order-${n}`));
+  await bench.add(...drafts);
+  await clock.advance(1_200);
+  expect([most, sink.log.length]).toEqual([1, 2]);
+  const drained = relay.drain();
+  await clock.advance(100);
+  await drained;
+  for (const { id } of drafts.slice(2)) expect(await bench.operator.show(id)).toMatchObject({ state: "PENDING", retryCount: 0 });
+  await bench[Symbol.asyncDispose]();
+});
