@@ -179,6 +179,36 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.ok(seen.indexOf(due.id) < seen.indexOf(late!));
   });
 
+  test(
+    "an event that is available when it is added goes before later ones, while relays claim",
+    async (scene) => {
+      const relay = await scene.relay("r1");
+      const past = { availableAt: new Date(scene.clock.now() - 60_000) };
+      const added = new Map<string, string[]>();
+      let writing = true;
+      const write = async (aggregate: string): Promise<void> => {
+        const ids: string[] = [];
+        added.set(aggregate, ids);
+        for (let n = 0; n < 60; n++) {
+          const row = scene.row(aggregate, n % 2 === 0 ? past : {});
+          await scene.add(row);
+          ids.push(row.id);
+        }
+      };
+      const work = Promise.all(["order-1", "order-2", "order-3", "order-4"].map(write)).finally(() => (writing = false));
+      const seen: string[] = [];
+      while (writing) seen.push(...(await relay.drain()));
+      await work;
+      seen.push(...(await relay.drain()));
+      for (const ids of added.values())
+        assert.deepEqual(
+          seen.filter((id) => ids.includes(id)),
+          ids,
+        );
+    },
+    "parallelWriters",
+  );
+
   test("a claimed window is on record before anything is sent", async (scene) => {
     const ids = await scene.addTo("order-1", 3);
     const relay = await scene.relay("r1");

@@ -61,6 +61,18 @@ export const mutants: readonly Mutant[] = [
     "PostgreSQL: a claim takes events up to the last number drawn before it began, and does not look once more",
     tests("stores/postgres-claim.slow", "takes no event past one of the same transaction"),
   ),
+  mutant(
+    "postgres-available-is-passed",
+    "O",
+    "PostgreSQL: a claim takes what follows a delayed event that became available after its first look",
+    tests("stores/postgres-claim.slow", "takes no event past one of its aggregate that was available when it was added"),
+  ),
+  mutant(
+    "mysql-available-is-passed",
+    "O",
+    "MariaDB: a claim takes what follows a delayed event that became available after its first look",
+    tests("stores/mysql-looks.slow", "order holds when the"),
+  ),
   mutant("ack-before-commit", "L", "the subscriber acknowledges a delivery, and applies it then", "simulation"),
   mutant(
     "sqlite-lane-trusted",

@@ -38,8 +38,9 @@ async function neighbours({ rows }: MysqlHarness): Promise<readonly [string, str
   return [first, lanes.slice(1).find(([, other]) => other === lane)![0]];
 }
 
-const insert = (id: string, count = 1): string =>
-  `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', '${id}', 'E', '1' FROM seq_1_to_${count}`;
+const insert = (id: string, count = 1, availableAt = "NULL"): string =>
+  `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, available_at) SELECT 'Order', '${id}', 'E', '1', ${availableAt} FROM seq_1_to_${count}`;
+const kinds = { "first event": "NULL", "first event, available for a minute,": "UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE" };
 
 /** Rolled back at the end, unless it was committed. */
 async function transactionOn(
@@ -61,40 +62,41 @@ await describeWith("mariadb", "the looks of one claim on MariaDB", () => {
   const { own } = ownMariadb();
 
   // A claim scans what is pending, then lanes that did not show, then further since the first rows were held, and once more at its end.
-  for (const first of [1, 2, 3, 4])
-    for (const second of [2, 3, 4].filter((at) => at >= first))
-      own(`order holds when the first event commits before look ${first}, and the second before look ${second}`, async (harness) => {
-        const { pool } = harness;
-        const [held, hot] = await neighbours(harness);
-        await using late = await transactionOn(pool);
-        const acts = new Map<number, () => Promise<unknown>>();
-        const watched = between(pool, acts);
-        const store = mysql({ pool: watched.pool });
-        const relay = await relayOn(store);
+  for (const [kind, availableAt] of Object.entries(kinds))
+    for (const first of [1, 2, 3, 4])
+      for (const second of [2, 3, 4].filter((at) => at >= first))
+        own(`order holds when the ${kind} commits before look ${first}, and the second before look ${second}`, async (harness) => {
+          const { pool } = harness;
+          const [held, hot] = await neighbours(harness);
+          await using late = await transactionOn(pool);
+          const acts = new Map<number, () => Promise<unknown>>();
+          const watched = between(pool, acts);
+          const store = mysql({ pool: watched.pool });
+          const relay = await relayOn(store);
 
-        await pool.query(insert(held));
-        const [cause] = (await relay.claim()).claims;
-        // Its followers fill the first looks, and leave room in the window.
-        await relay.settle(await relay.claim(), (claim) => ({ claim, as: "parked", error: "no", release: false }));
-        expect(cause!.envelope.aggregateId).toBe(held);
-        await late.query(insert(hot)); // draws its number first, and commits later
-        await pool.query(insert(held, 1_500));
-        const act = (at: number, what: () => Promise<unknown>): void => {
-          const before = acts.get(at);
-          acts.set(at, async () => (await before?.(), what()));
-        };
-        act(first, () => late.commit());
-        act(second, () => pool.query(insert(hot)));
-        watched.arm();
-        const claimed: bigint[] = [];
-        for (let tries = 0; claimed.length < 2 && tries < 20; tries++) {
-          const window = await store.outbox.claim(relay.holding, { limit: 500, open: [], narrow: false });
-          claimed.push(...window.claims.map(({ envelope }) => envelope.seq));
-          await relay.settle(window, (claim) => ({ claim, as: "published" }));
-        }
-        expect(claimed).toHaveLength(2);
-        expect(claimed).toEqual([...claimed].sort((a, b) => (a < b ? -1 : 1)));
-      });
+          await pool.query(insert(held));
+          const [cause] = (await relay.claim()).claims;
+          // Its followers fill the first looks, and leave room in the window.
+          await relay.settle(await relay.claim(), (claim) => ({ claim, as: "parked", error: "no", release: false }));
+          expect(cause!.envelope.aggregateId).toBe(held);
+          await late.query(insert(hot, 1, availableAt)); // draws its number first, and commits later
+          await pool.query(insert(held, 1_500));
+          const act = (at: number, what: () => Promise<unknown>): void => {
+            const before = acts.get(at);
+            acts.set(at, async () => (await before?.(), what()));
+          };
+          act(first, () => late.commit());
+          act(second, () => pool.query(insert(hot)));
+          watched.arm();
+          const claimed: bigint[] = [];
+          for (let tries = 0; claimed.length < 2 && tries < 20; tries++) {
+            const window = await store.outbox.claim(relay.holding, { limit: 500, open: [], narrow: false });
+            claimed.push(...window.claims.map(({ envelope }) => envelope.seq));
+            await relay.settle(window, (claim) => ({ claim, as: "published" }));
+          }
+          expect(claimed).toHaveLength(2);
+          expect(claimed).toEqual([...claimed].sort((a, b) => (a < b ? -1 : 1)));
+        });
 
   own("a claim whose server goes away between two looks has claimed nothing, and the next one takes both in order", async (harness) => {
     const { pool, rows } = harness;

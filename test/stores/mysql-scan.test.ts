@@ -34,7 +34,9 @@ function server(events: Readonly<Record<number, string>>, ...looks: readonly (re
       );
     const [, last] = /o\.seq <= (\d+)/.exec(sql) ?? [];
     const shown = looks[asked.filter((each) => each.includes("FORCE INDEX (ready)")).length - 1] ?? looks.at(-1)!;
-    return shown.filter((seq) => last === undefined || seq <= Number(last)).map((seq) => row({ lane: 1, seq }));
+    return shown
+      .filter((seq) => last === undefined || seq <= Number(last))
+      .map((seq) => row({ lane: 1, seq, aggregate_type: null, aggregate_id: null }));
   };
   const scan: Scan = {
     session: { run, change: async () => 0, server: { mariadb: true, version: "11", at: "here", id: 1 } },

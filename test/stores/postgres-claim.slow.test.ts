@@ -134,6 +134,39 @@ await describeWith("postgres", "a claim on PostgreSQL", () => {
     expect(order).toHaveLength(14);
   });
 
+  /** Available since a minute, and an ordinary one that follows it in a transaction of its own. */
+  async function addPair({ pool, schema }: PostgresHarness, id: string): Promise<void> {
+    await pool.query(
+      `INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload, available_at) VALUES ('Order', '${id}', 'E', '1', now() - interval '1 minute')`,
+    );
+    await pool.query(insert(schema, [id]));
+  }
+
+  for (const [when, statement, nth] of [
+    ["its lanes are locked", "FOR UPDATE", 1],
+    ["it looks at what is pending", "pg_snapshot_xmin(", 1],
+    ["it looks at what else is pending", "pg_snapshot_xmin(", 2],
+  ] as const)
+    own(`takes no event past one of its aggregate that was available when it was added, before ${when}`, async (h) => {
+      const [a, ...others] = await neighbours(h, nth === 1 ? 4 : 13); // one statement, or two
+      let met = -Infinity;
+      const store = postgres({
+        schema: h.schema,
+        pool: steppedPool(h.pool, async (text) => {
+          if (text.includes(statement) && ++met === nth) await addPair(h, a!);
+        }),
+      });
+      await store.leases.renew("r", 60_000);
+      const holding = { relay: "r", lanes: await store.leases.take("r", all) };
+      met = 0;
+      await h.pool.query(insert(h.schema, others));
+      const order = [...(await claimed(store, holding)), ...(await claimed(store, holding)), ...(await claimed(store, holding))];
+      expect(met).toBeGreaterThanOrEqual(nth);
+      const [first, second] = [others.length + 1, others.length + 2];
+      expect(order.filter((event) => event.startsWith(`${a!}:`))).toEqual([`${a!}:${first}`, `${a!}:${second}`]);
+      expect(order).toHaveLength(second);
+    });
+
   own("by a relay 8 ms away, with a backlog and transactions that stay open: each aggregate's events come as 1, 2, 3 …", async (h) => {
     const ids = await neighbours(h, 12);
     const { pool, schema } = h;

@@ -85,9 +85,10 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
     if (picked.length === 0) break;
     for (const row of chain.add(await reader.read(picked))) catcher.take(row);
   }
-  for (const row of await missedRows(scan, pending, chain)) catcher.take(row);
+  const missed = await missedRows(scan, pending, chain);
+  for (const row of missed ?? []) catcher.take(row);
   await catcher.block();
-  const found = fitting(catcher.found.sort(bySeq).slice(0, limit), scan);
+  const found = missed === null ? [] : fitting(catcher.found.sort(bySeq).slice(0, limit), scan);
   return {
     found,
     cut: reader.left() || pending.more() || failed.length === dueLimit || found.length < catcher.found.length,
@@ -165,10 +166,12 @@ function createChain(): Chain {
  * Each look of a claim has a snapshot of its own, and MariaDB makes one while transactions go on committing. So a look may
  * show the second event of an aggregate although no look before showed the first. The last look comes when everything is
  * picked: whatever was committed before something that was picked is visible by then. What only the last look shows is
- * taken if it belongs before something that was picked, and otherwise left for the next claim.
+ * taken if it belongs before something that was picked, and otherwise left for the next claim. So are delayed rows that have become
+ * available by then.
  */
-async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[]> {
-  const missed = chain.last === 0n ? [] : await pending.missed(chain.last);
+async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[] | null> {
+  const missed = chain.last === 0n ? [] : await pending.missed(chain.last, chain.precedes);
+  if (missed === null) return null;
   if (missed.length === 0) return [];
   const rows = await scan.session.run(
     `SELECT ${lightColumns} FROM ${scan.names.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq IN (${list(missed)})`,

@@ -10,14 +10,13 @@ import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import { look, type Seen } from "./look.ts";
 import type { Names } from "./names.ts";
 import { createPace, type Pace } from "./pace.ts";
+import { rowsPerStep } from "./pending.ts";
 import { readPayload, withPayloads } from "./payloads.ts";
 import { bigOf, least, numberOf, payloadSizeOf, readEvent, sizeOf, textOf, weightOf } from "./rows.ts";
 import { settleWindow, type Published } from "./settle.ts";
 import { list } from "./values.ts";
 import { dropWindows, makeWindow, readWindows, windowsOf } from "./windows.ts";
 
-/** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
-const rowsPerStep = 10_000;
 const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
 export interface OutboxStoreParts {

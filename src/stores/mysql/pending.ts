@@ -1,4 +1,4 @@
-import type { Run } from "./connection.ts";
+import type { MysqlRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { bigOf, numberOf } from "./rows.ts";
 import { list } from "./values.ts";
@@ -7,6 +7,8 @@ import { list } from "./values.ts";
 const together = 20_000n;
 /** An index entry costs next to nothing, and the more are seen the fairer the lanes can be served. */
 const leastRead = 1_000;
+/** How many delayed rows one claim makes ready, or waits for; with more than that, the next claim goes on. */
+export const rowsPerStep = 10_000;
 
 export interface Group {
   readonly lanes: readonly number[];
@@ -33,8 +35,12 @@ export interface Pending {
   pick(count: number): Promise<readonly bigint[]>;
   /** What was seen and not picked, or not seen yet. */
   more(): boolean;
-  /** What no look before has shown, up to this number. Comes last: what is picked afterwards is not looked at again. */
-  missed(last: bigint): Promise<readonly bigint[]>;
+  /**
+   * What no look before has shown, up to this number, and delayed rows that have become available, as far as they precede something
+   * that was picked. Comes last: what is picked afterwards is not looked at again. Null when more have become available than one claim
+   * makes ready: they all go first.
+   */
+  missed(last: bigint, precedes: (row: MysqlRow) => boolean): Promise<readonly bigint[] | null>;
   /** In each lane the lowest number, or how far it has been looked for. Null where there is none. */
   lowest(): ReadonlyMap<number, bigint | null>;
 }
@@ -66,8 +72,8 @@ export function createPending({ run, names: n, groups, which, lanes, limit, prob
   let parts: Part[] = groups.map((group) => ({ ...group, after: group.floor, full: true }));
   let probed = false;
 
-  const numbers = (part: Group, after: bigint, end: string): string =>
-    `(SELECT o.lane, o.seq FROM ${n.outbox} o FORCE INDEX (ready) WHERE o.ready = 1 AND o.seq > ${after} AND o.lane IN (${list(part.lanes)}) ${which} ${end})`;
+  const numbers = (part: Group, after: bigint, end: string, more = ""): string =>
+    `(SELECT o.lane, o.seq${more} FROM ${n.outbox} o FORCE INDEX (ready) WHERE o.ready = 1 AND o.seq > ${after} AND o.lane IN (${list(part.lanes)}) ${which} ${end})`;
 
   const read = async (some: readonly Part[]): Promise<void> => {
     if (some.length === 0) return;
@@ -124,9 +130,18 @@ export function createPending({ run, names: n, groups, which, lanes, limit, prob
       return picked;
     },
     more: () => total() > 0 || parts.some(({ full }) => full),
-    async missed(last) {
-      const rows = await run(parts.map((part) => numbers(part, part.floor, `AND o.seq <= ${last}`)).join(" UNION ALL "));
-      return rows.map((row) => bigOf(row, "seq")).filter((seq) => !seen.has(seq));
+    async missed(last, precedes) {
+      const rows = await run(
+        [
+          ...parts.map((part) => numbers(part, part.floor, `AND o.seq <= ${last}`, ", NULL AS aggregate_type, NULL AS aggregate_id")),
+          `(SELECT o.lane, o.seq, CAST(o.aggregate_type AS BINARY), CAST(o.aggregate_id AS BINARY) FROM ${n.outbox} o FORCE INDEX (due)
+            WHERE o.due_at <= UTC_TIMESTAMP(6) AND o.status = 'PENDING' AND o.lane IN (${list(lanes)}) AND o.seq <= ${last} ${which} LIMIT ${rowsPerStep})`,
+        ].join(" UNION ALL "),
+      );
+      const joining = rows.filter((row) => row["aggregate_type"] !== null);
+      if (joining.length === rowsPerStep) return null;
+      const ready = rows.filter((row) => row["aggregate_type"] === null);
+      return [...ready, ...joining.filter(precedes)].map((row) => bigOf(row, "seq")).filter((seq) => !seen.has(seq));
     },
     lowest: () =>
       new Map(

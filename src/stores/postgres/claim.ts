@@ -1,7 +1,7 @@
 import type { Bounds } from "../../core/within-bytes.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { pending } from "./pending.ts";
+import { available, now, pending } from "./pending.ts";
 import { headColumns, list } from "./rows.ts";
 
 /** Its bounds are for payloads and headers. */
@@ -39,6 +39,8 @@ export interface Caught {
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 const leastShare = 8;
+/** How many delayed rows one claim makes ready, or waits for; with more than that, the next claim goes on. */
+export const rowsPerStep = 10_000;
 
 /** The lengths are known without reading what is stored apart. */
 const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
@@ -64,9 +66,12 @@ const held = (
 ): string => `EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   AND (h.free_to IS NULL AND (h.destination IS NOT NULL OR o.seq <> h.cause_seq) OR o.seq > h.free_to))`;
 
-/** Each lane's ready rows from its floor, in seq order; the rows come with the oldest running transaction of the same snapshot. */
+/**
+ * Each lane's ready rows from its floor, in seq order. From the same snapshot come the oldest running transaction, and whether delayed
+ * rows are available that were not made ready before.
+ */
 const pendingRows = (n: Names, suspicious: boolean): string => `
-SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, f.*
+SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS joins, f.*
 FROM (SELECT 1) one
 LEFT JOIN (
   SELECT ${columns("$5", "$6")}
@@ -94,7 +99,8 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
 
   let oldest: bigint | null = null;
   const lowest = new Map<number, bigint | null>();
-  const twice = new Set<number>();
+  /** Lanes in which a picked row may have a predecessor that was not picked. */
+  const doubtful = new Set<number>();
   let behind = scan.lanes.map((lane) => ({ lane, after: floors.get(lane) ?? 0n }));
   while (behind.length > 0 && catcher.found.length < limit && catcher.blocked() < blockedPerClaim && catcher.room() > 0) {
     const share = Math.max(leastShare, Math.ceil((limit - catcher.found.length) / behind.length));
@@ -112,7 +118,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
       found.sort(bySeq);
       if (oldest === null) lowest.set(lane, found[0] === undefined ? null : BigInt(found[0]["seq"]!));
     }
-    if (oldest !== null) for (const { lane } of behind) twice.add(lane);
+    if (oldest !== null || rows[0]!["joins"] === "t") for (const { lane } of behind) doubtful.add(lane);
     oldest ??= BigInt(rows[0]!["oldest"]!);
     for (const row of [...byLane.values()].flat()) catcher.take(row);
     behind = [...byLane]
@@ -122,9 +128,9 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
   await catcher.block();
   const picked = within(fair(catcher.found, limit), scan.bytes);
   const dueSeqs = new Set(failed.map((row) => row["seq"]));
-  const scanned = picked.filter(({ row, lane }) => twice.has(lane) && !dueSeqs.has(row["seq"]));
+  const scanned = picked.filter(({ row, lane }) => doubtful.has(lane) && !dueSeqs.has(row["seq"]));
   const missed = await overtaken(scan, floors, scanned);
-  const found = picked.filter(({ row, seq }) => seq < (missed.get(aggregateOf(row)) ?? seq + 1n));
+  const found = missed === null ? [] : picked.filter(({ row, seq }) => seq < (missed.get(aggregateOf(row)) ?? seq + 1n));
   return {
     found,
     cut: behind.length > 0 || failed.length === dueLimit || found.length < catcher.found.length,
@@ -135,21 +141,25 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
 
 /**
  * One last look, when all is picked: the first event of each aggregate that lies before a picked one and was not picked itself,
- * since its transaction committed between two scans of its lane. Whatever is picked was visible to an earlier scan, so everything
- * that its aggregate had committed before it, or with it, is visible here.
+ * since its transaction committed between two scans of its lane, or it was delayed and has become available. Whatever is picked was
+ * visible to an earlier scan, so everything that its aggregate had committed before it, or with it, is visible here. Null when more
+ * have become available than one claim makes ready: they all go first.
  */
 async function overtaken(
   { run, names: n, open, suspicious }: Scan,
   floors: ReadonlyMap<number, bigint>,
   picked: readonly Found[],
-): Promise<ReadonlyMap<string, bigint>> {
+): Promise<ReadonlyMap<string, bigint> | null> {
   const last = new Map(picked.map(({ lane, seq }) => [lane, seq])); // by seq, ascending
   if (last.size === 0) return new Map();
   const rows = await run(
-    `SELECT o.aggregate_type, o.aggregate_id, min(o.seq) AS seq
-     FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, floor, last)
-     JOIN ${n.outbox} o ON o.lane = l.lane AND o.seq > l.floor AND o.seq < l.last
-     WHERE ${pending} AND NOT o.seq = ANY ($5::bigint[]) AND ${notOpen(n, "$4")} ${suspicious ? `AND ${notSuspect(n)}` : ""}
+    `WITH joining AS (SELECT aggregate_type, aggregate_id, seq FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[]) LIMIT ${rowsPerStep})
+     SELECT o.aggregate_type, o.aggregate_id, min(o.seq) AS seq, (SELECT count(*) FROM joining) AS joining FROM (
+       SELECT o.aggregate_type, o.aggregate_id, o.seq
+       FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, floor, last)
+       JOIN ${n.outbox} o ON o.lane = l.lane AND o.seq > l.floor AND o.seq < l.last
+       WHERE ${pending} AND NOT o.seq = ANY ($5::bigint[]) AND ${notOpen(n, "$4")} ${suspicious ? `AND ${notSuspect(n)}` : ""}
+       UNION ALL SELECT * FROM joining) o
      GROUP BY o.aggregate_type, o.aggregate_id`,
     [
       list(last.keys()),
@@ -159,6 +169,7 @@ async function overtaken(
       list(picked.map(({ seq }) => seq)),
     ],
   );
+  if (Number(rows[0]?.["joining"]) === rowsPerStep) return null;
   return new Map(rows.map((row) => [aggregateOf(row), BigInt(row["seq"]!)]));
 }
 
@@ -187,7 +198,7 @@ function within(found: readonly Found[], bytes: number): readonly Found[] {
 }
 
 const dueFrom = (n: Names, which: string): string => `${n.outbox} o
-  WHERE o.status = 'FAILED' AND o.next_attempt_at <= clock_timestamp() AND o.lane = ANY ($1::smallint[]) AND ${notOpen(n, "$2")} AND ${which}
+  WHERE o.status = 'FAILED' AND o.next_attempt_at <= ${now} AND o.lane = ANY ($1::smallint[]) AND ${notOpen(n, "$2")} AND ${which}
   ORDER BY o.next_attempt_at`;
 
 const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>

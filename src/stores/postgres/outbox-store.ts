@@ -1,12 +1,12 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
-import { type Caught, claimNarrow, claimNormal, countNarrow, type Found, type Scan } from "./claim.ts";
+import { type Caught, claimNarrow, claimNormal, countNarrow, rowsPerStep, type Found, type Scan } from "./claim.ts";
 import type { Connection, Run } from "./connection.ts";
 import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import type { Names } from "./names.ts";
-import { delayed, pending } from "./pending.ts";
+import { available, now, pending } from "./pending.ts";
 import { readPayload } from "./payload.ts";
 import { list, readEnvelope } from "./rows.ts";
 import { type Published, settleWindow } from "./settle.ts";
@@ -15,8 +15,6 @@ import { type Published, settleWindow } from "./settle.ts";
 const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
 /** The highest number that a sequence has given out. */
 const drawnOf = "CASE WHEN s.is_called THEN s.last_value ELSE 0 END";
-/** How many delayed rows one claim makes ready; with more than that, the next claim goes on. */
-const rowsPerStep = 10_000;
 const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
 export interface OutboxStoreParts {
@@ -95,8 +93,8 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
   const lanes = [...holding.lanes.keys()];
   const [facts] = await run(
     `SELECT ${drawnOf} AS drawn, ${serverStart} AS server,
-       EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS due,
-       EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])) AS delayed,
+       EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= ${now} AND lane = ANY ($1::smallint[])) AS due,
+       EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS delayed,
        EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
        (SELECT json_agg(json_build_array(lane, reopened::text)) FROM ${n.lanes} WHERE lane = ANY ($1::smallint[])) AS redrives,
        EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY ($1::smallint[])) AS suspicious,
@@ -244,7 +242,7 @@ async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promis
   const freed = await run(
     `WITH freed AS (
        UPDATE ${n.outbox} SET next_attempt_at = available_at WHERE seq IN (
-         SELECT seq FROM ${n.outbox} WHERE ${delayed} AND available_at <= clock_timestamp() AND lane = ANY ($1::smallint[])
+         SELECT seq FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])
          ORDER BY available_at LIMIT ${rowsPerStep})
        RETURNING lane, seq)
      SELECT lane, min(seq) AS first, count(*) AS n FROM freed GROUP BY lane`,
