@@ -111,13 +111,12 @@ await describeWith("mariadb", "a MariaDB that takes less at once than it did", (
           narrow: false,
           ...(bytes === undefined ? {} : { bytes }),
         });
-        judged.push(
-          ...window.claims.map(({ envelope, unreadable }): [string, number, boolean] => [
-            envelope.aggregateId,
-            envelope.data.byteLength,
-            unreadable === undefined,
-          ]),
-        );
+        for (const claim of window.claims) {
+          const { envelope, unreadable, unread } = claim;
+          // What is claimed without its payload is read apart.
+          const read = unread === undefined || (await store.outbox.payload(claim).catch(() => null)) !== null;
+          judged.push([envelope.aggregateId, envelope.data.byteLength, unreadable === undefined && read]);
+        }
         await relay.settle(window, (claim) => ({ claim, as: "parked", error: "again", release: false }));
       }
       expect(judged.sort()).toEqual([
