@@ -2,9 +2,10 @@ import { WaybillError } from "./errors.ts";
 
 /**
  * A transaction, for as long as it lasts. Work that timed out, or forgot an await, would write into the next transaction
- * of the same connection otherwise, and its effect would happen twice.
+ * of the same connection otherwise, and its effect would happen twice. `isOpen` knows whether the transaction is still there: after a
+ * ROLLBACK of the work's own, statements would commit one by one.
  */
-export function lend<T extends object>(thing: T): { readonly handle: T; takeBack(): void } {
+export function lend<T extends object>(thing: T, isOpen = () => true): { readonly handle: T; takeBack(): void } {
   let lent = true;
   const guard = <Target extends object>(target: Target, self?: object): Target =>
     new Proxy(target, {
@@ -15,6 +16,7 @@ export function lend<T extends object>(thing: T): { readonly handle: T; takeBack
       },
       apply(of, _, values) {
         if (!lent) throw ended();
+        if (!isOpen()) throw endedInside();
         return Reflect.apply(of as () => unknown, self, values) as unknown;
       },
     });
@@ -27,8 +29,8 @@ export function lend<T extends object>(thing: T): { readonly handle: T; takeBack
 }
 
 /** Runs `work` with what it may use only until it is done. */
-export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
-  const lent = lend(tx);
+export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Promise<T>, isOpen?: () => boolean): Promise<T> {
+  const lent = lend(tx, isOpen);
   try {
     return await work(lent.handle);
   } finally {
@@ -40,6 +42,10 @@ export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Pr
 function isFixed(of: object, name: PropertyKey): boolean {
   const property = Reflect.getOwnPropertyDescriptor(of, name);
   return property !== undefined && property.configurable === false && property.writable === false;
+}
+
+function endedInside(): WaybillError {
+  return new WaybillError("NO_TRANSACTION", "the transaction ended inside the callback or handler: leave COMMIT and ROLLBACK to Waybill");
 }
 
 function ended(): WaybillError {

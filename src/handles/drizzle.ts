@@ -42,7 +42,7 @@ export const fromDrizzle: Handle<DrizzleDb, DrizzleTransaction, DrizzleBegins> =
     const tx = given as Inside;
     if (typeof tx.rollback !== "function") throw noTransaction("a Drizzle database was given in place of its transaction");
     refuseSynchronous(tx);
-    if (tx.session?.client?.getTransactionStatus?.() === "I" || tx.session?.tx?.closed === true) throw ended("Drizzle");
+    if (!isOpen(tx)) throw ended("Drizzle");
     return {
       async query(sql: string, values: unknown[]) {
         const query: Query = { getSQL: () => ({ toQuery: () => ({ sql, params: values }) }) };
@@ -57,10 +57,13 @@ export const fromDrizzle: Handle<DrizzleDb, DrizzleTransaction, DrizzleBegins> =
     async begin<T>(db: DrizzleDb, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
       if (typeof (db as Inside).rollback === "function") throw alreadyInside("Drizzle");
       refuseSynchronous(db as Inside);
-      return (db as Begin).transaction((tx) => lending(tx, work));
+      return (db as Begin).transaction((tx) => lending(tx, work, () => isOpen(tx as Inside)));
     },
   },
 );
+
+/** As far as the driver tells. */
+const isOpen = ({ session }: Inside): boolean => session?.client?.getTransactionStatus?.() !== "I" && session?.tx?.closed !== true;
 
 /** Such a transaction commits when its callback returns, before a statement that is awaited could run. */
 function refuseSynchronous({ resultKind }: Inside): void {

@@ -58,7 +58,7 @@ async function run<T>(client: PgTransaction, work: (tx: PgTransaction) => Promis
   await client.query("BEGIN");
   let result: T;
   try {
-    result = await lending(client, work);
+    result = await lending(client, work, () => client.getTransactionStatus?.() !== "I");
   } catch (error) {
     await client.query("ROLLBACK").catch(() => undefined);
     throw error;

@@ -183,6 +183,20 @@ describe("a handler's handle", () => {
     expect(all("SELECT id FROM effects")).toMatchObject([{ id: "on time" }]);
   });
 
+  test("takes no statement after a ROLLBACK of the handler's own: it would commit by itself", async () => {
+    db.exec("CREATE TABLE effects (id TEXT)");
+    await expect(
+      store.inbox.once({ consumer: "c", id: "1" }, 1, (tx) => {
+        const write = tx.prepare("INSERT INTO effects VALUES (?)");
+        tx.exec("ROLLBACK");
+        expect(() => tx.exec("INSERT INTO effects VALUES ('alone')")).toThrow(/ended its transaction/);
+        write.run("alone");
+      }),
+    ).rejects.toMatchObject({ code: "NO_TRANSACTION" });
+    expect(all("SELECT * FROM effects")).toEqual([]);
+    expect(all("SELECT * FROM inbox")).toEqual([]);
+  });
+
   test("that ends the transaction itself loses nothing and keeps nothing: the event is not marked", async () => {
     db.exec("CREATE TABLE effects (id TEXT)");
     await expect(

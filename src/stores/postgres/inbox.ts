@@ -173,7 +173,7 @@ export function onOwnClients(connection: Connection, patienceMs: number): Applyi
       connection.borrow((client) =>
         runTransaction(client, { place: connection.place, patienceMs }, async (tx) => {
           await tx.query(limits);
-          return lending(tx, work);
+          return lending(tx, work, () => tx.getTransactionStatus?.() !== "I");
         }),
       ),
     query: async (tx, sql, values) => (await tx.query(sql, [...values])).rows,

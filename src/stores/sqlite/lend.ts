@@ -3,7 +3,8 @@ import type { SqliteDatabase } from "../../sqlite/driver.ts";
 
 /**
  * The handle a handler works with, for as long as its transaction lasts. A handler that timed out, or forgot an await,
- * would write into the next event's transaction otherwise, and its event would be applied twice.
+ * would write into the next event's transaction otherwise, and its event would be applied twice. After a ROLLBACK of its own, its
+ * statements would commit one by one.
  */
 export function lend(db: SqliteDatabase): { readonly handle: SqliteDatabase; takeBack(): void } {
   let lent = true;
@@ -17,6 +18,8 @@ export function lend(db: SqliteDatabase): { readonly handle: SqliteDatabase; tak
         return (...values: unknown[]) => {
           if (!lent)
             throw new WaybillError("NO_TRANSACTION", "the handler's transaction has ended: await everything before the handler returns");
+          if (!isOpen(db))
+            throw new WaybillError("NO_TRANSACTION", "the handler ended its transaction: leave COMMIT and ROLLBACK to Waybill");
           const result: unknown = Reflect.apply(value, of, values);
           return isStatement(result) ? guard(result) : result;
         };
@@ -28,6 +31,12 @@ export function lend(db: SqliteDatabase): { readonly handle: SqliteDatabase; tak
       lent = false;
     },
   };
+}
+
+/** Clients that do not tell are trusted; the end of the transaction is noticed when the handler has returned. */
+function isOpen(db: object): boolean {
+  const { inTransaction, isTransaction } = db as { inTransaction?: unknown; isTransaction?: unknown };
+  return (inTransaction ?? isTransaction) !== false;
 }
 
 function isStatement(value: unknown): value is object {
