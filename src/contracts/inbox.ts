@@ -16,6 +16,7 @@ export interface Inbox<Tx> {
   /**
    * The mark and the work commit together, or neither does; "seen" when they had done so before.
    * Two at once for one key: the second waits for the first, and works only if the first failed.
+   * Rejects with TRANSACTION_LOST when the work ended the transaction itself: that is the event's own failure.
    * Rejects with EFFECT_UNFINISHED when a mark is there whose work never reached its end: a handler's statement committed it.
    */
   once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;

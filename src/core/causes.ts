@@ -1,12 +1,20 @@
+import { readSafely } from "./errors.ts";
+
 const inside = ["cause", "driverError", "parent", "original", "previous", "meta", "driverAdapterError"];
 
-/** An error, and what libraries have wrapped inside it, from the outside in. */
+/** What clients tell about an error: callers read these without a guard. */
+const told = ["message", "code", "errno", "severity", "sqlState", "state", "originalCode", "fatal"];
+
+/** An error, and what libraries have wrapped inside it, from the outside in; without those that throw when they are read. */
 export function causesOf(error: unknown): readonly object[] {
   const found: object[] = [];
   const look = (value: unknown): void => {
     if (typeof value !== "object" || value === null || found.includes(value) || found.length === 20) return;
+    const of = value as Readonly<Record<string, unknown>>;
+    const read = readSafely(() => [...inside, ...told].map((name) => of[name]), null);
+    if (read === null) return;
     found.push(value);
-    for (const name of inside) look((value as Record<string, unknown>)[name]);
+    for (const one of read.slice(0, inside.length)) look(one);
   };
   look(error);
   return found;

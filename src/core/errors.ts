@@ -224,12 +224,23 @@ export class WaybillError extends Error {
 }
 
 export function isWaybillError(value: unknown, code?: ErrorCode): value is WaybillError {
-  if (typeof value !== "object" || value === null || !(brand in value)) return false;
-  return code === undefined || (value as unknown as WaybillError).code === code;
+  if (typeof value !== "object" || value === null) return false;
+  const found = readSafely(() => (brand in value ? (value as unknown as WaybillError).code : undefined), undefined);
+  return found !== undefined && (code === undefined || found === code);
 }
 
 export function asError(cause: unknown): Error {
-  return cause instanceof Error ? cause : new Error(typeof cause === "string" ? cause : show(cause));
+  const unreadable = new Error("an error that cannot be read");
+  return readSafely(() => (cause instanceof Error ? cause : new Error(typeof cause === "string" ? cause : show(cause))), unreadable);
+}
+
+/** A handler may throw anything: a getter that throws, a proxy that was revoked. */
+export function readSafely<T>(read: () => T, otherwise: T): T {
+  try {
+    return read();
+  } catch {
+    return otherwise;
+  }
 }
 
 /** Any value at all, in a few words for a message; never throws. */

@@ -7,6 +7,7 @@ import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { markable, maxMarkBytes } from "../core/letter.ts";
 import type { Random } from "../core/random.ts";
 import { orAborted } from "../core/signal.ts";
+import { SessionEnded } from "../core/session-ended.ts";
 import type { RetrySchedule } from "../core/retry.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
@@ -139,8 +140,7 @@ async function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | type
             await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
             await failpoints.hit("before-commit", [id]);
           } catch (error) {
-            work.failure = asError(error);
-            throw error;
+            throw (work.failure = asError(error)); // what the store judges must be readable
           } finally {
             step.extend(graceMs);
           }
@@ -157,8 +157,8 @@ async function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | type
       } catch (error) {
         // Known before the handler could begin, and the event's own all the same.
         if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
-        // A handler that ends its own transaction looks like a database that lost it; one that always does is to blame.
-        lost = work.began && isWaybillError(error, "TRANSACTION_LOST") ? lost + 1 : 0;
+        // A handler that ends its own session looks like a database that did; one that always does is to blame.
+        lost = error instanceof SessionEnded ? lost + 1 : 0;
         if (work.began ? ofDatabase(error) && lost < maxLost : !ofMark(error)) throw error;
         return work.failure ?? asError(error);
       }
@@ -180,7 +180,6 @@ const databaseCodes: readonly ErrorCode[] = [
   "STORE_UNAVAILABLE",
   "STORE_READ_ONLY",
   "STORE_CORRUPT",
-  "TRANSACTION_LOST",
   "COMMIT_UNKNOWN",
   "NOT_MIGRATED",
   "SCHEMA_NEWER",

@@ -1,4 +1,4 @@
-import { isWaybillError, type ErrorCode } from "../core/errors.ts";
+import { isWaybillError, readSafely, type ErrorCode } from "../core/errors.ts";
 
 const brand = Symbol.for("waybill.fatal");
 
@@ -12,5 +12,5 @@ export function fatal(reason: string | Error): Error {
 const fatalCodes: readonly ErrorCode[] = ["INVALID_PAYLOAD", "EFFECT_UNFINISHED"];
 
 export function isFatal(error: Error): boolean {
-  return brand in error || (isWaybillError(error) && fatalCodes.includes(error.code));
+  return readSafely(() => brand in error || (isWaybillError(error) && fatalCodes.includes(error.code)), false);
 }

@@ -1,10 +1,10 @@
-import { isWaybillError } from "../core/errors.ts";
+import { isWaybillError, readSafely } from "../core/errors.ts";
 
 const maxLength = 500;
 
 /** An error in one bounded line, without its stack. */
 export function reasonOf(error: Error): string {
-  const code = isWaybillError(error) ? `${error.code}: ` : "";
+  const code = readSafely(() => (isWaybillError(error) ? `${error.code}: ` : ""), "");
   return oneLine(`${code}${messageOf(error)}`);
 }
 
@@ -16,9 +16,6 @@ export function oneLine(text: string): string {
 }
 
 function messageOf(error: Error): string {
-  try {
-    return String(error.message).trim() === "" ? String(error.name) : String(error.message);
-  } catch {
-    return "an error without a readable message";
-  }
+  const read = (): string => (String(error.message).trim() === "" ? String(error.name) : String(error.message));
+  return readSafely(read, "an error without a readable message");
 }

@@ -5,6 +5,7 @@ import type { OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
 import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
+import { SessionEnded } from "../../src/core/session-ended.ts";
 import { letterRow } from "../../src/core/letter.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
@@ -262,7 +263,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
           return "seen";
         }
         await work(tx);
-        if (!tx.server.open) throw new WaybillError("TRANSACTION_LOST", "the transaction ended under its handler");
+        if (!tx.server.open) throw new SessionEnded("the database", null);
         tx.server.mark!.finished = true;
       } catch (error) {
         await db.rollback(tx);

@@ -51,6 +51,29 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
         await expect(inbox.once(key, 1, work)).rejects.toMatchObject({ code: "EFFECT_UNFINISHED" });
       });
 
+  for (const [way, inboxOf] of ways)
+    own(`the database's end of a handler's session is told as that, whatever the handler threw (${way})`, async (harness) => {
+      const inbox = inboxOf(harness);
+      const kill = async (tx: MysqlConnection): Promise<void> => {
+        await tx.query("KILL CONNECTION_ID()").catch(() => undefined);
+      };
+      const dead = { code: "STORE_UNAVAILABLE", message: expect.stringContaining("ended the session") as string };
+      const raw = inbox.once(key, 1, async (tx) => {
+        await kill(tx);
+        await tx.query("INSERT INTO effects VALUES ('late')");
+      });
+      await expect(raw).rejects.toMatchObject(dead);
+      const wrapped = inbox.once(key, 1, async (tx) => {
+        await kill(tx);
+        throw new Error("it did not work");
+      });
+      await expect(wrapped).rejects.toMatchObject(dead);
+      await expect(inbox.once(key, 1, kill)).rejects.toMatchObject(dead); // it did not notice
+      const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+      await expect(inbox.once(key, 1, () => Promise.reject(refused))).rejects.toBe(refused); // somebody else's link
+      expect(await harness.effects()).toEqual([]);
+    });
+
   own("marks of version 1 count as finished", async ({ pool, store }) => {
     await pool.query("INSERT INTO inbox (consumer, event_id, handler_version) VALUES ('billing', 'e1', 1)");
     expect(await store.inbox.once(key, 1, () => undefined)).toBe("seen");

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { WaybillError } from "../../src/core/errors.ts";
+import { SessionEnded } from "../../src/core/session-ended.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
@@ -110,7 +110,7 @@ describe("order", () => {
           });
           const aggregateOf = new Map(all.map(({ id, aggregateId }) => [id, aggregateId]));
           for (const one of all) {
-            if (one.kind === "lost once") inbox.troubles.commit.push(new WaybillError("TRANSACTION_LOST", "gone"));
+            if (one.kind === "lost once") inbox.troubles.commit.push(new SessionEnded("the database", null));
             if (one.kind === "ack lost") broker.ackErrors.push(new Error("gone"));
           }
           await service.start();

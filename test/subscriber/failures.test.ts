@@ -1,10 +1,21 @@
 import { describe, expect, it } from "vitest";
+import { causesOf } from "../../src/core/causes.ts";
 import { WaybillError } from "../../src/core/errors.ts";
+import { SessionEnded } from "../../src/core/session-ended.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { envelope, eventually, settle } from "./fakes.ts";
 import { setup } from "./setup.ts";
 
 const topic = "order.events";
+
+const revoked = (): Error => {
+  const { proxy, revoke } = Proxy.revocable(new Error("x"), {});
+  revoke();
+  return proxy;
+};
+const throws = (): never => {
+  throw revoked();
+};
 
 describe("attempts", () => {
   it("come at once and then after 1, 5, 30 and 120 s; the fifth failure parks the letter", async () => {
@@ -101,7 +112,7 @@ describe("attempts", () => {
     broker.add(topic, placed);
     const outage = Array.from({ length: 12 }, () => new WaybillError("STORE_UNAVAILABLE", "no answer"));
     inbox.troubles.once.push(...outage, new Error("an error without a code, before the handler began"));
-    inbox.troubles.commit.push(new WaybillError("TRANSACTION_LOST", "gone"), new WaybillError("COMMIT_UNKNOWN", "who knows"));
+    inbox.troubles.commit.push(new SessionEnded("the database", null), new WaybillError("COMMIT_UNKNOWN", "who knows"));
     let runs = 0;
     await subscriber({
       handlers: {
@@ -126,7 +137,6 @@ describe("attempts", () => {
     "STORE_CORRUPT",
     "NOT_MIGRATED",
     "SCHEMA_NEWER",
-    "TRANSACTION_LOST",
     "COMMIT_UNKNOWN",
   ] as const;
   it.each(ofTheDatabase)("are not spent by %s inside the handler", async (code) => {
@@ -151,17 +161,56 @@ describe("attempts", () => {
   });
 
   it("are spent by a handler that ends its own transaction every time", async () => {
-    const { broker, inbox, subscriber, clock, of } = setup();
+    const { broker, inbox, subscriber, of } = setup();
     broker.add(topic, envelope("a"), envelope("b"));
-    inbox.troubles.commit.push(...Array.from({ length: 12 }, () => new WaybillError("TRANSACTION_LOST", "ended inside its handler")));
+    inbox.troubles.commit.push(...Array.from({ length: 2 }, () => new WaybillError("TRANSACTION_LOST", "ended inside its handler")));
     await subscriber({ concurrency: 1, retry: { delaysMs: [] } }).start();
-    await clock.advance(10_000);
     await eventually(() => broker.acked.length === 2);
     expect(of("subscriber.died")).toMatchObject([
       { attempts: 1, error: "TRANSACTION_LOST: ended inside its handler" },
       { attempts: 1, error: "TRANSACTION_LOST: ended inside its handler" },
     ]);
+    expect(of("subscriber.trouble")).toEqual([]);
     expect(inbox.effects).toEqual([]);
+  });
+
+  it.each([
+    [2, []],
+    [3, [{ attempts: 1, error: "STORE_UNAVAILABLE: the database ended the session while a handler worked in it" }]],
+  ])("are not spent by a session that the database ended, unless it ends in every try: %i times", async (times, letters) => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    const placed = envelope("a");
+    broker.add(topic, placed);
+    inbox.troubles.commit.push(...Array.from({ length: times }, () => new SessionEnded("the database", null)));
+    await subscriber({ retry: { delaysMs: [] } }).start();
+    await clock.advance(10_000);
+    await eventually(() => broker.acked.length === 1);
+    expect(of("subscriber.died")).toMatchObject(letters);
+    expect(inbox.effects).toEqual(letters.length === 0 ? [placed.id] : []);
+  });
+
+  const unreadable = {
+    "a cause": () => Object.defineProperty(new Error("x"), "cause", { get: throws }),
+    "a code under our brand": () =>
+      Object.defineProperties(new Error("x"), { [Symbol.for("waybill.error")]: { value: true }, code: { get: throws } }),
+    everything: revoked,
+  };
+  it.each(Object.entries(unreadable))("are spent by an error that throws when it is read: %s", async (_, make) => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    broker.add(topic, envelope("a"));
+    await subscriber({
+      retry: { delaysMs: [] },
+      handlers: {
+        OrderPlaced: () => {
+          throw make();
+        },
+      },
+    }).start();
+    await clock.advance(10_000);
+    await eventually(() => broker.acked.length === 1);
+    expect(of("subscriber.died")).toMatchObject([{ attempts: 1 }]);
+    expect(inbox.letters.size).toBe(1);
+    for (const error of [make(), new Error("wraps it", { cause: make() })]) expect(() => causesOf(error)).not.toThrow();
   });
 
   it("an effect that an earlier attempt left unfinished ends in a letter at once, and its handler does not run", async () => {

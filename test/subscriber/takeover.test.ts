@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { WaybillError } from "../../src/core/errors.ts";
+import { SessionEnded } from "../../src/core/session-ended.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import type { Service } from "../../src/core/service.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
@@ -71,7 +71,7 @@ describe("three processes", () => {
           else if (kind === "stop" || kind === "drain") await end(process, kind);
           else if (kind === "rob") inbox.seats.set(`stock ${topic}`, { owner: "robber", expiresAt: clock.now() + 3_000 });
           else if (kind === "break") broker.breakLink(new Error("link lost"));
-          else if (kind === "database") inbox.troubles.commit.push(new WaybillError("TRANSACTION_LOST", "gone"));
+          else if (kind === "database") inbox.troubles.commit.push(new SessionEnded("the database", null));
           await clock.advance(passMs);
         }
         await start(0);

@@ -5,8 +5,9 @@ import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
 import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
+import { SessionEnded } from "../../core/session-ended.ts";
 import type { Connection, Session } from "./connection.ts";
-import { errnoOf, explain, isConflict, type MysqlConnection } from "./driver.ts";
+import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type Ask } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./leases.ts";
 import { keepLetter } from "./letters.ts";
@@ -40,7 +41,21 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
             throw explain(error, connection.place);
           });
         if (!(await mark(ask, n, key, handlerVersion))) return "seen";
-        await stayingInside(ask, () => watch(async () => lend(work)));
+        const dead = (told: unknown, why: unknown): void => {
+          if (isSilence(told)) throw new SessionEnded(connection.place, why);
+        };
+        const inSession: Ask = (sql) =>
+          ask(sql).catch((error: unknown) => {
+            dead(error, error);
+            throw error;
+          });
+        await stayingInside(inSession, () =>
+          watch(async () => lend(work)).catch(async (error: unknown) => {
+            // The handler may have thrown anything. Whether its session is there is what the session itself tells.
+            await own("SELECT 1").catch((told: unknown) => dead(told, error));
+            throw error;
+          }),
+        );
         // A delete of what is not there would lock the gap, and other events' counts with it.
         const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
         if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);

@@ -89,6 +89,13 @@ export function isSilence(error: unknown): boolean {
   return state === null ? isLinkError(error) : state.startsWith("08") || state.startsWith("57P");
 }
 
+/** The session is gone, however deep a library has wrapped that: told by the server (25P03 and 25P04 are its timeouts), or by a dead link. */
+export function isSessionEnd(error: unknown): boolean {
+  const causes = causesOf(error).filter((cause) => !(cause instanceof WaybillError));
+  const states = causes.map(sqlStateOf).filter((state) => state !== null);
+  return states.length > 0 ? states.some((state) => /^(08|57P|25P0[34])/.test(state)) : causes.some(isLinkError);
+}
+
 function isLinkError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };

@@ -4,9 +4,10 @@ import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../../core/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
+import { SessionEnded } from "../../core/session-ended.ts";
 import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
 import type { Connection } from "./connection.ts";
-import { explain, isConflict, type PgClient } from "./driver.ts";
+import { explain, isConflict, isSessionEnd, type PgClient } from "./driver.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";
 import type { Names } from "./names.ts";
 import { storable } from "./rows.ts";
@@ -45,7 +46,13 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           if (mark?.["finished"] === "false") throw unfinished(key);
           return "seen";
         }
-        await watch(async () => work(tx));
+        await watch(async () => work(tx)).catch(async (error: unknown) => {
+          // The handler may have thrown anything. Whether its session is there is what the session itself tells.
+          await applying.query(tx, "SELECT 1", []).catch((told: unknown) => {
+            if (isSessionEnd(told)) throw new SessionEnded(connection.place, error);
+          });
+          throw error;
+        });
         // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
         // after that would stand alone. So the mark is finished only by the transaction that made it.
         const kept = await query(
@@ -55,8 +62,8 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
          WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3 RETURNING 1 AS kept`,
           [key.consumer, key.id, marked["xid"]],
         ).catch((error: unknown) => {
-          if (isWaybillError(error, "NO_TRANSACTION")) return []; // the library noticed first
-          throw error;
+          if (isWaybillError(error, "NO_TRANSACTION")) return []; // the handle noticed first
+          throw isSessionEnd(error) ? new SessionEnded(connection.place, error) : error;
         });
         if (kept.length !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
         return "done";
