@@ -62,6 +62,9 @@ export interface ConnectionOptions {
 }
 
 const attempts = 5;
+/** A default of the server's that is lower would hide rows from every SELECT, without a word. */
+const noLimit = 2n ** 64n - 1n;
+const unset = "set it to its default, or give Waybill a url";
 const raw = { rowsAsArray: false, nestTables: false, namedPlaceholders: false } as const;
 const bytes = (field: { buffer(): Buffer | null }): Buffer | null => field.buffer();
 
@@ -98,19 +101,28 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     const known = servers.get(link);
     if (known !== undefined) return known;
     if (ours) {
-      await ask(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+      await ask(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE");
       await ask(
         connection,
         `SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO', time_zone = '+00:00',
-         innodb_lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}, lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}`,
+         innodb_lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)}, lock_wait_timeout = ${Math.ceil(statementTimeoutMs / 1000)},
+         sql_select_limit = ${noLimit}, sql_big_selects = 1, sql_safe_updates = 0, sql_auto_is_null = 0, completion_type = 0, unique_checks = 1,
+         character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4`,
       );
     }
     const [row] = (await ask(
       connection,
-      "SELECT VERSION() AS version, @@autocommit AS autocommit, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
+      "SELECT VERSION() AS version, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
     )) as MysqlRow[];
     if (String(row!["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
+    if (BigInt(String(row!["most"])) < 2n ** 32n - 1n)
+      throw new WaybillError(
+        "INVALID_OPTION",
+        `mysql: the pool's sessions have sql_select_limit = ${String(row!["most"])}, which hides rows: ${unset}`,
+      );
+    if (String(row!["completion"]) !== "NO_CHAIN")
+      throw new WaybillError("INVALID_OPTION", `mysql: the pool's sessions have completion_type = ${String(row!["completion"])}: ${unset}`);
     const version = String(row!["version"]);
     const server = { version, mariadb: /mariadb/i.test(version), at: String(row!["place"]), id: Number(String(row!["id"])) };
     servers.set(link, server);
