@@ -235,6 +235,18 @@ export const mutants: readonly Mutant[] = [
     tests("subscriber/unreadable", "ends with a letter while others flow"),
   ),
   mutant(
+    "session-end-is-spent",
+    "I",
+    "the database's end of a handler's session counts as the event's own failure",
+    tests("subscriber/failures", "are not spent by a session that the database ended"),
+  ),
+  mutant(
+    "statements-after-rollback",
+    "E",
+    "a handler's handle takes statements after the handler has ended its transaction",
+    tests("stores/sqlite-file", "takes no statement after a ROLLBACK"),
+  ),
+  mutant(
     "marks-forgotten-early",
     "E",
     "marks are forgotten by age, although the broker still has messages of their time",
