@@ -6,4 +6,5 @@ export { outboxStoreSuite } from "./outbox-store.ts";
 export { schemaSuite } from "./schema.ts";
 export { serviceSuite, type ServiceSuite } from "./service.ts";
 export { sinkSuite, type SinkHarness, type SinkSuite, type StoredMessage } from "./sink.ts";
-export { sourceSuite, type SourceHarness, type SourceSuite } from "./source.ts";
+export type { SourceHarness } from "./receiving.ts";
+export { sourceSuite, type SourceSuite } from "./source.ts";

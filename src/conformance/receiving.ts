@@ -1,6 +1,18 @@
 import assert from "node:assert/strict";
 import type { Delivery, Source, Subscription } from "../contracts/source.ts";
-import { within } from "./corpus.ts";
+import type { Envelope } from "../core/event.ts";
+import { sampleEvent, within } from "./corpus.ts";
+
+export interface SourceHarness {
+  /** Another source on the same broker, as a new process would have it; not connected yet. */
+  open(): Promise<Source>;
+  /** Two topics that are there, and empty. */
+  readonly topics: readonly [string, string];
+  /** Stores these events, in this order. */
+  readonly store: (topic: string, events: readonly Envelope[]) => Promise<void>;
+  /** Removes everything. */
+  close(): Promise<void>;
+}
 
 export interface Receiving {
   /** The next `count`, or a failure when they do not come. */
@@ -12,6 +24,19 @@ export interface Receiving {
   close(): Promise<void>;
   readonly source: Source;
 }
+
+/** A harness, and how a test receives from it. */
+export interface SourceBench extends SourceHarness {
+  /** Opens, receives, and closes at the end of the test. */
+  readonly receive: (subscription: Partial<Subscription>, signal?: AbortSignal) => Promise<Receiving>;
+}
+
+/** How long nothing may come before a test takes it that nothing will. */
+export const quietMs = 200;
+
+export const many = (count: number): readonly Envelope[] => Array.from({ length: count }, () => sampleEvent());
+
+export const ids = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ envelope }) => envelope.id);
 
 /** Connects, and receives what is asked for. */
 export async function begin(

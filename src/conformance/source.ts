@@ -1,21 +1,11 @@
 import assert from "node:assert/strict";
-import type { Delivery, Source, Subscription } from "../contracts/source.ts";
+import type { Delivery, Subscription } from "../contracts/source.ts";
 import { aggregateKey, type Envelope } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
 import { comparable, difficultEvents, quiet, sampleEvent, within } from "./corpus.ts";
 import type { Test } from "./harness.ts";
-import { begin, type Receiving } from "./receiving.ts";
-
-export interface SourceHarness {
-  /** Another source on the same broker, as a new process would have it; not connected yet. */
-  open(): Promise<Source>;
-  /** Two topics that are there, and empty. */
-  readonly topics: readonly [string, string];
-  /** Stores these events, in this order. */
-  readonly store: (topic: string, events: readonly Envelope[]) => Promise<void>;
-  /** Removes everything. */
-  close(): Promise<void>;
-}
+import { begin, ids, many, quietMs, type Receiving, type SourceBench, type SourceHarness } from "./receiving.ts";
+import { sourceBounds } from "./source-bounds.ts";
 
 export interface SourceSuite {
   readonly test: Test;
@@ -28,17 +18,10 @@ export interface SourceSuite {
   };
 }
 
-interface Bench extends SourceHarness {
-  /** Opens, receives, and closes at the end of the test. */
-  readonly receive: (subscription: Partial<Subscription>, signal?: AbortSignal) => Promise<Receiving>;
-}
-
-const quietMs = 200;
-
 /** Every promise of the Source contract. A third party's adapter that passes keeps them. */
 export function sourceSuite(suite: SourceSuite): void {
   const soonMs = suite.patienceMs ?? 5_000;
-  const test = (name: string, run: (bench: Bench) => Promise<void>): void =>
+  const test = (name: string, run: (bench: SourceBench) => Promise<void>): void =>
     void suite.test(`source: ${name}`, async () => {
       const harness = await suite.create();
       const opened: Receiving[] = [];
@@ -60,6 +43,8 @@ export function sourceSuite(suite: SourceSuite): void {
         await harness.close();
       }
     });
+
+  sourceBounds(test, soonMs);
 
   test("an event arrives as it was stored: bytes, headers and every field", async ({ topics: [topic], store, receive }) => {
     const events = difficultEvents();
@@ -160,103 +145,6 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(ids(await (await receive({})).take(1)), [events[3]!.id]);
   });
 
-  test("no more than `prefetch` are unacknowledged at once, and an ack makes room for one", async ({ topics: [topic], store, receive }) => {
-    const events = many(8);
-    await store(topic, events);
-    const { take, next } = await receive({ prefetch: 3 });
-    const deliveries = await take(3);
-    const fourth = next();
-    await quiet(quietMs, "a delivery beyond prefetch", fourth);
-    await deliveries[1]!.ack();
-    // The same ack once more makes no more room.
-    await deliveries[1]!.ack();
-    assert.equal((await within(soonMs, "delivery after an ack", fourth))?.envelope.id, events[3]!.id);
-    await quiet(quietMs, "a delivery beyond prefetch, after one ack given twice", next());
-  });
-
-  test("what is set aside makes room for others, up to `waiting`, and is not acknowledged by it", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
-    const events = many(8);
-    await store(topic, events);
-    const first = await receive({ prefetch: 2, waiting: 3 });
-    const deliveries = [...(await first.take(2))];
-    deliveries[0]!.aside();
-    // The same one once more makes no more room.
-    deliveries[0]!.aside();
-    deliveries.push(...(await first.take(1)));
-    const fourth = first.next();
-    await quiet(quietMs, "a delivery beyond prefetch, after one was set aside twice", fourth);
-    deliveries[1]!.aside();
-    deliveries.push((await within(soonMs, "delivery after one was set aside", fourth))!);
-    for (const delivery of deliveries) delivery.aside();
-    deliveries.push(...(await first.take(1)));
-    const sixth = first.next();
-    await quiet(quietMs, "a delivery beyond prefetch and waiting", sixth);
-    await deliveries[0]!.ack();
-    deliveries.push((await within(soonMs, "delivery after an ack of what was set aside", sixth))!);
-    assert.deepEqual(
-      ids(deliveries),
-      events.slice(0, 6).map(({ id }) => id),
-    );
-    await first.close();
-    assert.deepEqual(ids(await (await receive({})).take(1)), [events[1]!.id]);
-  });
-
-  test("one message larger than `bytes` comes alone, and once it is set aside others come, up to a bound", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
-    const large = (): Envelope => sampleEvent({ aggregateId: "one", data: new Uint8Array(20_000).fill(120) });
-    const small = (): Envelope => sampleEvent({ aggregateId: "one" });
-    const [first, second] = [large(), small()];
-    await store(topic, [first]);
-    const { take, next } = await receive({ waiting: 10, bytes: 5_000 });
-    const [one] = await take(1);
-    assert.equal(one!.envelope.id, first.id);
-    await store(topic, [second]);
-    const waiting = next();
-    await quiet(quietMs, "a delivery beyond the bytes", waiting);
-    one!.aside();
-    const two = (await within(soonMs, "delivery while a large one waits", waiting))!;
-    assert.equal(two.envelope.id, second.id);
-    await two.ack();
-
-    const [third, fourth] = [large(), small()];
-    await store(topic, [third, fourth]);
-    const [three] = await take(1);
-    assert.equal(three!.envelope.id, third.id);
-    three!.aside();
-    const last = next();
-    await quiet(quietMs, "a delivery beyond the bytes that may wait", last);
-    await one!.ack();
-    assert.equal((await within(soonMs, "delivery after an ack of what waited", last))?.envelope.id, fourth.id);
-  });
-
-  test("receivings that ended without progress set nothing aside that can be read: `stalls` alone is no verdict", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
-    const events = many(12);
-    await store(topic, events);
-    for (const stalls of [1, 3, 30]) {
-      const receiving = await receive({ stalls });
-      const deliveries = await receiving.take(12);
-      assert.deepEqual(
-        deliveries.map(({ envelope, unreadable }) => unreadable?.why ?? envelope.id),
-        events.map(({ id }) => id),
-        String(stalls),
-      );
-      if (stalls === 30) for (const delivery of deliveries) await delivery.ack();
-      await receiving.close();
-    }
-    await quiet(quietMs, "an acknowledged event was delivered again", (await receive({ stalls: 30 })).next());
-  });
-
   test("consumers are independent: each gets everything, each has its own acks", async ({ topics: [topic], store, receive }) => {
     const events = many(5);
     await store(topic, events);
@@ -345,10 +233,6 @@ export function sourceSuite(suite: SourceSuite): void {
 }
 
 const never = (): AbortSignal => new AbortController().signal;
-
-const many = (count: number): readonly Envelope[] => Array.from({ length: count }, () => sampleEvent());
-
-const ids = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ envelope }) => envelope.id);
 
 const defaults = ({ topics: [topic] }: SourceHarness): Subscription => ({ consumer: "suite", topics: [topic], prefetch: 20 });
 

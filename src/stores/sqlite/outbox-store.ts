@@ -96,10 +96,12 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
 
 /** One that is claimed apart may be too large for this process: it is read when its window is committed. */
 function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], apart: boolean): readonly Claim[] {
-  const rows = statements.all(
-    `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
-    JSON.stringify(apart ? [] : found.map(({ seq }) => seq)),
-  );
+  const rows = apart
+    ? []
+    : statements.all(
+        `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
+        JSON.stringify(found.map(({ seq }) => seq)),
+      );
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
   return found.map(({ row, seq, size, lane, failures, deaths }) => {
     const { envelope, ...read } = readEnvelope(row, data.get(seq));
