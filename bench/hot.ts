@@ -5,7 +5,7 @@ import { rabbitmq } from "../src/brokers/rabbitmq/index.ts";
 import { redis } from "../src/brokers/redis/index.ts";
 import { startTcpProxy } from "../src/cli/verify/tcp-proxy.ts";
 import type { Sink } from "../src/contracts/sink.ts";
-import { createRelay } from "../src/create-relay.ts";
+import { createRelay } from "../src/relay/create-relay.ts";
 import { postgres } from "../src/stores/postgres/index.ts";
 import { startNats } from "../test/servers/nats.ts";
 import { startRabbitmq } from "../test/servers/rabbitmq.ts";

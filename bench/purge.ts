@@ -1,5 +1,5 @@
 import { systemClock } from "../src/core/clock.ts";
-import { pauses, purgeStore } from "../src/housekeeping/purge.ts";
+import { pauses, purgeStore } from "../src/relay/housekeeping/purge.ts";
 import type { Finding } from "./report.ts";
 import { subjectOn, timed, type Subject } from "./subject.ts";
 

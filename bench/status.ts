@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createPool } from "mysql2/promise";
 import type { Operator } from "../src/contracts/operator.ts";
-import { defaultDriver } from "../src/sqlite/driver.ts";
+import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { mysql } from "../src/stores/mysql/index.ts";
 import { sqlite } from "../src/stores/sqlite/index.ts";
 import { startMariadb } from "../test/servers/mariadb.ts";

@@ -1,4 +1,4 @@
-export { createRelay, type HousekeepingOptions, type OnceReport, type Relay, type RelayOptions } from "./create-relay.ts";
+export { createRelay, type HousekeepingOptions, type OnceReport, type Relay, type RelayOptions } from "./relay/create-relay.ts";
 export { createOutbox, type EventBuffer, type Outbox, type OutboxOptions } from "./outbox/outbox.ts";
 export { defineEvents, type DraftOf, type EventDefinition, type EventMap, type PayloadOf } from "./outbox/catalogue.ts";
 export { createSubscriber, type SubscriberOptions } from "./subscriber/subscriber.ts";

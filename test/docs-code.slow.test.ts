@@ -7,7 +7,7 @@ import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import ts from "typescript";
 import { embedded } from "../src/brokers/embedded/index.ts";
 import { createOutbox, createRelay, createSubscriber } from "../src/index.ts";
-import { defaultDriver } from "../src/sqlite/driver.ts";
+import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../src/stores/sqlite/index.ts";
 import { built, cli, start, until } from "./cli/build.ts";
 

@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, expect, test } from "vitest";
 import ts from "typescript";
-import { defaultDriver } from "../src/sqlite/driver.ts";
+import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { built, until } from "./cli/build.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));

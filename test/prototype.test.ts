@@ -9,7 +9,7 @@ import type { Envelope } from "../src/core/event.ts";
 import type { Schema } from "../src/core/standard-schema.ts";
 import { defineEvents, fit } from "../src/outbox/catalogue.ts";
 import { routeOf, topicOf } from "../src/relay/route.ts";
-import { resultCode } from "../src/sqlite/driver.ts";
+import { resultCode } from "../src/drivers/sqlite/driver.ts";
 import { schemaIn } from "../src/subscriber/event.ts";
 import { inProcess } from "./cli/in-process.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, test } from "vitest";
 import ts from "typescript";
-import { defaultDriver } from "../src/sqlite/driver.ts";
+import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const cache = join(root, ".cache");

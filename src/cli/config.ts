@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Archive } from "../contracts/operator.ts";
-import { strategyNames } from "../coordination/strategies.ts";
+import { strategyNames } from "../relay/lanes/strategies.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 import { LANES } from "../core/lane.ts";

@@ -1,5 +1,5 @@
 import { good, unknown, type Finding } from "../core/finding.ts";
-import { isLoopback } from "../core/loopback.ts";
+import { isLoopback } from "./loopback.ts";
 import type { Url } from "./url.ts";
 
 const setting = "encryption";

@@ -5,7 +5,7 @@ import type { Store } from "../contracts/store.ts";
 import { WaybillError } from "../core/errors.ts";
 import type { Added, Draft } from "../core/event.ts";
 import { createOutbox } from "../outbox/outbox.ts";
-import { defaultDriver, explain, type SqliteDatabase } from "../sqlite/driver.ts";
+import { defaultDriver, explain, type SqliteDatabase } from "../drivers/sqlite/driver.ts";
 import { sqlite } from "../stores/sqlite/index.ts";
 import type { OpenedBroker, OpenedStore } from "./opened.ts";
 import { redact } from "./redact.ts";

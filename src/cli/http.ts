@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { isIP, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { asError, WaybillError } from "../core/errors.ts";
-import { isLoopback } from "../core/loopback.ts";
+import { isLoopback } from "./loopback.ts";
 
 export interface HttpAddress {
   readonly host: string;

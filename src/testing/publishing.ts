@@ -2,7 +2,7 @@ import { AssertionError } from "node:assert";
 import type { Sink } from "../contracts/sink.ts";
 import { noFailpoints, type Failpoints } from "../core/failpoints.ts";
 import type { Random } from "../core/random.ts";
-import { createRelay, type OnceReport, type Relay, type RelayOptions } from "../create-relay.ts";
+import { createRelay, type OnceReport, type Relay, type RelayOptions } from "../relay/create-relay.ts";
 import type { ManualClock } from "./manual-clock.ts";
 import type { Passing } from "./passing.ts";
 

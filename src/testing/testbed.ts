@@ -5,7 +5,7 @@ import { WaybillError } from "../core/errors.ts";
 import type { EventMap } from "../core/event-map.ts";
 import { checkOptions } from "../core/options.ts";
 import { seededRandom } from "../core/random.ts";
-import type { RelayOptions } from "../create-relay.ts";
+import type { RelayOptions } from "../relay/create-relay.ts";
 import type { DraftOf } from "../outbox/catalogue.ts";
 import { createOutbox, type EventBuffer, type Outbox } from "../outbox/outbox.ts";
 import { memoryBroker, type MemoryBroker } from "../brokers/memory/index.ts";

@@ -2,30 +2,39 @@ import { posix } from "node:path";
 import { parse, type Import, type SourceFile } from "./imports.ts";
 
 const maxLines = 350;
-const runtime = ["outbox", "relay", "subscriber", "coordination", "housekeeping"];
+const runtime = ["outbox", "relay", "subscriber"];
 const memory = ["stores/memory", "brokers/memory"];
+/** Rooms inside a room, each with a rule of its own. Every folder of stores/ and brokers/ is one too. */
+const inner = ["outbox/handles", "relay/lanes", "relay/housekeeping"];
+const basics = ["core", "contracts"];
 
 /**
  * What each room may import besides itself. A room that is not here is refused, so that a new one gets its rule first.
- * "root" are the files directly in src/, where parts that must not know each other are put together.
+ * "root" are the files directly in src/. An adapter shares code with others of its kind through their kit alone.
  */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
   core: [],
   contracts: ["core"],
-  ...Object.fromEntries(runtime.map((room) => [room, ["core", "contracts"]])),
-  observe: ["core", "contracts"],
-  sqlite: ["core", "contracts"],
-  handles: ["core", "contracts"],
-  stores: ["core", "contracts"],
-  brokers: ["core", "contracts"],
-  "stores/sqlite": ["core", "contracts", "sqlite"],
-  "brokers/embedded": ["core", "contracts", "sqlite"],
-  conformance: ["core", "contracts"],
-  verify: ["core", "contracts"],
-  admin: ["core", "contracts", ...runtime],
-  root: ["core", "contracts", ...runtime, "observe"],
-  testing: ["core", "contracts", ...runtime, "root", ...memory],
-  cli: ["core", "contracts", ...runtime, "observe", "sqlite", "admin", "root", "stores", "brokers", "verify"],
+  outbox: basics,
+  "outbox/handles": basics,
+  relay: [...basics, "relay/lanes", "relay/housekeeping"],
+  "relay/lanes": basics,
+  "relay/housekeeping": basics,
+  subscriber: basics,
+  observe: basics,
+  "drivers/sqlite": basics,
+  stores: [...basics, "stores/kit"],
+  "stores/kit": basics,
+  "stores/sqlite": [...basics, "stores/kit", "drivers/sqlite"],
+  brokers: [...basics, "brokers/kit"],
+  "brokers/kit": basics,
+  "brokers/embedded": [...basics, "brokers/kit", "drivers/sqlite"],
+  conformance: basics,
+  proof: basics,
+  admin: [...basics, ...runtime],
+  root: [...basics, ...runtime, "observe"],
+  testing: [...basics, ...runtime, "root", ...memory],
+  cli: [...basics, ...runtime, "observe", "drivers", "admin", "root", "stores", "brokers", "proof"],
 };
 
 /** Every broken rule, one line each; nothing when all is well. Keys are paths from the repository, such as src/core/lane.ts. */
@@ -57,7 +66,7 @@ function importRules(file: SourceFile, files: ReadonlyMap<string, SourceFile>): 
 
 function forbidden(path: string, { specifier, target }: Import, files: ReadonlyMap<string, SourceFile>): string | null {
   const from = roomOf(path);
-  const isDriver = posix.basename(path) === "driver.ts" && /^(stores|brokers|sqlite)\b/.test(from);
+  const isDriver = posix.basename(path) === "driver.ts" && /^(stores|brokers|drivers)\b/.test(from);
   if (specifier === null) return isDriver || from === "cli" ? null : "which only a driver.ts and cli may have";
   if (target === null) {
     if (!specifier.startsWith("node:")) return isDriver ? null : "a package, which only a driver.ts may do";
@@ -76,7 +85,8 @@ function forbidden(path: string, { specifier, target }: Import, files: ReadonlyM
 function roomOf(path: string): string {
   const [, first = "", second = "", ...rest] = path.split("/");
   if (second === "") return "root";
-  return (first === "stores" || first === "brokers") && rest.length > 0 ? `${first}/${second}` : first;
+  const room = `${first}/${second}`;
+  return inner.includes(room) || (["stores", "brokers", "drivers"].includes(first) && rest.length > 0) ? room : first;
 }
 
 function rule(room: string): readonly string[] | undefined {

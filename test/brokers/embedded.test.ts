@@ -3,7 +3,7 @@ import { embedded } from "../../src/brokers/embedded/index.ts";
 import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
 import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
-import { bytesOf } from "../../src/sqlite/connection.ts";
+import { bytesOf } from "../../src/drivers/sqlite/connection.ts";
 import { ids, many, never, outgoing, publish, topic, topics, using } from "./embedded.ts";
 import { driver, execute, freshPath, sql, watched } from "./files.ts";
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import { systemClock } from "../../src/core/clock.ts";
-import { defaultDriver, type SqliteDatabase, type SqliteValue } from "../../src/sqlite/driver.ts";
+import { defaultDriver, type SqliteDatabase, type SqliteValue } from "../../src/drivers/sqlite/driver.ts";
 
 const folders: string[] = [];
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { redis } from "../../src/brokers/redis/index.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { describeWith } from "../servers/available.ts";

@@ -7,7 +7,7 @@ import { prepare } from "../../src/cli/dev/prepare.ts";
 import { play } from "../../src/cli/dev/roles.ts";
 import { shopFiles, subscriberNames, type ShopFiles } from "../../src/cli/dev/shop.ts";
 import { systemClock } from "../../src/core/clock.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { until } from "./build.ts";
 
 const folders: string[] = [];

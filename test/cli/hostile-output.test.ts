@@ -6,7 +6,7 @@ import { logJson, logText, notable } from "../../src/cli/log.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import { tell } from "../../src/cli/verify/answer.ts";
 import type { Report } from "../../src/cli/verify/report.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { cli } from "./build.ts";
 import { inProcess } from "./in-process.ts";
 

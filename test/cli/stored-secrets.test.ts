@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { inProcess } from "./in-process.ts";
 
 const said = "cannot reach postgres://svc:hunter2@registry/db";

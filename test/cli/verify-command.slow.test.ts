@@ -6,7 +6,7 @@ import { targetOf } from "../../src/cli/verify/network.ts";
 import { page } from "../../src/cli/verify/page.ts";
 import type { Report } from "../../src/cli/verify/report.ts";
 import { timelineOf } from "../../src/cli/verify/timeline.ts";
-import { invariants } from "../../src/verify/verdict.ts";
+import { invariants } from "../../src/proof/judge/verdict.ts";
 import { added, entry, event, fault, held, sent } from "../verify/run.ts";
 import { cli, start, until } from "./build.ts";
 import { inProcess } from "./in-process.ts";

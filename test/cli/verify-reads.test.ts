@@ -17,9 +17,9 @@ import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock as clock } from "../../src/core/clock.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import { settingsOf } from "../../src/stores/mysql/driver.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
-import { resources } from "../../src/verify/resources.ts";
-import type { Facts } from "../../src/verify/facts.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
+import { resources } from "../../src/proof/judge/resources.ts";
+import type { Facts } from "../../src/proof/judge/facts.ts";
 
 let folder: string;
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-verify-reads-"))));

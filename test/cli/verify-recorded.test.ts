@@ -12,7 +12,7 @@ import { systemClock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
-import type { Act, Phase } from "../../src/verify/history.ts";
+import type { Act, Phase } from "../../src/proof/judge/history.ts";
 
 const never = new AbortController().signal;
 

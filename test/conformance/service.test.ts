@@ -2,7 +2,7 @@ import { describe, test } from "vitest";
 import { memoryBroker } from "../../src/brokers/memory/index.ts";
 import { serviceSuite } from "../../src/conformance/index.ts";
 import { createService, type Service } from "../../src/core/service.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 

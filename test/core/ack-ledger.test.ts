@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createAckLedger } from "../../src/core/ack-ledger.ts";
+import { createAckLedger } from "../../src/brokers/kit/ack-ledger.ts";
 
 describe("the ack ledger", () => {
   test("settles what is acknowledged without a gap, and knows the runs beyond, in whatever order acks come", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createExpiry, type Expiry } from "../../src/core/expiry.ts";
+import { createExpiry, type Expiry } from "../../src/stores/kit/expiry.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 
 const ttlMs = 9_000;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { readRow, type StoredRow } from "../../src/core/stored.ts";
+import { readRow, type StoredRow } from "../../src/stores/kit/stored.ts";
 
 const good: StoredRow = {
   seq: 7n,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Found } from "../../src/cli/findings.ts";
 import { embedded } from "../../src/brokers/embedded/index.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { inProcess } from "../cli/in-process.ts";
 import type { Result } from "../cli/build.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { invariants } from "../../src/verify/verdict.ts";
+import { invariants } from "../../src/proof/judge/verdict.ts";
 import { missingIn } from "../faults/matrix/results.ts";
 import { rows } from "../faults/matrix/rows.ts";
 import { mutants } from "../mutants/table.ts";

@@ -1,4 +1,4 @@
-import type { Invariant } from "../../src/verify/verdict.ts";
+import type { Invariant } from "../../src/proof/judge/verdict.ts";
 
 /** A part of a test's name, and the file that has it. */
 export interface Held {

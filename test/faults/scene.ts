@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { TestContext } from "vitest";
 import { embedded } from "../../src/brokers/embedded/index.ts";
 import { seededRandom, type Random } from "../../src/core/random.ts";
-import { defaultDriver, isBusy, type SqliteDatabase, type SqliteValue } from "../../src/sqlite/driver.ts";
+import { defaultDriver, isBusy, type SqliteDatabase, type SqliteValue } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { built } from "../cli/build.ts";
 import { createProcesses, until, within, type Process } from "./processes.ts";

@@ -13,7 +13,7 @@ import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { redis } from "../../src/brokers/redis/index.ts";
 import type { Sink } from "../../src/contracts/sink.ts";
 import type { Source } from "../../src/contracts/source.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { startKafka } from "../servers/kafka.ts";
 import { startNats } from "../servers/nats.ts";
 import { startRabbitmq } from "../servers/rabbitmq.ts";

@@ -1,5 +1,5 @@
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { memoryBroker } from "../../src/brokers/memory/index.ts";
 import { chanceOf } from "./chance.ts";
 import type { Ground, Grounds } from "./grounds.ts";

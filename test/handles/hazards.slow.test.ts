@@ -5,7 +5,7 @@ import { EntitySchema, MikroORM } from "@mikro-orm/libsql";
 import { CamelCasePlugin, Kysely, SqliteDialect } from "kysely";
 import Database from "libsql";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { fromKysely, fromMikroOrm } from "../../src/handles/index.ts";
+import { fromKysely, fromMikroOrm } from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { draft } from "../support/outbox.ts";

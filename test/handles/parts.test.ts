@@ -3,9 +3,9 @@ import { causesOf, sqlStateOf } from "../../src/core/causes.ts";
 import { committed } from "../../src/core/commit.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { lend, lending } from "../../src/core/lend.ts";
-import { rewrite } from "../../src/handles/placeholders.ts";
-import { raw } from "../../src/handles/raw.ts";
-import { rowsOf, unwrapped } from "../../src/handles/result.ts";
+import { rewrite } from "../../src/outbox/handles/placeholders.ts";
+import { raw } from "../../src/outbox/handles/raw.ts";
+import { rowsOf, unwrapped } from "../../src/outbox/handles/result.ts";
 import { refused } from "./body.ts";
 
 describe("a statement is rewritten", () => {

@@ -6,7 +6,7 @@ import { BaseSQLiteDatabase, SQLiteSyncDialect } from "drizzle-orm/sqlite-core";
 import { drizzle as onProxy } from "drizzle-orm/sqlite-proxy";
 import Database from "libsql";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { fromDrizzle, fromKnex, fromMikroOrm, fromPrisma } from "../../src/handles/index.ts";
+import { fromDrizzle, fromKnex, fromMikroOrm, fromPrisma } from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";

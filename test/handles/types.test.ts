@@ -23,7 +23,7 @@ import {
   fromPrisma,
   fromSequelize,
   fromTypeorm,
-} from "../../src/handles/index.ts";
+} from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { postgres, type PostgresStore } from "../../src/stores/postgres/index.ts";

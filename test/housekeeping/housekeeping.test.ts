@@ -4,7 +4,7 @@ import type { EventRecord } from "../../src/contracts/operator.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { createRelay, type HousekeepingOptions, type Relay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type HousekeepingOptions, type Relay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { type Bench, benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";

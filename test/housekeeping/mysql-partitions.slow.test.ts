@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { PartitionReport } from "../../src/contracts/housekeeping.ts";
 import type { EventRecord } from "../../src/contracts/operator.ts";
-import { createRelay } from "../../src/create-relay.ts";
-import { purgeStore } from "../../src/housekeeping/purge.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
+import { purgeStore } from "../../src/relay/housekeeping/purge.ts";
 import { mysql } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";

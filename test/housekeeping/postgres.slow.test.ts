@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EventRecord } from "../../src/contracts/operator.ts";
-import { createRelay } from "../../src/create-relay.ts";
-import { purgeStore } from "../../src/housekeeping/purge.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
+import { purgeStore } from "../../src/relay/housekeeping/purge.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import { firstDeliveries, scriptedSink } from "../support/scripted-sink.ts";

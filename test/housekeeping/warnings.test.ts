@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Holder, Watch } from "../../src/contracts/housekeeping.ts";
-import { defaultThresholds, warningsOf } from "../../src/housekeeping/warnings.ts";
+import { defaultThresholds, warningsOf } from "../../src/relay/housekeeping/warnings.ts";
 
 const session: Holder = {
   ...{ kind: "session", name: "4711", user: "app", application: "billing", state: "idle in transaction", ageMs: 720_000, transactions: 50 },

@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Holder, Watch } from "../../src/contracts/housekeeping.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { inProcess } from "../cli/in-process.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";

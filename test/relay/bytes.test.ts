@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ClaimRequest, OutboxStore } from "../../src/contracts/outbox-store.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { createRelay, type Relay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type Relay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { type Bench, benches, draft } from "../support/outbox.ts";
 import { firstDeliveries, type ScriptedSink, scriptedSink } from "../support/scripted-sink.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Outgoing } from "../../src/contracts/sink.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type Relay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type Relay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { type Bench, benches, draft } from "../support/outbox.ts";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
 import { deathsToPark } from "../../src/core/deaths.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { type Bench, benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";

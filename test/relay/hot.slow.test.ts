@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { systemClock } from "../../src/core/clock.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { laneOf } from "../../src/core/lane.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { subject as nats } from "../brokers/nats.ts";
 import { raw, subject as rabbitmq, tapOf } from "../brokers/rabbitmq.ts";
 import { subject as redis } from "../brokers/redis.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { laneOf } from "../../src/core/lane.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { type Distance, distantSink } from "../support/distant-sink.ts";
 import { benches, draft } from "../support/outbox.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { firstDeliveries, type Script } from "../support/scripted-sink.ts";
 import { scene } from "./scene.ts";

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { strategyNames } from "../../src/coordination/strategies.ts";
+import { strategyNames } from "../../src/relay/lanes/strategies.ts";
 import { LANES } from "../../src/core/lane.ts";
-import { createRelay, type Relay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type Relay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { firstDeliveries, type Script, scriptedSink, type Verdict } from "../support/scripted-sink.ts";

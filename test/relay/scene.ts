@@ -1,5 +1,5 @@
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type Relay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type Relay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import type { Bench, benches } from "../support/outbox.ts";
 import { type Script, scriptedSink } from "../support/scripted-sink.ts";

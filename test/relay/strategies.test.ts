@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { LaneTable } from "../../src/contracts/lease-store.ts";
-import { type Self, type Strategy, strategyOf } from "../../src/coordination/strategies.ts";
+import { type Self, type Strategy, strategyOf } from "../../src/relay/lanes/strategies.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { seededRandom } from "../../src/core/random.ts";
 

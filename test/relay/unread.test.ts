@@ -3,7 +3,7 @@ import type { Claim, OutboxStore } from "../../src/contracts/outbox-store.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 
 const leaseMs = 1_000;

@@ -14,7 +14,7 @@ import {
 } from "../../src/conformance/index.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { createRelay } from "../../src/create-relay.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 import { keepsItsPromises } from "../stores/history.ts";
 import { createBroker, type Broker } from "./broker.ts";

@@ -1,8 +1,8 @@
 import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { storyOf } from "../../src/verify/check.ts";
-import { invariants } from "../../src/verify/verdict.ts";
+import { storyOf } from "../../src/proof/judge/check.ts";
+import { invariants } from "../../src/proof/judge/verdict.ts";
 import { keep } from "../evidence/files.ts";
 import { misused, readArguments, wholeNumber } from "../support/arguments.ts";
 import { planOf, type Plan } from "./plan.ts";

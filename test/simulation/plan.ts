@@ -1,5 +1,5 @@
 import { seededRandom, type Random } from "../../src/core/random.ts";
-import { strategyNames, type StrategyName } from "../../src/coordination/strategies.ts";
+import { strategyNames, type StrategyName } from "../../src/relay/lanes/strategies.ts";
 import { brokers, stores, type BrokerName, type StoreName } from "./profiles.ts";
 
 /** Everything that one run is made of, as data: a seed gives one, and shrinking takes away from it. */

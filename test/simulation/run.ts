@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import type { EventRecord } from "../../src/contracts/operator.ts";
 import { states, type State } from "../../src/core/event.ts";
-import { check, type Judgement } from "../../src/verify/check.ts";
-import type { Entry } from "../../src/verify/history.ts";
-import type { Bounds } from "../../src/verify/isolation.ts";
-import type { Copy, Effect, Reads } from "../../src/verify/reads.ts";
+import { check, type Judgement } from "../../src/proof/judge/check.ts";
+import type { Entry } from "../../src/proof/judge/history.ts";
+import type { Bounds } from "../../src/proof/judge/isolation.ts";
+import type { Copy, Effect, Reads } from "../../src/proof/judge/reads.ts";
 import { consumerName, startCrew, type Crew } from "./crew.ts";
 import { startNemesis } from "./nemesis.ts";
 import { loadMs, type Plan } from "./plan.ts";

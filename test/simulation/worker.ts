@@ -1,4 +1,4 @@
-import type { Verdict } from "../../src/verify/verdict.ts";
+import type { Verdict } from "../../src/proof/judge/verdict.ts";
 import { planOf } from "./plan.ts";
 import { run } from "./run.ts";
 

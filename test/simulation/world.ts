@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import type { Random } from "../../src/core/random.ts";
-import type { Act, Entry, Phase, Scope } from "../../src/verify/history.ts";
+import type { Act, Entry, Phase, Scope } from "../../src/proof/judge/history.ts";
 import { createBroker, type Broker } from "./broker.ts";
 import { fork, type Plan } from "./plan.ts";
 import { brokers, stores } from "./profiles.ts";

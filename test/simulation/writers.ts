@@ -3,7 +3,7 @@ import type { Draft } from "../../src/core/event.ts";
 import { uuidv7 } from "../../src/core/ids.ts";
 import { LANES, laneOf } from "../../src/core/lane.ts";
 import { createOutbox, type Outbox } from "../../src/outbox/outbox.ts";
-import type { Written } from "../../src/verify/history.ts";
+import type { Written } from "../../src/proof/judge/history.ts";
 import { aggregateTypes, sharedTopic, texts, type EventPlan, type Knobs, type Part, type Transaction } from "./plan.ts";
 import { stores } from "./profiles.ts";
 import type { Process } from "./scheduler.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { embedded } from "../../src/brokers/embedded/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
-import { defaultDriver, type OpenSqlite, type SqliteDatabase, type SqliteStatement } from "../../src/sqlite/driver.ts";
+import { defaultDriver, type OpenSqlite, type SqliteDatabase, type SqliteStatement } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { draft } from "../support/outbox.ts";
 

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { createConnection } from "../../src/sqlite/connection.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { createConnection } from "../../src/drivers/sqlite/connection.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 
 let folder: string;
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-given-up-"))));

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { createConnection } from "../../src/sqlite/connection.ts";
-import { defaultDriver, type OpenSqlite } from "../../src/sqlite/driver.ts";
+import { createConnection } from "../../src/drivers/sqlite/connection.ts";
+import { defaultDriver, type OpenSqlite } from "../../src/drivers/sqlite/driver.ts";
 
 function freshPath(): string {
   const folder = mkdtempSync(join(tmpdir(), "waybill-opening-"));

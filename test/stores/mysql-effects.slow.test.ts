@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
-import { fromMysql2 } from "../../src/handles/index.ts";
+import { fromMysql2 } from "../../src/outbox/handles/index.ts";
 import { mysql, type MysqlConnection } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { ownMariadb } from "./mariadb-own.ts";

@@ -2,7 +2,7 @@ import mysql2 from "mysql2/promise";
 import { describe, expect, test } from "vitest";
 import { effectCases } from "../../src/conformance/inbox-effects.ts";
 import type { StoreHarness } from "../../src/conformance/index.ts";
-import { fromMysql2 } from "../../src/handles/index.ts";
+import { fromMysql2 } from "../../src/outbox/handles/index.ts";
 import { createOutbox, type Outbox } from "../../src/outbox/outbox.ts";
 import { mysql, type MysqlConnection, type MysqlStore } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";

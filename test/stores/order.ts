@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 
 export const aggregates = 8;

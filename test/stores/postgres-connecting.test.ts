@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server } from "node:net";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { fromPg } from "../../src/handles/index.ts";
+import { fromPg } from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 

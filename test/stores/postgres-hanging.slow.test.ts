@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WaybillError } from "../../src/core/errors.ts";
-import { fromPg } from "../../src/handles/index.ts";
+import { fromPg } from "../../src/outbox/handles/index.ts";
 import { postgres, type PgClient } from "../../src/stores/postgres/index.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import { describeWith } from "../servers/available.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
-import { fromPg } from "../../src/handles/index.ts";
+import { fromPg } from "../../src/outbox/handles/index.ts";
 import { postgres, type PgClient } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOutbox } from "../../src/outbox/outbox.ts";
-import { walIsSafe } from "../../src/sqlite/connection.ts";
-import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
+import { walIsSafe } from "../../src/drivers/sqlite/connection.ts";
+import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { draft } from "../support/outbox.ts";
 

@@ -1,6 +1,6 @@
 import type { HostileRow } from "../../src/conformance/index.ts";
 import { LANES, laneOf } from "../../src/core/lane.ts";
-import type { SqliteDatabase } from "../../src/sqlite/driver.ts";
+import type { SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 
 /** Columns as SQL expressions, over those of an ordinary event. */
 interface Kind {

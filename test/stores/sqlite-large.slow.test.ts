@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 
 test("a payload that no process could hold is claimed unread, and what is behind it is claimed next", async () => {

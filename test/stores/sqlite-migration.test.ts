@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim } from "../../src/contracts/outbox-store.ts";
-import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
+import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { hostileKinds, writeHostile } from "./sqlite-hostile.ts";
 

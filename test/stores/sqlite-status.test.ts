@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
+import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 
 const open = await defaultDriver();

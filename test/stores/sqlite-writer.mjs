@@ -1,6 +1,6 @@
 // Adds events by plain SQL until it is told to stop, and says how many it committed.
 import { setTimeout } from "node:timers/promises";
-import { defaultDriver } from "../../dist/sqlite/driver.js";
+import { defaultDriver } from "../../dist/drivers/sqlite/driver.js";
 
 const db = (await defaultDriver())(process.argv[2]);
 db.exec("PRAGMA busy_timeout = 20000");

@@ -12,7 +12,7 @@ import {
   type StoreHarness,
   type StoreSuite,
 } from "../../src/conformance/index.ts";
-import { defaultDriver, type SqliteDatabase } from "../../src/sqlite/driver.ts";
+import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { keepsItsPromises } from "./history.ts";

@@ -10,7 +10,7 @@ import type { Sink } from "../../src/contracts/sink.ts";
 import type { Source } from "../../src/contracts/source.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { defineEvents } from "../../src/outbox/catalogue.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 import { createSubscriber, type SubscriberOptions } from "../../src/subscriber/subscriber.ts";

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Outgoing, Sink } from "../../src/contracts/sink.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
-import { createRelay, type RelayOptions } from "../../src/create-relay.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 
 export interface Flow {
   /** Adds events through `add` until it is true, and expects each of them to be published within a lease. */

@@ -6,7 +6,7 @@ import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import type { Draft, State } from "../../src/core/event.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
 

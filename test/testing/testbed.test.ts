@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { defineEvents } from "../../src/outbox/catalogue.ts";
-import { defaultDriver } from "../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import type { MemoryTx } from "../../src/stores/memory/index.ts";
 import { sqlite, type SqliteDatabase } from "../../src/stores/sqlite/index.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { check } from "../../src/verify/check.ts";
-import { invariants } from "../../src/verify/verdict.ts";
-import type { Entry } from "../../src/verify/history.ts";
-import type { Reads } from "../../src/verify/reads.ts";
+import { check } from "../../src/proof/judge/check.ts";
+import { invariants } from "../../src/proof/judge/verdict.ts";
+import type { Entry } from "../../src/proof/judge/history.ts";
+import type { Reads } from "../../src/proof/judge/reads.ts";
 import { added, bounds, copy, effect, entry, event, fault, healed, held, one, sent, short, two, verdictOf, well, wellRead } from "./run.ts";
 
 const three = event("e3", 3);

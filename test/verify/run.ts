@@ -1,8 +1,8 @@
-import type { Act, Entry, Held, Phase, Written } from "../../src/verify/history.ts";
-import { check } from "../../src/verify/check.ts";
-import type { Bounds } from "../../src/verify/isolation.ts";
-import type { Reads } from "../../src/verify/reads.ts";
-import type { Invariant, Verdict } from "../../src/verify/verdict.ts";
+import type { Act, Entry, Held, Phase, Written } from "../../src/proof/judge/history.ts";
+import { check } from "../../src/proof/judge/check.ts";
+import type { Bounds } from "../../src/proof/judge/isolation.ts";
+import type { Reads } from "../../src/proof/judge/reads.ts";
+import type { Invariant, Verdict } from "../../src/proof/judge/verdict.ts";
 
 export const event = (id: string, n: number, more: Partial<Written> = {}): Written => ({
   id,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { storyOf } from "../../src/verify/check.ts";
-import { createRecorder, readHistory, type Entry } from "../../src/verify/history.ts";
-import { troublesOf } from "../../src/verify/troubles.ts";
+import { storyOf } from "../../src/proof/judge/check.ts";
+import { createRecorder, readHistory, type Entry } from "../../src/proof/judge/history.ts";
+import { troublesOf } from "../../src/proof/judge/troubles.ts";
 import { added, copy, entry, event, fault, healed, held, sent, short, verdictOf, well, wellRead } from "./run.ts";
 
 const unhealed = well.filter((each) => each !== healed);

@@ -1,7 +1,7 @@
 import type { Examination } from "../../contracts/examination.ts";
 import { bad, good, type Finding } from "../../core/finding.ts";
-import { createConnection, type ConnectionOptions, type Statements } from "../../sqlite/connection.ts";
-import { fileRules, readFile, type FileAnswers } from "../../sqlite/examine.ts";
+import { createConnection, type ConnectionOptions, type Statements } from "../../drivers/sqlite/connection.ts";
+import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
 import { versions } from "./schema.ts";
 
 export interface Answers extends FileAnswers {

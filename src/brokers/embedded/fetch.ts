@@ -3,8 +3,8 @@ import { asError } from "../../core/errors.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { Delivery } from "../../contracts/source.ts";
-import { bytesOf, type SqliteRow, type Statements } from "../../sqlite/connection.ts";
-import { isTooLarge } from "../../sqlite/driver.ts";
+import { bytesOf, type SqliteRow, type Statements } from "../../drivers/sqlite/connection.ts";
+import { isTooLarge } from "../../drivers/sqlite/driver.ts";
 
 export interface Stored extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
   readonly offset: number;

@@ -5,7 +5,7 @@ import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import type { Wake } from "../../core/wake.ts";
-import type { OpenSqlite } from "../../sqlite/driver.ts";
+import type { OpenSqlite } from "../../drivers/sqlite/driver.ts";
 import { orAborted, shared } from "../../core/signal.ts";
 import { createExamination } from "./examine.ts";
 import { createLog } from "./log.ts";

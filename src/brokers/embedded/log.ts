@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
-import { createConnection, type Statements } from "../../sqlite/connection.ts";
-import type { OpenSqlite } from "../../sqlite/driver.ts";
+import { createConnection, type Statements } from "../../drivers/sqlite/connection.ts";
+import type { OpenSqlite } from "../../drivers/sqlite/driver.ts";
 import { migrate } from "./schema.ts";
 
 /** The file, with its tables in place before the first use. */

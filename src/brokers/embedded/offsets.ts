@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
 import { createMutex } from "../../core/mutex.ts";
-import { bytesOf, type Statements } from "../../sqlite/connection.ts";
+import { bytesOf, type Statements } from "../../drivers/sqlite/connection.ts";
 import type { Log } from "./log.ts";
 import type { Mark, Place, Run } from "./place.ts";
 

@@ -1,4 +1,4 @@
-import { createAckLedger } from "../../core/ack-ledger.ts";
+import { createAckLedger } from "../kit/ack-ledger.ts";
 
 /** The first and the last offset of what is acknowledged in a row. */
 export type Run = readonly [number, number];

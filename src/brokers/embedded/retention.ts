@@ -1,4 +1,4 @@
-import { bytesOf } from "../../sqlite/connection.ts";
+import { bytesOf } from "../../drivers/sqlite/connection.ts";
 import type { Log } from "./log.ts";
 
 const batch = 2_000;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
+import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 
 const maxOffset = Number.MAX_SAFE_INTEGER;
 const used = `(SELECT "offset" FROM waybill_broker_messages UNION ALL SELECT "offset" FROM waybill_broker_consumers)`;

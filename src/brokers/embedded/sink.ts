@@ -3,8 +3,8 @@ import type { Clock } from "../../core/clock.ts";
 import { toAttributes } from "../../core/cloudevents.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { aggregateKey } from "../../core/event.ts";
-import type { Statements } from "../../sqlite/connection.ts";
-import { isBusy } from "../../sqlite/driver.ts";
+import type { Statements } from "../../drivers/sqlite/connection.ts";
+import { isBusy } from "../../drivers/sqlite/driver.ts";
 import { orAborted } from "../../core/signal.ts";
 import type { Log } from "./log.ts";
 

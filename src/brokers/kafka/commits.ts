@@ -1,4 +1,4 @@
-import type { AckLedger } from "../../core/ack-ledger.ts";
+import type { AckLedger } from "../kit/ack-ledger.ts";
 import type { Clock } from "../../core/clock.ts";
 import { codes, isPassing } from "./codes.ts";
 import type { Member, Spot } from "./member.ts";

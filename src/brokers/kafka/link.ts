@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { oneConnection } from "../../core/one-connection.ts";
+import { oneConnection } from "../kit/one-connection.ts";
 import { follow, orAborted, shared } from "../../core/signal.ts";
 import { absent, codes, isPassing, KafkaRefusal } from "./codes.ts";
 import { connect, type Connection } from "./driver.ts";

@@ -1,6 +1,6 @@
 import type { Unreadable } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createAckLedger, type AckLedger } from "../../core/ack-ledger.ts";
+import { createAckLedger, type AckLedger } from "../kit/ack-ledger.ts";
 import { asError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { shared } from "../../core/signal.ts";

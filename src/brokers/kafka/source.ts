@@ -1,7 +1,7 @@
 import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
 import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
-import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Link, Topic } from "./link.ts";
 import { oldestOf } from "./oldest.ts";
 import { openSession, type Session } from "./session.ts";

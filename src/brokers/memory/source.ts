@@ -1,11 +1,11 @@
 import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
-import { createAckLedger } from "../../core/ack-ledger.ts";
+import { createAckLedger } from "../kit/ack-ledger.ts";
 import type { Clock } from "../../core/clock.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { checkSubscription, receiving } from "../kit/receiving.ts";
 import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { advance, readAfter, start, type Log, type Message } from "./log.ts";
 

@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { createRoom } from "../../core/room.ts";
 import { follow, type Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { checkSubscription, receiving } from "../kit/receiving.ts";
 import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { createApi, explain } from "./api.ts";
 import { takeOver } from "./consumers.ts";

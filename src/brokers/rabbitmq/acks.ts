@@ -1,4 +1,4 @@
-import { createAckLedger } from "../../core/ack-ledger.ts";
+import { createAckLedger } from "../kit/ack-ledger.ts";
 import type { Channel } from "./driver.ts";
 
 /** The acknowledgements of one channel. Those that come up together, and leave no gap behind them, are one. */

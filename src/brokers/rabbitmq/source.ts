@@ -4,7 +4,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { checkTopic, queueName } from "./names.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { oneConnection } from "../../core/one-connection.ts";
+import { oneConnection } from "../kit/one-connection.ts";
 import { follow, shared } from "../../core/signal.ts";
 import { connect, RedisRefusal, type Command, type Connection, type Flight, type Reply } from "./driver.ts";
 import type { Place } from "./url.ts";

@@ -4,7 +4,7 @@ import type { NewId } from "../../core/ids.ts";
 import { createRoom } from "../../core/room.ts";
 import { follow, type Follower } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../../core/receiving.ts";
+import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
 import { explain, type Link } from "./link.ts";
 import { openSession } from "./session.ts";

@@ -1,6 +1,6 @@
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { pauses, purgeStore } from "../../housekeeping/purge.ts";
+import { pauses, purgeStore } from "../../relay/housekeeping/purge.ts";
 import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
 import { count } from "../output.ts";

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
-import { strategyNames } from "../../coordination/strategies.ts";
+import { strategyNames } from "../../relay/lanes/strategies.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { PathEvent } from "../../core/path-events.ts";
-import { createRelay, type HousekeepingOptions, type Relay } from "../../create-relay.ts";
+import { createRelay, type HousekeepingOptions, type Relay } from "../../relay/create-relay.ts";
 import type { OpenedBroker, OpenedStore } from "../opened.ts";
 import { settings, type Config } from "../config.ts";
 import { stoppedAtOnce } from "../failure.ts";

@@ -3,7 +3,7 @@ import type { Status } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
-import { defaultThresholds, tell, warningsOf } from "../../housekeeping/warnings.ts";
+import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
 import { count, fields, paragraphs, shorten, table, type Cell, type Output } from "../output.ts";
 import { command } from "../parse.ts";
 import { storeFlag } from "../places.ts";

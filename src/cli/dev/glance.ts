@@ -1,6 +1,6 @@
 import type { Status } from "../../contracts/operator.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createConnection } from "../../sqlite/connection.ts";
+import { createConnection } from "../../drivers/sqlite/connection.ts";
 import { sqlite } from "../../stores/sqlite/index.ts";
 import { shopFiles, subscriberNames, topic, type SubscriberName } from "./shop.ts";
 

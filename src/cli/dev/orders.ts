@@ -1,6 +1,6 @@
 import type { Draft } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
-import type { SqliteDatabase } from "../../sqlite/driver.ts";
+import type { SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import type { SqliteStore } from "../../stores/sqlite/index.ts";
 import { creditLimit, poisonHeader, type EventType, type Item, type OrderPayload } from "./shop.ts";
 

@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { embedded } from "../../brokers/embedded/index.ts";
 import type { Clock } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { createConnection } from "../../sqlite/connection.ts";
+import { createConnection } from "../../drivers/sqlite/connection.ts";
 import { sqlite } from "../../stores/sqlite/index.ts";
 import { shopFiles, subscriberNames, topic } from "./shop.ts";
 import { orderTables, subscriberTables } from "./tables.ts";

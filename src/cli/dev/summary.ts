@@ -1,4 +1,4 @@
-import { createConnection, type Statements } from "../../sqlite/connection.ts";
+import { createConnection, type Statements } from "../../drivers/sqlite/connection.ts";
 import { batch, batchesInFlight, effectTables, poisonHeader, shopFiles, subscriberNames, topic, type SubscriberName } from "./shop.ts";
 
 /** What the tables and the log say, each number by SQL. */

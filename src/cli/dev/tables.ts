@@ -1,4 +1,4 @@
-import type { SqliteDatabase } from "../../sqlite/driver.ts";
+import type { SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import type { SubscriberName } from "./shop.ts";
 
 /**

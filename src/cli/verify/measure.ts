@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import type { Sample } from "../../verify/reads.ts";
+import type { Sample } from "../../proof/judge/reads.ts";
 
 /** What a worker has of each: memory in MiB, and open files where the system tells of them. */
 export interface Uses {

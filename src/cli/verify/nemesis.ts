@@ -1,6 +1,6 @@
 import { inWords } from "../../core/in-words.ts";
 import type { Random } from "../../core/random.ts";
-import type { Entry } from "../../verify/history.ts";
+import type { Entry } from "../../proof/judge/history.ts";
 import { trouble, type Network, type Trouble } from "./network.ts";
 import type { Scene } from "./run.ts";
 import type { Duty } from "./workers.ts";

@@ -1,5 +1,5 @@
 import type { State } from "../../core/event.ts";
-import type { Copy, Reads } from "../../verify/reads.ts";
+import type { Copy, Reads } from "../../proof/judge/reads.ts";
 import type { Delivery } from "../../contracts/source.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";

@@ -5,7 +5,7 @@ import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Delivery, Source } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
 import { isWaybillError } from "../../core/errors.ts";
-import type { Act, Held, Recorder, Settled } from "../../verify/history.ts";
+import type { Act, Held, Recorder, Settled } from "../../proof/judge/history.ts";
 import type { Points } from "./task.ts";
 import { shaOf } from "./workload.ts";
 

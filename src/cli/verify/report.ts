@@ -1,6 +1,6 @@
-import { storyOf } from "../../verify/check.ts";
-import { legal } from "../../verify/legal.ts";
-import type { Invariant, Verdict } from "../../verify/verdict.ts";
+import { storyOf } from "../../proof/judge/check.ts";
+import { legal } from "../../proof/judge/legal.ts";
+import type { Invariant, Verdict } from "../../proof/judge/verdict.ts";
 import { count } from "../output.ts";
 import { redactText } from "../redact.ts";
 import { filesUntold } from "./measure.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import { inWords } from "../../core/in-words.ts";
-import type { Judgement } from "../../verify/check.ts";
-import type { Verdict } from "../../verify/verdict.ts";
+import type { Judgement } from "../../proof/judge/check.ts";
+import type { Verdict } from "../../proof/judge/verdict.ts";
 import { openGround } from "./grounds.ts";
 import { readStore, type StoreReads } from "./reads.ts";
 import type { Place } from "./task.ts";

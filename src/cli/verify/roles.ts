@@ -1,10 +1,10 @@
 import type { Sink } from "../../contracts/sink.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import type { PathEvent } from "../../core/path-events.ts";
-import { createRelay } from "../../create-relay.ts";
+import { createRelay } from "../../relay/create-relay.ts";
 import { deadLetterTopic } from "../../subscriber/dead-letter-topic.ts";
 import { createSubscriber } from "../../subscriber/subscriber.ts";
-import type { Recorder } from "../../verify/history.ts";
+import type { Recorder } from "../../proof/judge/history.ts";
 import { topicsOf, type Ground } from "./ground.ts";
 import { openGround } from "./grounds.ts";
 import { halved, recordInbox, recordRelay, recordSource, refusing, repeating } from "./recorded.ts";

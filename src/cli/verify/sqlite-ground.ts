@@ -1,8 +1,8 @@
 import { rmSync } from "node:fs";
 import { dirname, join, parse } from "node:path";
 import { createOutbox } from "../../outbox/outbox.ts";
-import { createConnection } from "../../sqlite/connection.ts";
-import { defaultDriver, type SqliteDatabase } from "../../sqlite/driver.ts";
+import { createConnection } from "../../drivers/sqlite/connection.ts";
+import { defaultDriver, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { sqlite } from "../../stores/sqlite/index.ts";
 import type { Store } from "../../contracts/store.ts";
 import { createTables, fill, type Ask, type Ground, type SqlRow, type Tables } from "./ground.ts";

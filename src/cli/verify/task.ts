@@ -1,7 +1,7 @@
 import type { ErrorCode } from "../../core/errors.ts";
 import type { Failpoint } from "../../core/failpoints.ts";
 import type { Uses } from "./measure.ts";
-import type { RelayOptions } from "../../create-relay.ts";
+import type { RelayOptions } from "../../relay/create-relay.ts";
 
 /** Where a run takes place. */
 export interface Place {

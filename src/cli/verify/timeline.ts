@@ -1,4 +1,4 @@
-import type { Entry } from "../../verify/history.ts";
+import type { Entry } from "../../proof/judge/history.ts";
 
 /** What happened when, in seconds from the beginning. */
 export interface Timeline {

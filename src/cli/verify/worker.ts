@@ -1,6 +1,6 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { asError, isWaybillError } from "../../core/errors.ts";
-import { createRecorder } from "../../verify/history.ts";
+import { createRecorder } from "../../proof/judge/history.ts";
 import { endWithParent, serve } from "../child.ts";
 import { usesOf } from "./measure.ts";
 import { sharedNow } from "./recorded.ts";

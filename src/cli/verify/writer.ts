@@ -3,7 +3,7 @@ import { asError, isWaybillError } from "../../core/errors.ts";
 import type { Draft } from "../../core/event.ts";
 import { uuidv7 } from "../../core/ids.ts";
 import { seededRandom, systemRandom, type Random } from "../../core/random.ts";
-import type { Recorder, Written } from "../../verify/history.ts";
+import type { Recorder, Written } from "../../proof/judge/history.ts";
 import type { Ask, Ground, Work } from "./ground.ts";
 import type { WriterTask } from "./task.ts";
 import {

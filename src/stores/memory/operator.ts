@@ -1,5 +1,5 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, PurgeOptions } from "../../contracts/operator.ts";
-import { inBatches } from "../../core/batches.ts";
+import { inBatches } from "../kit/batches.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { finished } from "../../core/signal.ts";

@@ -1,5 +1,5 @@
 import { maxMarkBytes } from "../../core/letter.ts";
-import { maxHeadersText } from "../../core/stored.ts";
+import { maxHeadersText } from "../kit/stored.ts";
 import type { Names } from "./names.ts";
 import { literal } from "./values.ts";
 

@@ -1,10 +1,10 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { createExpiry } from "../../core/expiry.ts";
+import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
-import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
+import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
 import { SessionEnded } from "../../core/session-ended.ts";
 import type { Connection, Session } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";

@@ -1,6 +1,6 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry } from "../../core/expiry.ts";
+import { createExpiry } from "../kit/expiry.ts";
 import type { Connection, MysqlRow, Session } from "./connection.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./leases.ts";
 import type { Names } from "./names.ts";
@@ -8,7 +8,7 @@ import { bigOf, numberOf, sizeOf, textOf, textOrNull } from "./rows.ts";
 import { list, type Value } from "./values.ts";
 import { keepWindow, lockWindows, windowsOf, type StoredWindow } from "./windows.ts";
 
-/** Leases are written by the server's clock, and judged by core/expiry: a clock that steps takes nobody's lanes, and keeps nobody's. */
+/** Leases are written by the server's clock, and judged by kit/expiry: a clock that steps takes nobody's lanes, and keeps nobody's. */
 export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
   const expiry = createExpiry(clock);
   const relays = `SELECT CAST(r.relay AS BINARY) AS relay, ${leaseColumns("r")} FROM ${n.relays} r`;

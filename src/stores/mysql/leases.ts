@@ -1,4 +1,4 @@
-import type { WrittenLease } from "../../core/expiry.ts";
+import type { WrittenLease } from "../kit/expiry.ts";
 import type { MysqlRow } from "./connection.ts";
 import { numberOf, textOf } from "./rows.ts";
 

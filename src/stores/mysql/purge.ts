@@ -1,5 +1,5 @@
 import type { Action, PurgeOptions } from "../../contracts/operator.ts";
-import { inBatches } from "../../core/batches.ts";
+import { inBatches } from "../kit/batches.ts";
 import { finished } from "../../core/signal.ts";
 import { audit } from "./audit.ts";
 import type { Connection } from "./connection.ts";

@@ -1,4 +1,4 @@
-import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import type { MysqlRow } from "./connection.ts";
 
 /** Text comes as its bytes: a connection's own character set might not hold it. */

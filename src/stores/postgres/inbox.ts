@@ -1,11 +1,11 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry } from "../../core/expiry.ts";
+import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
 import { SessionEnded } from "../../core/session-ended.ts";
-import { rolledBackInTime, type Watch } from "../../core/rollback.ts";
+import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isConflict, isSessionEnd, type PgClient } from "./driver.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";

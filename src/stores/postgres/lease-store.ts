@@ -1,6 +1,6 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry, type WrittenLease } from "../../core/expiry.ts";
+import { createExpiry, type WrittenLease } from "../kit/expiry.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { indexable, list } from "./rows.ts";
@@ -20,7 +20,7 @@ export const leaseOf = (row: PgRow): WrittenLease => ({
   ttlMs: Number(row["ttl_ms"]),
 });
 
-/** Leases are written by the server's clock, and judged by core/expiry. */
+/** Leases are written by the server's clock, and judged by kit/expiry. */
 export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
   const expiry = createExpiry(clock);
   const liveOf = (rows: readonly PgRow[]): readonly PgRow[] => {

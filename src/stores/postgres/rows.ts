@@ -1,5 +1,5 @@
 import { maxMarkBytes } from "../../core/letter.ts";
-import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import type { PgRow } from "./connection.ts";
 
 /** What a Date can hold: `available_at` may be 'infinity', which is later than any. */

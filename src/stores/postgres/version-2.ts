@@ -2,7 +2,7 @@ import { literal, type Names } from "./names.ts";
 
 /** Headers of this many bytes cannot be nested too deeply for `JSON.stringify`, whatever is in them. */
 const shallowBytes = 4_096;
-/** As `core/stored.ts` has it. */
+/** As `kit/stored.ts` has it. */
 const headersBytes = 131_072;
 
 const text = "headers::pg_catalog.text";
@@ -10,7 +10,7 @@ const name = (column: string): string => `pg_catalog.octet_length(${column}) BET
 const moment = (column: string): string =>
   `(${column} IS NULL OR ${column} = 'infinity' OR ${column} >= '0001-01-01 00:00:00+00' AND ${column} < '10000-01-01 00:00:00+00')`;
 
-/** What no relay can carry, and `core/stored.ts` would call unreadable. Anything else is refused while it is inserted. */
+/** What no relay can carry, and `kit/stored.ts` would call unreadable. Anything else is refused while it is inserted. */
 const rules: Readonly<Record<string, string>> = {
   waybill_names: ["id", "aggregate_type", "aggregate_id", "event_type", "idempotency_key"].map(name).join(" AND "),
   waybill_content_type: `content_type = 'application/json' OR ${name("content_type")} AND content_type COLLATE "C" ~ '^[ -~]+$'`,

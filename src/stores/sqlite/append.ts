@@ -1,7 +1,7 @@
 import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
-import type { SqliteRow } from "../../sqlite/connection.ts";
-import { explain, resultCode, type SqliteValue } from "../../sqlite/driver.ts";
+import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
+import { explain, resultCode, type SqliteValue } from "../../drivers/sqlite/driver.ts";
 import { foreign, textOf } from "./rows.ts";
 import { checkVersion } from "./schema.ts";
 

@@ -1,5 +1,5 @@
 import { type Bounds, withinBytes } from "../../core/within-bytes.ts";
-import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
+import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { countOf, envelopeColumns, sizeColumns } from "./rows.ts";
 import { pending } from "./predicates.ts";
 

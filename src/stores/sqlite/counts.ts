@@ -1,5 +1,5 @@
 import { states, type State } from "../../core/event.ts";
-import type { Statements } from "../../sqlite/connection.ts";
+import type { Statements } from "../../drivers/sqlite/connection.ts";
 import { delayed, pending } from "./predicates.ts";
 import { iso } from "./rows.ts";
 import { publishingAt } from "./schema.ts";

@@ -1,7 +1,7 @@
 import type { Examination } from "../../contracts/examination.ts";
 import { judgeLanes, judgeSchema, judgeThings, unknown, type Finding, type Thing } from "../../core/finding.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
-import { fileRules, readFile, type FileAnswers } from "../../sqlite/examine.ts";
+import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
+import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
 import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
 
 export interface Answers extends FileAnswers {

@@ -1,4 +1,4 @@
-import type { Statements } from "../../sqlite/connection.ts";
+import type { Statements } from "../../drivers/sqlite/connection.ts";
 import { iso } from "./rows.ts";
 
 /** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */

@@ -1,10 +1,10 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { createExpiry } from "../../core/expiry.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
+import { createExpiry } from "../kit/expiry.ts";
+import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { letterRow } from "../../core/letter.ts";
-import { inTransaction, isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
+import { inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { lend } from "./lend.ts";
 import { iso, leaseOf } from "./rows.ts";
 

@@ -5,8 +5,8 @@ import { uuidv7 } from "../../core/ids.ts";
 import { checkOptions, positive } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
-import { createConnection } from "../../sqlite/connection.ts";
-import type { OpenSqlite, SqliteDatabase } from "../../sqlite/driver.ts";
+import { createConnection } from "../../drivers/sqlite/connection.ts";
+import type { OpenSqlite, SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { createExamination } from "./examine.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
@@ -16,7 +16,7 @@ import { createSchema } from "./schema.ts";
 import { readWatch } from "./status.ts";
 import { createTransactor, createWriter } from "./writer.ts";
 
-export type { OpenSqlite, SqliteDatabase, SqliteStatement, SqliteValue } from "../../sqlite/driver.ts";
+export type { OpenSqlite, SqliteDatabase, SqliteStatement, SqliteValue } from "../../drivers/sqlite/driver.ts";
 
 export interface SqliteOptions {
   /** The file. Several processes may share it. */

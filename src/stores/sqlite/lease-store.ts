@@ -1,7 +1,7 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry } from "../../core/expiry.ts";
-import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
+import { createExpiry } from "../kit/expiry.ts";
+import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { iso, leaseOf } from "./rows.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {

@@ -1,5 +1,5 @@
 import { WaybillError } from "../../core/errors.ts";
-import type { SqliteDatabase } from "../../sqlite/driver.ts";
+import type { SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 
 /**
  * The handle a handler works with, for as long as its transaction lasts. A handler that timed out, or forgot an await,

@@ -1,10 +1,10 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, PurgeOptions } from "../../contracts/operator.ts";
-import { inBatches } from "../../core/batches.ts";
+import { inBatches } from "../kit/batches.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { finished } from "../../core/signal.ts";
-import type { Connection, SqliteRow, Statements } from "../../sqlite/connection.ts";
+import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { startReleasing } from "./holds.ts";
 import { countOf, dataColumn, dateOrNull, envelopeColumns, foreign, iso, readEnvelope, textOf } from "./rows.ts";
 import { eventsAt } from "./schema.ts";

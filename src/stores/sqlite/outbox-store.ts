@@ -4,7 +4,7 @@ import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import { boundsOf, deletedUnread, isApart } from "../../core/within-bytes.ts";
-import { bytesOf, type Connection, type Statements } from "../../sqlite/connection.ts";
+import { bytesOf, type Connection, type Statements } from "../../drivers/sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
 import { delayed, pending, unlaned } from "./predicates.ts";

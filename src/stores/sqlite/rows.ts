@@ -1,8 +1,8 @@
 import type { Clock } from "../../core/clock.ts";
-import type { WrittenLease } from "../../core/expiry.ts";
+import type { WrittenLease } from "../kit/expiry.ts";
 import { maxMarkBytes } from "../../core/letter.ts";
-import { maxHeadersText, readRow, type ReadRow } from "../../core/stored.ts";
-import { bytesOf, type SqliteRow } from "../../sqlite/connection.ts";
+import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
+import { bytesOf, type SqliteRow } from "../../drivers/sqlite/connection.ts";
 
 /**
  * Text that somebody else's SQL may have written comes as bytes: clients end the process over text that is not UTF-8,

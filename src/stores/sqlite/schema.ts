@@ -1,7 +1,7 @@
 import type { Schema } from "../../contracts/store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { LANES } from "../../core/lane.ts";
-import type { Connection, Statements } from "../../sqlite/connection.ts";
+import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { delayed, pending } from "./predicates.ts";
 import { toVersion2 } from "./version-2.ts";
 

@@ -1,5 +1,5 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
-import type { Statements } from "../../sqlite/connection.ts";
+import type { Statements } from "../../drivers/sqlite/connection.ts";
 import { holdBehind, holdForDestination, startReleasing, type Held } from "./holds.ts";
 import { countOf, iso } from "./rows.ts";
 

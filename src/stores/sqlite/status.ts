@@ -1,7 +1,7 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { LANES } from "../../core/lane.ts";
-import type { SqliteRow, Statements } from "../../sqlite/connection.ts";
+import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { countStates, deadGroups, oldestWaiting } from "./counts.ts";
 import { dateOf, dateOrNull, foreign, textOf } from "./rows.ts";
 import { versionOf } from "./schema.ts";

@@ -1,5 +1,5 @@
 import { maxMarkBytes } from "../../core/letter.ts";
-import { maxHeadersText } from "../../core/stored.ts";
+import { maxHeadersText } from "../kit/stored.ts";
 import { delayed, unlaned } from "./predicates.ts";
 
 /** AUTOINCREMENT goes on from the highest seq that anybody wrote. Beyond 2^53 JavaScript cannot tell two of them apart. */

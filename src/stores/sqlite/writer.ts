@@ -5,9 +5,9 @@ import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
 import { createMutex, type Mutex } from "../../core/mutex.ts";
-import { refuseOther } from "../../sqlite/clients.ts";
-import type { SqliteRow } from "../../sqlite/connection.ts";
-import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../sqlite/driver.ts";
+import { refuseOther } from "../../drivers/sqlite/clients.ts";
+import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
+import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { append, checkTables, type Steps } from "./append.ts";
 
 /** A client of SQLite, or what a library's handle makes of its own transaction. */

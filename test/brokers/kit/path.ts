@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { difficultEvents } from "../../../src/conformance/corpus.ts";
 import { serviceSuite } from "../../../src/conformance/service.ts";
 import { seededRandom } from "../../../src/core/random.ts";
-import { createRelay } from "../../../src/create-relay.ts";
+import { createRelay } from "../../../src/relay/create-relay.ts";
 import { memory } from "../../../src/stores/memory/index.ts";
 import { postgres } from "../../../src/stores/postgres/index.ts";
 import type { SubscriberEvent } from "../../../src/subscriber/event.ts";

@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import type { Status } from "../../../src/contracts/operator.ts";
 import { systemClock } from "../../../src/core/clock.ts";
 import type { PathEvent } from "../../../src/core/path-events.ts";
-import { createRelay } from "../../../src/create-relay.ts";
+import { createRelay } from "../../../src/relay/create-relay.ts";
 import { memory } from "../../../src/stores/memory/index.ts";
 import { createSubscriber } from "../../../src/subscriber/subscriber.ts";
 import { type Bench, benches, draft } from "../../support/outbox.ts";

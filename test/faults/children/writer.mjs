@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { seededRandom } from "../../../dist/core/random.js";
 import { createOutbox } from "../../../dist/index.js";
-import { defaultDriver } from "../../../dist/sqlite/driver.js";
+import { defaultDriver } from "../../../dist/drivers/sqlite/driver.js";
 import { sqlite } from "../../../dist/stores/sqlite/index.js";
 import { config, heard, tell } from "./child.mjs";
 

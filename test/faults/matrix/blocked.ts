@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Duty } from "../../../src/cli/verify/workers.ts";
 import { aggregateName, type Aggregate } from "../../../src/cli/verify/workload.ts";
-import { readHistory } from "../../../src/verify/history.ts";
+import { readHistory } from "../../../src/proof/judge/history.ts";
 import { insert, made } from "./backlog.ts";
 import type { Stage } from "./row.ts";
 

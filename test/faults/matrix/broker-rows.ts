@@ -7,7 +7,7 @@ import { raw as rawRabbitmq, tapOf } from "../../brokers/rabbitmq.ts";
 import { respAt } from "../../support/resp.ts";
 import type { RabbitmqServer } from "../../servers/rabbitmq.ts";
 import { consumersOf, readerOf, topicsOf } from "../../../src/cli/verify/ground.ts";
-import { readHistory } from "../../../src/verify/history.ts";
+import { readHistory } from "../../../src/proof/judge/history.ts";
 import { fewLines, publishFelt } from "./felt.ts";
 import { brokerPairs } from "./pairs.ts";
 import { copiesOf, rounds } from "./rounds.ts";

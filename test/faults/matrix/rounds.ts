@@ -1,4 +1,4 @@
-import type { Scope } from "../../../src/verify/history.ts";
+import type { Scope } from "../../../src/proof/judge/history.ts";
 import type { Stage } from "./row.ts";
 
 /** What every relay together may have in flight. */

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { defaultDriver } from "../../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import type { Found } from "../../../src/cli/verify/reads.ts";
 import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
 import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";

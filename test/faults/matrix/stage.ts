@@ -7,7 +7,7 @@ import { seededRandom } from "../../../src/core/random.ts";
 import { deadTopicOf, topicsOf } from "../../../src/cli/verify/ground.ts";
 import { remove, run, type RunResult, type Scene } from "../../../src/cli/verify/run.ts";
 import type { Place } from "../../../src/cli/verify/task.ts";
-import type { Invariant } from "../../../src/verify/verdict.ts";
+import type { Invariant } from "../../../src/proof/judge/verdict.ts";
 import type { BrokerName, Pair, StoreName } from "./pairs.ts";
 import type { Change, Row, Stage } from "./row.ts";
 import { startBroker, startStore, whole, type Reached, type ReachedBroker } from "./servers.ts";

@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { defaultDriver } from "../../../src/sqlite/driver.ts";
+import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import { SCHEMA_VERSION as mysqlVersion } from "../../../src/stores/mysql/schema.ts";
 import { SCHEMA_VERSION as postgresVersion } from "../../../src/stores/postgres/schema.ts";
 import { SCHEMA_VERSION as sqliteVersion } from "../../../src/stores/sqlite/schema.ts";

@@ -1,4 +1,4 @@
-import { fromDrizzle } from "../../../src/handles/index.ts";
+import { fromDrizzle } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter } from "../adapter.ts";
 import type { Missing } from "../optional.ts";
 

@@ -5,7 +5,7 @@ import { drizzle as onPostgresJs } from "drizzle-orm/postgres-js";
 import { createPool } from "mysql2/promise";
 import pg from "pg";
 import postgres from "postgres";
-import { fromDrizzle } from "../../../src/handles/index.ts";
+import { fromDrizzle } from "../../../src/outbox/handles/index.ts";
 import { adapter } from "../adapter.ts";
 
 export const drizzleOnNodePostgres = adapter({

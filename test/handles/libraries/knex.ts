@@ -1,6 +1,6 @@
 import { createRequire } from "node:module";
 import knex, { type Knex } from "knex";
-import { fromKnex } from "../../../src/handles/index.ts";
+import { fromKnex } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database } from "../adapter.ts";
 
 const require = createRequire(import.meta.url);

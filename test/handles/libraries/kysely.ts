@@ -2,7 +2,7 @@ import Database from "libsql";
 import { CompiledQuery, type Dialect, Kysely, MysqlDialect, PostgresDialect, SqliteDialect, type Transaction } from "kysely";
 import { createPool } from "mysql2";
 import pg from "pg";
-import { fromKysely } from "../../../src/handles/index.ts";
+import { fromKysely } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database as Name } from "../adapter.ts";
 
 const on = (database: Name, dialect: (place: string) => Dialect): Adapter =>

@@ -1,7 +1,7 @@
 import { MikroORM as OnLibsql } from "@mikro-orm/libsql";
 import { MikroORM as OnMariadb } from "@mikro-orm/mariadb";
 import { MikroORM as OnPostgres, type SqlEntityManager } from "@mikro-orm/postgresql";
-import { fromMikroOrm } from "../../../src/handles/index.ts";
+import { fromMikroOrm } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database } from "../adapter.ts";
 
 interface Orm {

@@ -1,5 +1,5 @@
 import { createConnection, createPool, type PoolConnection } from "mysql2/promise";
-import { fromMysql2 } from "../../../src/handles/index.ts";
+import { fromMysql2 } from "../../../src/outbox/handles/index.ts";
 import { adapter } from "../adapter.ts";
 
 export const onMysql2 = adapter({

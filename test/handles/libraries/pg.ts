@@ -1,5 +1,5 @@
 import pg from "pg";
-import { fromPg } from "../../../src/handles/index.ts";
+import { fromPg } from "../../../src/outbox/handles/index.ts";
 import { adapter } from "../adapter.ts";
 
 export const onPg = adapter({

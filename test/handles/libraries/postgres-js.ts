@@ -1,5 +1,5 @@
 import postgres from "postgres";
-import { fromPostgresJs } from "../../../src/handles/index.ts";
+import { fromPostgresJs } from "../../../src/outbox/handles/index.ts";
 import { adapter } from "../adapter.ts";
 
 export const onPostgresJs = adapter({

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { fromPrisma } from "../../../src/handles/index.ts";
+import { fromPrisma } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database } from "../adapter.ts";
 import type { Missing } from "../optional.ts";
 

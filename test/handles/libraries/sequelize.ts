@@ -1,5 +1,5 @@
 import { Sequelize, type Options, type Transaction } from "sequelize";
-import { fromSequelize } from "../../../src/handles/index.ts";
+import { fromSequelize } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database } from "../adapter.ts";
 import { sqlite3 } from "./sqlite3.ts";
 

@@ -1,6 +1,6 @@
 import Database from "libsql";
 import { DataSource, type DataSourceOptions, type EntityManager } from "typeorm";
-import { fromTypeorm } from "../../../src/handles/index.ts";
+import { fromTypeorm } from "../../../src/outbox/handles/index.ts";
 import { adapter, type Adapter, type Database as Name } from "../adapter.ts";
 
 const on = (database: Name, options: (place: string) => DataSourceOptions): Adapter =>

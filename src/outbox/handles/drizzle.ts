@@ -1,0 +1,76 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { lending } from "../../core/lend.ts";
+import type { GivenBy, Method } from "./method.ts";
+import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { rowsOf, unwrapped, type Rows } from "./result.ts";
+
+/** What `db.transaction(…)` gives to its callback. */
+export interface DrizzleTransaction {
+  rollback(): never;
+}
+
+export interface DrizzleDb {
+  readonly transaction: Method;
+}
+
+interface DrizzleBegins extends Begins {
+  readonly tx: this["db"] extends { readonly transaction: infer M } ? GivenBy<M> : never;
+}
+
+/** What drivers have in common. SQLite ones call `execute` by the name of `all`. */
+interface Inside {
+  readonly execute?: (query: Query) => PromiseLike<unknown>;
+  readonly all?: (query: Query) => PromiseLike<unknown>;
+  readonly rollback?: unknown;
+  readonly resultKind?: "sync" | "async";
+  readonly session?: { readonly client?: { getTransactionStatus?(): string | null }; readonly tx?: { readonly closed?: boolean } };
+}
+
+interface Begin {
+  transaction<T>(work: (tx: DrizzleTransaction) => Promise<T>): Promise<T>;
+}
+
+/** As much of Drizzle's own `SQL` as its dialects ask for: a statement that is complete already. */
+interface Query {
+  getSQL(): { toQuery(): { readonly sql: string; readonly params: readonly unknown[] } };
+}
+
+/** The transaction that `db.transaction(…)` gives to its callback, on any asynchronous driver. */
+export const fromDrizzle: Handle<DrizzleDb, DrizzleTransaction, DrizzleBegins> = Object.assign(
+  (given: DrizzleTransaction) => {
+    const tx = given as Inside;
+    if (typeof tx.rollback !== "function") throw noTransaction("a Drizzle database was given in place of its transaction");
+    refuseSynchronous(tx);
+    if (!isOpen(tx)) throw ended("Drizzle");
+    return {
+      async query(sql: string, values: unknown[]) {
+        const query: Query = { getSQL: () => ({ toQuery: () => ({ sql, params: values }) }) };
+        if (tx.execute !== undefined) return { rows: rowsOf(await unwrapped(tx.execute(query))) };
+        const rows = (await unwrapped(tx.all!(query))) as Rows;
+        if (Array.isArray(rows[0])) throw unsupported("gives rows without the names of their columns: use another one");
+        return { rows };
+      },
+    };
+  },
+  {
+    async begin<T>(db: DrizzleDb, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
+      if (typeof (db as Inside).rollback === "function") throw alreadyInside("Drizzle");
+      refuseSynchronous(db as Inside);
+      return (db as Begin).transaction((tx) => lending(tx, work, () => isOpen(tx as Inside)));
+    },
+  },
+);
+
+/** As far as the driver tells. */
+const isOpen = ({ session }: Inside): boolean => session?.client?.getTransactionStatus?.() !== "I" && session?.tx?.closed !== true;
+
+/** Such a transaction commits when its callback returns, before a statement that is awaited could run. */
+function refuseSynchronous({ resultKind }: Inside): void {
+  if (resultKind !== "sync") return;
+  throw unsupported("is synchronous: leave the handle out, and give outbox.add the driver's own client inside the transaction");
+}
+
+function unsupported(why: string): WaybillError {
+  return new WaybillError("UNSUPPORTED", `this driver of Drizzle ${why}`);
+}

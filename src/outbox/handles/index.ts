@@ -1,0 +1,11 @@
+export { fromDrizzle, type DrizzleDb, type DrizzleTransaction } from "./drizzle.ts";
+export { fromKnex, type KnexDb, type KnexTransaction } from "./knex.ts";
+export { fromKysely, type KyselyDb, type KyselyTransaction } from "./kysely.ts";
+export { fromMikroOrm, type MikroOrmDb, type MikroOrmTransaction } from "./mikro-orm.ts";
+export { fromMysql2, type Mysql2Db, type Mysql2Transaction } from "./mysql2.ts";
+export { fromPg, type PgDb, type PgTransaction } from "./pg.ts";
+export { fromPostgresJs, type PostgresJsDb, type PostgresJsTransaction } from "./postgres-js.ts";
+export { fromPrisma, type PrismaDb, type PrismaTransaction } from "./prisma.ts";
+export { fromSequelize, type SequelizeDb, type SequelizeTransaction } from "./sequelize.ts";
+export { fromTypeorm, type TypeormDb, type TypeormTransaction } from "./typeorm.ts";
+export type { Begins, Handle, SqlTransaction, TxOf } from "../../contracts/handle.ts";

@@ -1,0 +1,58 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import { lending } from "../../core/lend.ts";
+import type { GivenBy, Method } from "./method.ts";
+import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import type { Rows } from "./result.ts";
+
+interface CompiledQuery {
+  readonly sql: string;
+  readonly parameters: readonly unknown[];
+  readonly query: { readonly kind: "RawNode"; readonly sqlFragments: readonly string[]; readonly parameters: readonly never[] };
+  readonly queryId: { readonly queryId: string };
+}
+
+/** A `Transaction`, a `ControlledTransaction` too. */
+export interface KyselyTransaction {
+  readonly isTransaction: true;
+  executeQuery(query: CompiledQuery): Promise<{ readonly rows: readonly unknown[] }>;
+}
+
+export interface KyselyDb {
+  readonly isTransaction: boolean;
+  transaction(): { readonly execute: Method };
+}
+
+interface KyselyBegins extends Begins {
+  readonly tx: this["db"] extends { transaction(): { readonly execute: infer M } } ? GivenBy<M> : never;
+}
+
+interface Begin {
+  transaction(): { execute<T>(work: (tx: KyselyTransaction) => Promise<T>): Promise<T> };
+}
+
+/** The transaction that `db.transaction().execute(…)` or `db.startTransaction().execute()` gives. */
+export const fromKysely: Handle<KyselyDb, KyselyTransaction, KyselyBegins> = Object.assign(
+  (tx: KyselyTransaction) => {
+    if (!tx.isTransaction) throw noTransaction("a Kysely instance was given in place of its transaction");
+    return {
+      async query(sql: string, values: unknown[]) {
+        const query = { kind: "RawNode", sqlFragments: [sql], parameters: [] } as const;
+        try {
+          const { rows } = await tx.executeQuery({ sql, parameters: values, query, queryId: { queryId: "waybill" } });
+          return { rows: rows as Rows };
+        } catch (error) {
+          // Kysely keeps the state of a transaction to itself, and tells it in these words.
+          if (error instanceof Error && /^Transaction is already (committed|rolled back)$/.test(error.message)) throw ended("Kysely");
+          throw error;
+        }
+      },
+    };
+  },
+  {
+    async begin<T>(db: KyselyDb, work: (tx: KyselyTransaction) => Promise<T>): Promise<T> {
+      if (db.isTransaction) throw alreadyInside("Kysely");
+      // Kysely before 0.28.12 does not know that a transaction has ended.
+      return (db as Begin).transaction().execute((tx) => lending(tx, work));
+    },
+  },
+);

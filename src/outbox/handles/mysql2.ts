@@ -1,0 +1,82 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import { lending } from "../../core/lend.ts";
+import { alreadyInside, noTransaction } from "./refuse.ts";
+import { rowsOf } from "./result.ts";
+
+/** A connection of `mysql2/promise`, of a pool or not. */
+export interface Mysql2Transaction {
+  query(sql: string): Promise<readonly unknown[]>;
+  execute(sql: string): Promise<readonly unknown[]>;
+  beginTransaction(): Promise<void>;
+  commit(): Promise<void>;
+  rollback(): Promise<void>;
+}
+
+/** A pool, or a connection of its own. */
+export type Mysql2Db = Mysql2Transaction | { getConnection(): Promise<Mysql2Transaction> };
+
+interface Mysql2Begins extends Begins {
+  readonly tx: this["db"] extends { getConnection(): Promise<infer Connection> } ? Connection : this["db"];
+}
+
+/** The transaction of a `mysql2` connection, between its START TRANSACTION and its COMMIT; whether there is one, the server tells. */
+export const fromMysql2: Handle<Mysql2Db, Mysql2Transaction, Mysql2Begins> = Object.assign(
+  (connection: Mysql2Transaction) => {
+    if (isPool(connection)) throw noTransaction("a mysql2 pool was given, whose statements each commit by themselves");
+    const run = connection as unknown as Record<"query" | "execute", (sql: string, values: readonly unknown[]) => Promise<unknown>>;
+    return {
+      // With values, a prepared statement: in place of a placeholder, `query` writes them into the text.
+      query: async (sql: string, values: unknown[]) => ({
+        rows: rowsOf(await (values.length === 0 ? run.query(sql, []) : run.execute(sql, values))),
+      }),
+    };
+  },
+  {
+    async begin<T>(db: Mysql2Db, work: (tx: Mysql2Transaction) => Promise<T>): Promise<T> {
+      if (isPool(db)) return onPool(db, work);
+      if (await isInside(db)) throw alreadyInside("mysql2"); // to begin would commit what is open
+      return run(db, work);
+    },
+  },
+);
+
+function isPool(db: Mysql2Db): db is Exclude<Mysql2Db, Mysql2Transaction> {
+  return "getConnection" in db;
+}
+
+async function onPool<T>(pool: Exclude<Mysql2Db, Mysql2Transaction>, work: (tx: Mysql2Transaction) => Promise<T>): Promise<T> {
+  const connection = (await pool.getConnection()) as Mysql2Transaction & { release(): void; destroy(): void };
+  try {
+    const result = await run(connection, work);
+    connection.release();
+    return result;
+  } catch (error) {
+    connection.destroy(); // in which state it is, nobody knows
+    throw error;
+  }
+}
+
+async function run<T>(connection: Mysql2Transaction, work: (tx: Mysql2Transaction) => Promise<T>): Promise<T> {
+  await connection.beginTransaction();
+  let result: T;
+  try {
+    result = await lending(connection, work);
+  } catch (error) {
+    await connection.rollback().catch(() => undefined);
+    throw error;
+  }
+  await connection.commit();
+  return result;
+}
+
+/** Outside a transaction a savepoint is made without a word, and is not there afterwards. */
+async function isInside(connection: Mysql2Transaction): Promise<boolean> {
+  await connection.query("SAVEPOINT waybill_probe");
+  return connection.query("RELEASE SAVEPOINT waybill_probe").then(
+    () => true,
+    (error: { readonly errno?: number }) => {
+      if (error.errno === 1305) return false;
+      throw error;
+    },
+  );
+}

@@ -1,0 +1,70 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import { checkOut, type PooledClient } from "../../core/check-out.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { lending } from "../../core/lend.ts";
+import { alreadyInside, noTransaction } from "./refuse.ts";
+import type { Rows } from "./result.ts";
+
+/** A `Client` or `PoolClient`. */
+export interface PgTransaction {
+  query(text: string, values?: unknown[]): Promise<{ readonly rows: Rows; readonly command: string }>;
+  getTransactionStatus?(): string | null;
+}
+
+interface PooledTransaction extends PgTransaction, PooledClient {
+  release(destroy: boolean): void;
+}
+
+/** A `Pool`, or a `Client` of its own. */
+export type PgDb = PgTransaction | { readonly totalCount: number; connect(): Promise<PgTransaction> };
+
+interface PgBegins extends Begins {
+  readonly tx: this["db"] extends { totalCount: number; connect: { (): Promise<infer Client>; (callback: never): void } }
+    ? Client
+    : this["db"];
+}
+
+/** The transaction of a `pg` client, between its BEGIN and its COMMIT. */
+export const fromPg: Handle<PgDb, PgTransaction, PgBegins> = Object.assign(
+  (client: PgTransaction) => {
+    if (isPool(client)) throw noTransaction("a pg pool was given, whose statements each commit by themselves");
+    if (client.getTransactionStatus?.() === "I") throw noTransaction("the pg client has no open transaction");
+    return { query: (sql: string, values: unknown[]) => client.query(sql, values) };
+  },
+  {
+    async begin<T>(db: PgDb, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
+      if (!isPool(db)) return run(db, work);
+      const listen = (): void => undefined; // the next statement tells; without a listener, the process would end
+      const client = await checkOut(db as typeof db & { connect(): Promise<PooledTransaction> }, listen);
+      let ended = false;
+      try {
+        const result = await run(client, work);
+        ended = true;
+        return result;
+      } finally {
+        client.off("error", listen);
+        client.release(!ended && (client.getTransactionStatus?.() ?? "E") !== "I");
+      }
+    },
+  },
+);
+
+function isPool(db: PgDb): db is Exclude<PgDb, PgTransaction> {
+  return typeof (db as { totalCount?: unknown }).totalCount === "number";
+}
+
+async function run<T>(client: PgTransaction, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
+  if (["T", "E"].includes(client.getTransactionStatus?.() ?? "")) throw alreadyInside("pg");
+  await client.query("BEGIN");
+  let result: T;
+  try {
+    result = await lending(client, work, () => client.getTransactionStatus?.() !== "I");
+  } catch (error) {
+    await client.query("ROLLBACK").catch(() => undefined);
+    throw error;
+  }
+  const { command } = await client.query("COMMIT");
+  // PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and with no error.
+  if (command !== "COMMIT") throw new WaybillError("TRANSACTION_LOST", "a statement had failed, and PostgreSQL rolled everything back");
+  return result;
+}

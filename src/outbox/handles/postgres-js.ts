@@ -1,0 +1,53 @@
+import type { Begins, Handle } from "../../contracts/handle.ts";
+import { lending } from "../../core/lend.ts";
+import type { Method, TakenBy } from "./method.ts";
+import { alreadyInside, noTransaction } from "./refuse.ts";
+import { rowsOf } from "./result.ts";
+
+/** The `sql` that `sql.begin(…)` gives to its callback. */
+export interface PostgresJsTransaction {
+  readonly savepoint: Method;
+}
+
+export interface PostgresJsDb {
+  readonly begin: Method;
+}
+
+interface PostgresJsBegins extends Begins {
+  readonly tx: this["db"] extends { readonly begin: (options: string, work: infer Work) => unknown } ? TakenBy<Work> : never;
+}
+
+interface Inside {
+  readonly savepoint?: unknown;
+  unsafe(sql: string, values: readonly unknown[]): PromiseLike<unknown>;
+  typed(value: unknown, type: number): unknown;
+}
+
+interface Begin {
+  begin<T>(work: (sql: PostgresJsTransaction) => Promise<T>): Promise<T>;
+}
+
+/** Text, in PostgreSQL's own table of types: of a string for a `json` parameter, postgres.js would make a JSON string. */
+const text = 25;
+
+/** The transaction that `sql.begin(…)` of postgres.js gives to its callback. */
+export const fromPostgresJs: Handle<PostgresJsDb, PostgresJsTransaction, PostgresJsBegins> = Object.assign(
+  (given: PostgresJsTransaction) => {
+    const sql = given as unknown as Inside;
+    if (typeof sql.savepoint !== "function") throw noTransaction("the sql of postgres.js was given in place of the one that begin gives");
+    return {
+      async query(statement: string, values: unknown[]) {
+        const typed = values.map((value) => (typeof value === "string" ? sql.typed(value, text) : value));
+        return { rows: rowsOf(await sql.unsafe(statement, typed)) };
+      },
+    };
+  },
+  {
+    async begin<T>(db: PostgresJsDb, work: (tx: PostgresJsTransaction) => Promise<T>): Promise<T> {
+      if ("savepoint" in db) throw alreadyInside("postgres.js");
+      // It would look for promises inside an array.
+      const run = (sql: PostgresJsTransaction): Promise<{ readonly value: T }> => lending(sql, async (tx) => ({ value: await work(tx) }));
+      return (await (db as Begin).begin(run)).value;
+    },
+  },
+);

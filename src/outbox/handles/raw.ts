@@ -1,0 +1,44 @@
+import type { SqlTransaction } from "../../contracts/handle.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { rewrite } from "./placeholders.ts";
+import { rowsOf, unwrapped } from "./result.ts";
+
+/** Statements through the `raw` of a Knex transaction, which has question marks for every database. */
+export function raw(trx: object): SqlTransaction {
+  const knex = trx as { raw(sql: string, values: readonly unknown[]): PromiseLike<unknown> };
+  const ask = async (sql: string, values: readonly unknown[]): ReturnType<SqlTransaction["query"]> => {
+    try {
+      return { rows: rowsOf(await unwrapped(knex.raw(sql, values))) };
+    } catch (error) {
+      throw inItsOwnWords(error, sql);
+    }
+  };
+  return {
+    async query(sql, values) {
+      if (!/\$1\b/.test(sql)) return ask(sql, values);
+      const inOrder: unknown[] = [];
+      const questioned = rewrite(
+        sql,
+        (number) => {
+          inOrder.push(values[number - 1]);
+          return "?";
+        },
+        escaped,
+      );
+      return ask(questioned, inOrder);
+    },
+  };
+}
+
+function escaped(text: string): string {
+  if (text.includes("\\?"))
+    throw new WaybillError("UNSUPPORTED", 'Knex cannot carry a name in which "?" follows a backslash: choose another name');
+  return text.replaceAll("?", "\\?");
+}
+
+/** Knex writes the statement before the client's own words, with its values: a payload would stand in every log. */
+function inItsOwnWords(error: unknown, sql: string): unknown {
+  if (!(error instanceof Error) || !error.message.startsWith(sql.slice(0, 10))) return error;
+  error.message = error.message.slice(error.message.lastIndexOf(" - ") + 3);
+  return error;
+}

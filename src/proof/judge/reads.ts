@@ -1,0 +1,48 @@
+import type { State } from "../../core/event.ts";
+
+/** A message as a raw client finds it in the broker. */
+export interface Copy {
+  readonly topic: string;
+  readonly id: string;
+  readonly aggregate: string;
+  readonly n: number;
+  readonly sha: string;
+}
+
+export interface Effect {
+  readonly consumer: string;
+  readonly topic: string;
+  readonly id: string;
+  readonly aggregate: string;
+  readonly n: number;
+}
+
+/** Something that must stay within a bound: memory, sockets, events in flight, timers. */
+export interface Sample {
+  readonly what: string;
+  readonly value: number;
+  readonly bound: number;
+}
+
+/** Everything that is read once the run is over, by others than those who ran. Null is what could not be read. */
+export interface Reads {
+  /** The workload's own table: which events the database has committed and still knows. */
+  readonly written: readonly { readonly id: string; readonly aggregate: string; readonly n: number }[] | null;
+  /** Each topic in the order in which the broker stored it. */
+  readonly broker: readonly Copy[] | null;
+  /** Who reads which topics. */
+  readonly consumers: readonly { readonly consumer: string; readonly topics: readonly string[] }[];
+  /** In the order in which they were committed. */
+  readonly effects: readonly Effect[] | null;
+  /** What consumers gave up on. */
+  readonly letters: readonly { readonly consumer: string; readonly id: string }[] | null;
+  /** The rows that are left. */
+  readonly outbox: readonly { readonly id: string; readonly aggregate: string; readonly state: State }[] | null;
+  /** As the status command tells it, and as SQL counts it. */
+  readonly status: { readonly said: Readonly<Record<string, number>>; readonly truth: Readonly<Record<string, number>> } | null;
+  readonly samples: readonly Sample[] | null;
+  /** Logs, errors, metrics and answers of the run. */
+  readonly outputs: readonly { readonly where: string; readonly text: string }[] | null;
+  /** Secrets that were given to the run, and must not come out. */
+  readonly canaries: readonly string[];
+}

@@ -1,0 +1,206 @@
+import type { Sink } from "../contracts/sink.ts";
+import type { Housekeeping } from "../contracts/housekeeping.ts";
+import type { LeaseStore } from "../contracts/lease-store.ts";
+import type { Archive, Operator } from "../contracts/operator.ts";
+import type { OutboxStore } from "../contracts/outbox-store.ts";
+import type { Schema } from "../contracts/store.ts";
+import { createLeases } from "./lanes/leases.ts";
+import { strategyOf, type StrategyName } from "./lanes/strategies.ts";
+import { type Clock, systemClock } from "../core/clock.ts";
+import { show, WaybillError } from "../core/errors.ts";
+import { type Failpoints, noFailpoints } from "../core/failpoints.ts";
+import { uuidv7 } from "../core/ids.ts";
+import { checkOptions, positive, whole } from "../core/options.ts";
+import { type Observe, safely } from "../core/path-events.ts";
+import { type Random, systemRandom } from "../core/random.ts";
+import { type RetryOptions, retrySchedule } from "../core/retry.ts";
+import { createWake, type Wake } from "../core/wake.ts";
+import { createHousekeeping, type HousekeepingParts } from "./housekeeping/housekeeping.ts";
+import { defaultThresholds, type Thresholds } from "./housekeeping/warnings.ts";
+import { createRelayService, type Relay } from "./relay.ts";
+import { DEFAULT_ROUTE, type Route, routeOf } from "./route.ts";
+
+export type { OnceReport, Relay } from "./relay.ts";
+
+export interface RelayOptions {
+  readonly store: {
+    readonly outbox: OutboxStore;
+    readonly leases: LeaseStore;
+    readonly schema?: Schema;
+    readonly wake?: Wake;
+    readonly operator?: Operator;
+    readonly housekeeping?: Housekeeping;
+  };
+  readonly sink: Sink;
+  /** A template or a function of the event. @default "{aggregate_type|lower}.events" */
+  readonly route?: string | Route;
+  /** CloudEvents `source` of every message. @default "/waybill" */
+  readonly source?: string;
+  /** Events per window. @default 500 */
+  readonly batch?: number;
+  /** Windows claimed and not settled at once; times `batch`, that is how many duplicates one fault may cause. @default 3 */
+  readonly batchesInFlight?: number;
+  /** Payload bytes per window; times `batchesInFlight`, that is what a relay holds. A larger event is claimed alone. @default 8 MiB */
+  readonly windowBytes?: number;
+  /** Wait after a poll that found nothing. @default 100 */
+  readonly pollIntervalMs?: number;
+  /** How long the others wait before they take a dead relay's lanes. @default 10000 */
+  readonly leaseMs?: number;
+  /** A publish without an answer by then is unknown; must be shorter than the lease. @default half of leaseMs */
+  readonly publishTimeoutMs?: number;
+  readonly retry?: RetryOptions;
+  /** Aggregate types whose followers go on when an event dies; all others stay blocked until an operator acts. */
+  readonly skip?: readonly string[];
+  /** @default "partitioned" */
+  readonly coordination?: StrategyName;
+  /** The lanes of coordination "static". */
+  readonly own?: readonly number[];
+  /** Waits between probes of a broken destination: the first, doubled up to the last. @default 1000 and 30000 */
+  readonly probeMs?: { readonly first: number; readonly last: number };
+  /** Purges and watches the store's tables while this relay holds lane 0; false leaves that to others. @default on, where the store has an operator */
+  readonly housekeeping?: false | HousekeepingOptions;
+  /** Hears what happens on the path; every death among it. */
+  readonly observe?: Observe;
+  /** Names this relay in status, with a part added that tells its lives apart. @default made up */
+  readonly relayId?: string;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  readonly failpoints?: Failpoints;
+}
+
+export interface HousekeepingOptions {
+  /** @default 1 hour, with some jitter */
+  readonly everyMs?: number;
+  /** How long published and discarded events stay. @default 7 days */
+  readonly retentionMs?: number;
+  /** How long idempotency keys are known. @default 7 days */
+  readonly keyRetentionMs?: number;
+  /** Is given published and discarded events before they are deleted; as long as it fails, they stay. */
+  readonly archive?: Archive;
+  /** From where on the watch warns. */
+  readonly warn?: Partial<Thresholds>;
+}
+
+const optionNames = [
+  "store",
+  "sink",
+  "route",
+  "source",
+  "batch",
+  "batchesInFlight",
+  "windowBytes",
+  "pollIntervalMs",
+  "leaseMs",
+  "publishTimeoutMs",
+  "retry",
+  "skip",
+  "coordination",
+  "own",
+  "probeMs",
+  "housekeeping",
+  "observe",
+  "relayId",
+  "clock",
+  "random",
+  "failpoints",
+] as const satisfies readonly (keyof RelayOptions)[];
+
+/** Takes events from the store's outbox to the sink. Any number of relays may run on one store. */
+export function createRelay(options: RelayOptions): Relay {
+  checkOptions("createRelay", options, optionNames);
+  const { store, sink } = options;
+  const clock = options.clock ?? systemClock;
+  const random = options.random ?? systemRandom;
+  const observe = safely(options.observe);
+  const failpoints = options.failpoints ?? noFailpoints;
+  const leaseMs = positive("leaseMs", options.leaseMs ?? 10_000);
+  const publishTimeoutMs = positive("publishTimeoutMs", options.publishTimeoutMs ?? leaseMs / 2);
+  if (publishTimeoutMs >= leaseMs * 0.8) {
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `publishTimeoutMs ${publishTimeoutMs} must be less than 0.8 of leaseMs ${leaseMs}: a publish must end before the lease does`,
+    );
+  }
+  const skipped = new Set(options.skip ?? []);
+  const batch = whole("batch", options.batch ?? 500);
+  const batchesInFlight = whole("batchesInFlight", options.batchesInFlight ?? 3);
+  const life = uuidv7(clock, random)();
+  const coordinator = createLeases({
+    leases: store.leases,
+    // A new life is a new relay, even under an old name: its past one's lanes must be won, and its windows be suspect.
+    relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
+    strategy: strategyOf(options.coordination ?? "partitioned", options.own),
+    leaseMs,
+    window: batch * batchesInFlight,
+    clock,
+    random,
+    failpoints,
+    observe,
+  });
+  const relay = createRelayService({
+    outbox: store.outbox,
+    wake: store.wake ?? createWake(),
+    sink,
+    coordinator,
+    route: routeOf(options.route ?? DEFAULT_ROUTE),
+    source: options.source ?? "/waybill",
+    policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
+    batch,
+    batchesInFlight,
+    windowBytes: whole("windowBytes", options.windowBytes ?? 8 * 1024 * 1024),
+    pollIntervalMs: positive("pollIntervalMs", options.pollIntervalMs ?? 100),
+    publishTimeoutMs,
+    leaseMs,
+    probeMs: options.probeMs ?? { first: 1_000, last: 30_000 },
+    chores: choresOf(options, { coordinator, clock, random, observe }),
+    clock,
+    random,
+    failpoints,
+    observe,
+  });
+  const ready = async (): Promise<void> => store.schema?.check();
+  return {
+    ...relay,
+    start: async () => {
+      await ready();
+      await relay.start();
+    },
+    runOnce: async () => {
+      await ready();
+      return relay.runOnce();
+    },
+  };
+}
+
+const day = 86_400_000;
+
+function choresOf(
+  { store, housekeeping }: RelayOptions,
+  parts: Pick<HousekeepingParts, "coordinator" | "clock" | "random" | "observe">,
+): (ending: AbortSignal) => Promise<void> {
+  const { operator } = store;
+  if (housekeeping === false || (housekeeping === undefined && operator === undefined)) return () => Promise.resolve();
+  if (operator === undefined) throw new WaybillError("INVALID_OPTION", "housekeeping needs a store with an operator: leave it out");
+  const options = housekeeping ?? {};
+  const { warn = {}, archive } = options;
+  checkOptions("housekeeping", options, [
+    "everyMs",
+    "retentionMs",
+    "keyRetentionMs",
+    "archive",
+    "warn",
+  ] satisfies (keyof HousekeepingOptions)[]);
+  checkOptions("housekeeping.warn", warn, Object.keys(defaultThresholds));
+  if (archive !== undefined && typeof archive !== "function")
+    throw new WaybillError("INVALID_OPTION", `housekeeping.archive must be a function that is given events, not ${show(archive)}`);
+  for (const [name, value] of Object.entries(warn)) if (value !== Infinity) positive(`housekeeping.warn.${name}`, value);
+  return createHousekeeping({
+    ...parts,
+    store: { operator, ...(store.housekeeping === undefined ? {} : { housekeeping: store.housekeeping }) },
+    everyMs: positive("housekeeping.everyMs", options.everyMs ?? 3_600_000),
+    retentionMs: positive("housekeeping.retentionMs", options.retentionMs ?? 7 * day),
+    keyRetentionMs: positive("housekeeping.keyRetentionMs", options.keyRetentionMs ?? 7 * day),
+    archive,
+    thresholds: { ...defaultThresholds, ...warn },
+  });
+}

@@ -1,0 +1,131 @@
+import type { Coordinator } from "../../contracts/coordinator.ts";
+import type { Archive } from "../../contracts/operator.ts";
+import type { Clock } from "../../core/clock.ts";
+import { asError, isWaybillError } from "../../core/errors.ts";
+import type { Observe, WatchWarning } from "../../core/path-events.ts";
+import type { Random } from "../../core/random.ts";
+import { follow } from "../../core/signal.ts";
+import { type Kept, pauses, purgeStore, type Purged } from "./purge.ts";
+import { type Thresholds, warningsOf } from "./warnings.ts";
+
+export interface HousekeepingParts {
+  readonly store: Kept;
+  readonly coordinator: Pick<Coordinator, "holding" | "trustedForMs">;
+  readonly everyMs: number;
+  readonly retentionMs: number;
+  readonly keyRetentionMs: number;
+  readonly archive: Archive | undefined;
+  readonly thresholds: Thresholds;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly observe: Observe;
+}
+
+const watchEveryMs = 60_000;
+/** How soon whoever wins lane 0 with something overdue notices it. */
+const lookMs = 1_000;
+
+/**
+ * What the relay that holds lane 0 does beside publishing, until the signal aborts. Nothing of it can end the relay, and
+ * nothing waits for it. A relay that starts does not wait for the whole interval, or one that is often restarted would never come to it.
+ */
+export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSignal) => Promise<void> {
+  const { store, coordinator, everyMs, clock, random, observe } = parts;
+  const { relay } = coordinator.holding;
+  const inCharge = (): boolean => coordinator.holding.lanes.has(0) && coordinator.trustedForMs() > 0;
+  const trouble = (cause: unknown): void => {
+    const error = asError(cause);
+    observe({ type: "relay.trouble", relay, step: "housekeeping", error: error.message, code: isWaybillError(error) ? error.code : null });
+  };
+  const told = new Map<string, number>();
+  /** What goes on is told once in an interval. */
+  const warn = (warnings: readonly WatchWarning[]): void => {
+    const now = clock.monotonic();
+    for (const warning of warnings) {
+      const key = `${warning.what} ${warning.what === "partitions" ? warning.text : warning.holder}`;
+      if (now - (told.get(key) ?? -Infinity) < everyMs) continue;
+      told.set(key, now);
+      observe({ type: "watch.warning", relay, ...warning });
+    }
+    for (const [key, at] of told) if (now - at >= everyMs) told.delete(key);
+  };
+
+  /** Nothing is purged while an archive hangs, and nobody would know. */
+  const watched = async (ending: AbortSignal, work: Promise<void>): Promise<void> => {
+    const began = clock.monotonic();
+    const done = follow(ending);
+    const tell = async (): Promise<void> => {
+      for (;;) {
+        await clock.sleep(everyMs, done.signal);
+        if (done.signal.aborted) return;
+        const seconds = Math.round((clock.monotonic() - began) / 1_000);
+        trouble(new Error(`housekeeping has not ended for ${seconds} s: if the archive or the store does not answer, nothing is purged`));
+      }
+    };
+    void tell();
+    await work.catch(trouble);
+    done.abort();
+    done.release();
+  };
+
+  /** Again and again, while this relay is in charge. */
+  const repeat = async (ending: AbortSignal, firstMs: number, nextMs: () => number, job: () => Promise<void>): Promise<void> => {
+    for (let at = clock.monotonic() + firstMs; !ending.aborted;) {
+      const wait = at - clock.monotonic();
+      if (wait > 0) await clock.sleep(wait, ending);
+      else if (!inCharge()) await clock.sleep(lookMs, ending);
+      else {
+        at = clock.monotonic() + nextMs();
+        await watched(ending, job());
+      }
+    }
+  };
+
+  return async (ending) => {
+    const { housekeeping } = store;
+    const tidying = repeat(
+      ending,
+      (random.next() * everyMs) / 60,
+      () => everyMs * (0.9 + 0.2 * random.next()),
+      async () => warn(await tidy(parts, ending, trouble)),
+    );
+    const watching =
+      housekeeping === undefined
+        ? undefined
+        : repeat(
+            ending,
+            random.next() * watchEveryMs,
+            () => watchEveryMs,
+            async () => warn(warningsOf(await housekeeping.watch(), parts.thresholds)),
+          );
+    await Promise.all([tidying, watching]);
+  };
+}
+
+/** One run: partitions for the time to come, then everything past its retention. Says what could not be done. */
+async function tidy(parts: HousekeepingParts, signal: AbortSignal, trouble: (cause: unknown) => void): Promise<readonly WatchWarning[]> {
+  const { store, clock, observe, archive, keyRetentionMs } = parts;
+  const { relay } = parts.coordinator.holding;
+  const started = clock.monotonic();
+  let complete = true;
+  const failed = (cause: unknown): undefined => {
+    complete = false;
+    trouble(cause);
+  };
+  const made = await (async () => store.housekeeping?.partitions?.create())().catch(failed);
+  const before = new Date(clock.now() - parts.retentionMs);
+  const options = { keyRetentionMs, signal, pause: pauses(clock, signal), ...(archive === undefined ? {} : { archive }) };
+  const purged = await purgeStore(store, before, { who: `relay ${relay}`, dryRun: false }, options).catch(failed);
+  const { events, dropped, moved, undone }: Purged = purged ?? { events: 0, dropped: [], moved: 0, undone: [] };
+  observe({
+    type: "housekeeping.done",
+    relay,
+    purged: events,
+    created: made?.created ?? [],
+    dropped,
+    moved,
+    complete: complete && !signal.aborted,
+    ms: clock.monotonic() - started,
+  });
+  return [...(made?.undone ?? []), ...undone].map((text) => ({ what: "partitions", holder: null, text }));
+}

@@ -1,0 +1,49 @@
+import type { Clock } from "../../core/clock.ts";
+import type { Housekeeping, PartitionReport } from "../../contracts/housekeeping.ts";
+import type { Action, Operator, PurgeOptions } from "../../contracts/operator.ts";
+
+/** What of a store housekeeping works with. */
+export interface Kept {
+  readonly operator: Operator;
+  readonly housekeeping?: Housekeeping;
+}
+
+/** After a batch, so many times as long as it took: the database is for publishing first. */
+const pausePerBatch = 3;
+const longestPauseMs = 2_000;
+
+export interface Purged {
+  readonly events: number;
+  /** Partitions that were dropped whole. */
+  readonly dropped: readonly string[];
+  /** Events that were moved out of them, since they were not published. */
+  readonly moved: number;
+  /** What could not be done, and why. */
+  readonly undone: readonly string[];
+}
+
+/** Whole partitions before single events; but where there is an archive, it is given every event before its partition goes. */
+export async function purgeStore({ operator, housekeeping }: Kept, before: Date, by: Action, options: PurgeOptions): Promise<Purged> {
+  const { archive, signal } = options;
+  const emptied = archive !== undefined;
+  const drop = async (): Promise<PartitionReport | undefined> =>
+    by.dryRun ? undefined : housekeeping?.partitions?.drop(before, by.who, { emptied, ...(signal === undefined ? {} : { signal }) });
+  const first = emptied ? undefined : await drop();
+  const events = await operator.purge(before, by, options);
+  const report = emptied ? await drop() : first;
+  return {
+    events: events + (report?.events ?? 0),
+    dropped: report?.dropped ?? [],
+    moved: report?.moved ?? 0,
+    undone: report?.undone ?? [],
+  };
+}
+
+/** Rests several times as long as it worked: whoever purges at full load must not slow the relay down. */
+export function pauses(clock: Clock, signal: AbortSignal): () => Promise<void> {
+  let last = clock.monotonic();
+  return async () => {
+    await clock.sleep(Math.min(pausePerBatch * (clock.monotonic() - last), longestPauseMs), signal);
+    last = clock.monotonic();
+  };
+}

@@ -1,0 +1,41 @@
+import type { Clock } from "../../core/clock.ts";
+
+/** A lease as its owner wrote it, and as it is read now. */
+export interface WrittenLease {
+  /** Tells this renewal from the one before. */
+  readonly renewal: string;
+  /** What is left of it, by the wall clock that it was written by. */
+  readonly leftMs: number;
+  readonly ttlMs: number;
+}
+
+/**
+ * Whether other processes' leases have expired. A wall clock may step, so it is believed once for each renewal, when
+ * that is first seen, and for no longer than the lease was made for; from then on the monotonic clock counts. A clock
+ * that steps back keeps nobody's lease, and one that steps forward ends none that was seen before. A lease that is
+ * expired when it is first seen counts as live for half of its time more: its owner may be dead, or the clock has
+ * stepped, and an owner that lives renews within a third.
+ */
+export interface Expiry {
+  isLive(name: string, lease: WrittenLease): boolean;
+  /** Forgets all others. */
+  keep(names: ReadonlySet<string>): void;
+}
+
+export function createExpiry(clock: Clock): Expiry {
+  const seen = new Map<string, { readonly renewal: string; readonly endsAt: number }>();
+  return {
+    isLive(name, { renewal, leftMs, ttlMs }) {
+      const now = clock.monotonic();
+      let last = seen.get(name);
+      if (last?.renewal !== renewal) {
+        last = { renewal, endsAt: now + (leftMs > 0 ? Math.min(leftMs, ttlMs) : ttlMs / 2) };
+        seen.set(name, last);
+      }
+      return last.endsAt > now;
+    },
+    keep(names) {
+      for (const name of seen.keys()) if (!names.has(name)) seen.delete(name);
+    },
+  };
+}

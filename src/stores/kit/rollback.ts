@@ -1,0 +1,37 @@
+import { systemClock } from "../../core/clock.ts";
+
+/** A subscriber gives a transaction 30 s to end after its handler; this is awaited twice. */
+const rollbackMs = 5_000;
+
+/** Runs the work of a transaction; when it fails, the transaction has to end soon. */
+export type Watch = (work: () => void | Promise<void>) => Promise<void>;
+
+/**
+ * A ROLLBACK waits behind a query that hangs on the same connection, and whoever waits for it waits as long. So a transaction whose work
+ * has failed is cut off from outside if it has not ended in time, and waited for no longer. The failure remains that of the work.
+ */
+export function rolledBackInTime<T>(transaction: (watch: Watch) => Promise<T>, cut: () => Promise<unknown>): Promise<T> {
+  const ended = new AbortController();
+  let cutFor: { readonly error: unknown } | null = null;
+  return new Promise((resolve, reject) => {
+    const bound = async (error: unknown): Promise<void> => {
+      await systemClock.sleep(rollbackMs, ended.signal);
+      if (ended.signal.aborted) return;
+      cutFor = { error };
+      cut().catch(() => undefined); // it is waited for no longer in any case
+      await systemClock.sleep(rollbackMs, ended.signal);
+      reject(error);
+    };
+    const watch: Watch = async (work) => {
+      try {
+        await work();
+      } catch (error) {
+        void bound(error);
+        throw error;
+      }
+    };
+    transaction(watch)
+      .finally(() => ended.abort())
+      .then(resolve, (error: unknown) => reject(cutFor === null ? error : cutFor.error));
+  });
+}

@@ -1,0 +1,108 @@
+import { isUtf8 } from "node:buffer";
+import type { Envelope } from "../../core/event.ts";
+import { fit, maxMarkBytes } from "../../core/letter.ts";
+
+/** Text as a store's client gave it: bytes where plain SQL may have written any, null where there is none that can be read. */
+export type StoredText = string | Uint8Array | null;
+
+/** What a store read of one row. */
+export interface StoredRow {
+  readonly seq: bigint;
+  readonly id: StoredText;
+  readonly aggregateType: StoredText;
+  readonly aggregateId: StoredText;
+  readonly type: StoredText;
+  readonly eventVersion: number;
+  readonly data: Uint8Array;
+  readonly contentType: StoredText;
+  readonly headers: StoredText;
+  /** Undefined: the row has none. */
+  readonly idempotencyKey: StoredText | undefined;
+  /** An invalid Date where the column holds no date. */
+  readonly createdAt: Date;
+}
+
+export interface ReadRow {
+  readonly envelope: Envelope;
+  /** Why the row cannot be carried, in words; null: it can. The envelope then holds what could be read. */
+  readonly unreadable: string | null;
+}
+
+/** The headers that a draft may have take less, even with every character escaped. */
+export const maxHeadersText = 128 * 1024;
+
+/** Never throws: a row that somebody else's SQL wrote fails by itself, and not its whole window. */
+export function readRow(row: StoredRow, faults: string[] = []): ReadRow {
+  const headers = headersOf(row.headers, faults);
+  const dated = !Number.isNaN(row.createdAt.getTime());
+  if (!dated) faults.push("created_at is not a date");
+  if (!(row.eventVersion >= 1 && row.eventVersion <= 2_147_483_647 && Number.isInteger(row.eventVersion)))
+    faults.push("event_version is not a whole number from 1 to 2147483647");
+  const contentType = nameOf("content_type", row.contentType, faults);
+  if (contentType !== "" && !/^[\x20-\x7e]*$/.test(contentType)) faults.push("content_type is not printable ASCII");
+  const envelope: Envelope = {
+    seq: row.seq,
+    id: nameOf("id", row.id, faults),
+    aggregateType: nameOf("aggregate_type", row.aggregateType, faults),
+    aggregateId: nameOf("aggregate_id", row.aggregateId, faults),
+    type: nameOf("event_type", row.type, faults),
+    eventVersion: row.eventVersion,
+    data: row.data,
+    contentType,
+    headers,
+    idempotencyKey: row.idempotencyKey === undefined ? null : nameOf("idempotency_key", row.idempotencyKey, faults),
+    createdAt: dated ? row.createdAt : new Date(0),
+  };
+  return { envelope, unreadable: faults.length === 0 ? null : faults.join("; ") };
+}
+
+/** What can be read, in a form that every store, log and message can hold. */
+function nameOf(column: string, stored: StoredText, faults: string[]): string {
+  if (stored === null) {
+    faults.push(`${column} is not text`);
+    return "";
+  }
+  const text = textOf(stored);
+  const bytes = typeof stored === "string" ? Buffer.byteLength(stored) : stored.byteLength;
+  if (bytes > 0 && bytes <= maxMarkBytes && !text.includes("\0") && isWhole(stored, text)) return text;
+  if (bytes === 0) faults.push(`${column} is empty`);
+  else if (bytes > maxMarkBytes) faults.push(`${column} takes more than ${maxMarkBytes} bytes`);
+  else faults.push(`${column} ${text.includes("\0") ? "holds NUL" : "is not valid UTF-8"}`);
+  return fit(text);
+}
+
+function headersOf(stored: StoredText, faults: string[]): Readonly<Record<string, string>> {
+  if (stored === "{}") return {};
+  const read = stored === null ? "headers are not text" : parsed(stored);
+  if (typeof read !== "string") return read;
+  faults.push(read);
+  return {};
+}
+
+/** Plain SQL may have put any JSON there: a value that is no string is carried as its JSON, never dropped. Or what is wrong with them. */
+function parsed(stored: string | Uint8Array): Readonly<Record<string, string>> | string {
+  if ((typeof stored === "string" ? stored.length : stored.byteLength) > maxHeadersText)
+    return `headers take more than ${maxHeadersText} bytes`;
+  const text = textOf(stored);
+  if (text === "{}") return {};
+  if (!isWhole(stored, text)) return "headers are not valid UTF-8";
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return "headers are not JSON";
+  }
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return "headers are not a JSON object";
+  try {
+    return Object.fromEntries(Object.entries(json).map(([name, held]) => [name, typeof held === "string" ? held : JSON.stringify(held)]));
+  } catch {
+    return "headers are nested too deeply"; // for the stack of JSON.stringify
+  }
+}
+
+const textOf = (stored: string | Uint8Array): string =>
+  typeof stored === "string" ? stored : Buffer.from(stored.buffer, stored.byteOffset, stored.byteLength).toString("utf8");
+
+/** Half a character, and bytes that are not UTF-8, would be replaced on the way. */
+const isWhole = (stored: string | Uint8Array, text: string): boolean =>
+  typeof stored === "string" ? stored.isWellFormed() : !text.includes("\ufffd") || isUtf8(stored);
