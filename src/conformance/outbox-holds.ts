@@ -20,6 +20,8 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), neighbour);
     assert.deepEqual(await scene.states([cause!, ...followers]), ["FAILED", "BLOCKED", "BLOCKED", "BLOCKED"]);
     const late = await scene.addTo(aggregates[0]!, 2);
+    const { state, hold } = await scene.show(late[0]!);
+    assert.deepEqual({ state, hold }, { state: "PENDING", hold: "no" }, "it tells what it will wait for before a claim has met it");
     assert.deepEqual(await relay.drain(), []);
     assert.deepEqual(await scene.states(late), ["BLOCKED", "BLOCKED"]);
     assert.equal((await scene.show(late[0]!)).hold, "no");

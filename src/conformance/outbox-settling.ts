@@ -44,6 +44,17 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     near(publishedAt, scene.clock.now());
   });
 
+  test("a lane that was won again is lost under the epoch before", async (scene) => {
+    await scene.addTo("order-1", 1);
+    const before = await scene.relay("r1");
+    const window = await before.claim();
+    const [{ lane }] = window.claims as [(typeof window.claims)[number]];
+    await scene.store.leases.give("r1", [lane]);
+    const epoch = (await scene.store.leases.take("r1", [lane])).get(lane);
+    assert.notEqual(epoch, window.claims[0]!.epoch);
+    assert.deepEqual(await before.settle(window, published), { settled: 0, lost: [lane] });
+  });
+
   test("parked", async (scene) => {
     const [id] = await scene.addTo("order-1", 1);
     const relay = await scene.relay("r1");

@@ -130,7 +130,7 @@ function toRecord(tables: Tables, event: StoredEvent, clock: Clock): EventRecord
   const { row, seq, lane, createdAt, retryCount, nextAttemptAt, lastError, publishedAt } = event;
   const state = stateOf(tables, event, clock);
   const held = tables.holds.get(event.aggregate);
-  const waits = state === "BLOCKED" || held?.causeSeq === seq;
+  const isHeld = held !== undefined && ["PENDING", "FAILED", "BLOCKED", "DEAD"].includes(event.status);
   return {
     ...row,
     payload: typeof row.payload === "string" ? row.payload : Uint8Array.from(row.payload),
@@ -145,6 +145,6 @@ function toRecord(tables: Tables, event: StoredEvent, clock: Clock): EventRecord
     lastError,
     publishedAt: publishedAt === null ? null : new Date(publishedAt),
     owner: state === "PUBLISHING" ? event.window!.relay : null,
-    hold: held !== undefined && waits && state !== "PUBLISHED" && state !== "DISCARDED" ? held.why : null,
+    hold: isHeld ? held.why : null,
   };
 }

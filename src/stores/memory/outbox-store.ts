@@ -34,8 +34,10 @@ function settle(tables: Tables, relay: string, id: string, outcomes: readonly Ou
   for (const outcome of [...outcomes].sort(bySeq)) {
     const { lane, epoch, envelope } = outcome.claim;
     const { owner, epoch: current } = tables.lanes[lane]!;
-    if (owner !== relay) lost.add(lane);
-    if (owner !== relay || epoch !== current) continue;
+    if (owner !== relay || epoch !== current) {
+      lost.add(lane);
+      continue;
+    }
     const event = tables.events.get(envelope.seq);
     if (open === undefined || event?.window !== open) continue;
     leaveWindow(tables, open, event);
