@@ -74,8 +74,11 @@ describe("the docs", () => {
     }
   });
 
-  test("README.md links to every page of the docs", () => {
-    expect(pages.filter((page) => page.startsWith("docs/") && !read("README.md").includes(`](${page})`))).toEqual([]);
+  test("README.md links to every page of the docs, and their index to every decision too", () => {
+    const missing = (from: string, link: (page: string) => string): readonly string[] =>
+      pages.filter((page) => page.startsWith("docs/") && page !== from && !read(from).includes(`](${link(page)})`));
+    expect(missing("docs/README.md", (page) => page.replace("docs/", ""))).toEqual([]);
+    expect(missing("README.md", (page) => page).filter((page) => !page.startsWith("docs/decisions/"))).toEqual([]);
   });
 
   test("README.md names the versions that the tests run with", async () => {

@@ -9,7 +9,9 @@ import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const cache = join(root, ".cache");
-const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+const page = readFileSync(join(root, "README.md"), "utf8");
+const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(page) ?? [];
+const examples = [...page.matchAll(/```ts[^\n]*\n([\s\S]*?)```/g)].map(([, code = ""]) => code);
 const cleanups: (() => void)[] = [];
 
 afterEach(() => {
@@ -25,13 +27,16 @@ function place(name: string, text: string): string {
   return join(folder, name);
 }
 
-test("the README's example has the types that the package has", () => {
-  const path = place("example.mts", example);
+test("the README's examples have the types that the package has", () => {
+  expect(examples).toHaveLength(3);
+  const paths = examples.map((code) => place("example.mts", code));
   const config = ts.readConfigFile(join(root, "tsconfig.json"), (file) => ts.sys.readFile(file));
-  const { options } = ts.parseJsonConfigFileContent({ ...config.config, include: [path] }, ts.sys, root);
-  const program = ts.createProgram([path], options);
-  const source = program.getSourceFile(path);
-  const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+  const { options } = ts.parseJsonConfigFileContent({ ...config.config, include: paths }, ts.sys, root);
+  const program = ts.createProgram(paths, options);
+  const found = paths.flatMap((path) => {
+    const source = program.getSourceFile(path);
+    return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+  });
   expect(found.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"))).toEqual([]);
 });
 
