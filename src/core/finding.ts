@@ -57,7 +57,7 @@ export function judgeClock({ beforeMs, serverMs, afterMs }: ClockSighting): Find
     "clock",
     value,
     "V",
-    `An event that a service delays until a moment of its own clock goes out that much too ${ahead < 0 ? "late" : "early"}, and ages that people compare with their own clock are wrong: let both machines follow one time server. Leases do not suffer, since the database's clock alone judges them.`,
+    `An event that a service delays until a moment of its own clock goes out that much too ${ahead < 0 ? "late" : "early"}, and ages that people compare with their own clock are wrong: let both machines follow one time server. Leases do not suffer: a relay counts another's lease by its own monotonic clock once it has seen it renewed.`,
   );
 }
 
