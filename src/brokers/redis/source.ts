@@ -21,8 +21,11 @@ export interface SourceOptions {
 /** While it is full, how long it takes to notice that the connection is gone. */
 const lookMs = 1_000;
 const maxDateMs = 8.64e15;
-/** After a receiving without progress, so many entries are read one at a time: the server may end connections for an answer that is too large. */
-const carefulEntries = 256;
+/**
+ * After a receiving without progress, entries are read one at a time until so many are acknowledged: the server may end connections for an
+ * answer that is too large. Entries that are only delivered do not count: those of a failing aggregate come first in every receiving.
+ */
+const carefulAcks = 256;
 
 /**
  * A topic's consumers are the stream's groups. What a session was given and did not acknowledge is pending in the group, and comes
@@ -54,7 +57,7 @@ async function* iterate(
   const { acks, clock } = options;
   const room = createRoom(bounds);
   const wake = createWake();
-  let careful = stalls > 0 ? carefulEntries : 0;
+  let careful = stalls > 0 ? carefulAcks : 0;
   try {
     if (signal.aborted) return;
     const session = await openSession({ ...options, consumer, topics, missed }, signal);
@@ -67,13 +70,13 @@ async function* iterate(
           continue;
         }
         for (const { id, ...received } of await session.next(careful > 0 ? 1 : room.left, room.bytesLeft)) {
-          careful -= 1;
           const { topic, bytes } = received;
           const taken = room.take(bytes);
           if (signal.aborted) return;
           yield {
             ...received,
             async ack() {
+              careful -= 1;
               taken.ack();
               wake.notify();
               await acks.ack(topic, consumer, id);
