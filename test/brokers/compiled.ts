@@ -20,7 +20,7 @@ export function compile(program: string): { readonly program: string; remove(): 
     writeFileSync(target, outputText);
     return target;
   };
-  for (const room of ["core", "contracts", "sqlite", "brokers"]) {
+  for (const room of ["core", "contracts", "drivers", "brokers"]) {
     for (const path of readdirSync(join(root, "src", room), { recursive: true, encoding: "utf8" })) {
       if (path.endsWith(".ts")) emit(join("src", room, path));
     }
