@@ -6,6 +6,7 @@ import { memoryOf } from "./memory.ts";
 import { field, long, nested, nestedArrays, propertiesOf, publishRaw, short, text, type RawProperties } from "./rabbitmq-raw.ts";
 import { confirmed, freshTopic, never, outgoing, provision, raw, receiving, using } from "./rabbitmq.ts";
 
+const empty = (count: number): Buffer[] => Array.from({ length: count }, (_, n) => field(n.toString(36), "V"));
 const event = (id: string): Buffer[] => [text("cloudEvents:id", id), text("cloudEvents:type", "Paid")];
 
 await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
@@ -36,6 +37,11 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
       properties: { headers: [...event("d"), field("cloudEvents:subject", "x", long(Buffer.from([0xc3, 0x28])))] },
       why: /UTF-8/,
     },
+    "25,000 headers": { properties: { headers: [...event("e"), ...empty(25_000)] }, why: /more than 10000 values/ },
+    "an array of 100,000 values": {
+      properties: { headers: [...event("f"), field("array", "A", long(Buffer.alloc(100_000, "V")))] },
+      why: /more than 10000 values/,
+    },
   };
 
   test("each becomes an unreadable delivery with its bytes as they came, and the events behind it are delivered", async () => {
@@ -47,7 +53,7 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
       await raw(url, async (channel) => publishRaw(channel, "waybill", topic, properties, Buffer.from(`body ${i}`)));
       await using({ url }, (broker) => broker.publish(outgoing([events[i]!], topic), never));
     }
-    const { take } = receiving(url, { topics: [topic] });
+    const { take } = receiving(url, { topics: [topic], prefetch: 2 * cases.length });
     const deliveries = await take(cases.length * 2);
     for (const [i, [about, { properties, why }]] of cases.entries()) {
       const [bad, good] = deliveries.slice(2 * i);
@@ -114,6 +120,32 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
     expect({ received, out }).toEqual({ received: 200, out: 48 * mib });
     expect(peak).toBeLessThan(400 * mib);
     expect(await raw(url, (channel) => channel.checkQueue(`shop.${topic}`))).toMatchObject({ messageCount: 0 });
+  });
+
+  test("headers count by what they take in memory: messages of a few kilobytes with thousands of headers stay within the bound", async () => {
+    const [topic, mib] = [freshTopic(), 1024 * 1024];
+    await provision(url, [topic], ["shop"]);
+    // Every third has more than are read.
+    const [tooMany, many] = [Buffer.concat(empty(25_000)), Buffer.concat(empty(9_900))];
+    await raw(url, async (channel) => {
+      await channel.deleteQueue(`tap.${topic}`);
+      for (let n = 0; n < 300; n++)
+        publishRaw(channel, "waybill", topic, { headers: [...event(`m${n}`), n % 3 === 0 ? tooMany : many] }, Buffer.from("{}"));
+      await channel.checkQueue(`shop.${topic}`);
+    });
+    const subscription = { consumer: "shop", topics: [topic], prefetch: 256, waiting: 10_000, bytes: 32 * mib };
+    const { received, peak } = await memoryOf({ url, subscription, messages: 300 });
+    expect(received).toBe(300);
+    expect(peak).toBeLessThan(300 * mib);
+  });
+
+  test("the text of a nested header counts by its length as JSON", async () => {
+    const topic = freshTopic();
+    await provision(url, [topic], ["shop"]);
+    const headers = [...event("escaped"), field("table", "F", long(text("t", Buffer.alloc(10_000))))];
+    await raw(url, async (channel) => publishRaw(channel, "waybill", topic, { headers }, Buffer.from("{}")));
+    const { next } = receiving(url, { topics: [topic] });
+    expect((await next()).bytes).toBeGreaterThan(60_000);
   });
 
   test("a backlog beyond the bound in bytes on the first topic keeps no other topic from being read, and a close is answered", async () => {

@@ -45,6 +45,23 @@ describe("rabbitmq: header tables", () => {
     for (let cut = 0; cut < whole.length; cut++) expect(propertiesOf(whole.subarray(0, cut)).wrong, String(cut)).toMatch(/not as AMQP/);
   });
 
+  test("of more than 10,000 values in all, wherever they are nested, are not read", () => {
+    const empty = (count: number): Buffer[] => Array.from({ length: count }, (_, n) => field(n.toString(36), "V"));
+    const inArray = (count: number): Buffer => field("array", "A", long(Buffer.alloc(count, "V")));
+    const inTable = (count: number): Buffer => field("table", "F", long(Buffer.concat(empty(count))));
+    const most: Readonly<Record<string, readonly Buffer[]>> = {
+      headers: empty(10_000),
+      array: [inArray(9_999)],
+      table: [inTable(9_999)],
+      together: [...empty(5_000), inArray(2_000), inTable(2_998)],
+    };
+    for (const [about, headers] of Object.entries(most)) {
+      expect(read(...headers), about).toMatchObject({ wrong: null, values: 10_000 });
+      const wrong = expect.stringMatching(/more than 10000 values/) as string;
+      expect(read(...headers, field("more", "V")), about).toMatchObject({ wrong, headers: [], values: 0 });
+    }
+  });
+
   test("are known again when the server has added headers of its own", () => {
     const given = { contentType: "a/b", headers: [text("a", "b"), nested("deep", 9_000)], messageId: "m" };
     const again = { ...given, headers: [...given.headers, field("x-delivery-count", "l", Buffer.alloc(8))] };

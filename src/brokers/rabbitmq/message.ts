@@ -61,6 +61,16 @@ function headerBytes({ headers }: Wire): number {
 /** What `maxBytes` counts. */
 export const bytesOf = (wire: Wire): number => wire.content.byteLength + headerBytes(wire);
 
+/** What a header's name and value take in memory besides their bytes: a message may have thousands of empty ones. */
+const valueBytes = 128;
+
+/** What a message counts against the bound in bytes. A nested header is text as JSON, which may be six times as long as it was. */
+export function bytesInMemory({ properties, content }: Omit<Arrival, "tag">, envelope: Envelope): number {
+  let text = 0;
+  for (const [name, value] of Object.entries(envelope.headers)) text += name.length + value.length;
+  return content.length + Math.max(properties.raw.length, text) + properties.values * valueBytes;
+}
+
 /** An event, or in words why it is none: it came from elsewhere, or is damaged. */
 export function envelopeOf({ properties: { wrong, contentType, headers, garbled }, content }: Omit<Arrival, "tag">): Envelope | string {
   if (wrong !== null) return wrong;

@@ -6,7 +6,7 @@ import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
 import { createAcks } from "./acks.ts";
 import type { Arrival, Connection } from "./driver.ts";
 import { explain } from "./link.ts";
-import { envelopeOf } from "./message.ts";
+import { bytesInMemory, envelopeOf } from "./message.ts";
 import { lasting } from "./tables.ts";
 
 export interface Received {
@@ -68,15 +68,13 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
 
   const receivedOf = (topic: string, arrival: Arrival): Received => {
     const acknowledge = acks.note(arrival.tag);
-    const bytes = arrival.content.length + arrival.properties.raw.length;
     const read = readOf(arrival);
-    const taken = room.take(bytes);
+    const taken = room.take(read.bytes);
     readOrPause();
     let acked = false;
     return {
       topic,
       ...read,
-      bytes,
       async ack() {
         if (acked) return;
         acked = true;
@@ -136,11 +134,12 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
   };
 }
 
-function readOf(arrival: Arrival): Pick<Received, "envelope" | "unreadable"> {
+function readOf(arrival: Arrival): Pick<Received, "envelope" | "unreadable" | "bytes"> {
   const envelope = envelopeOf(arrival);
-  if (typeof envelope !== "string") return { envelope };
+  if (typeof envelope !== "string") return { envelope, bytes: bytesInMemory(arrival, envelope) };
   const { content, properties } = arrival;
   // A queue has no places that stay, and delivered again the message has one header more.
   const id = idOfBytes(...lasting(properties.raw), content);
-  return { envelope: unreadableEnvelope(id), unreadable: { why: envelope, raw: Buffer.concat([properties.raw, content]) } };
+  const raw = Buffer.concat([properties.raw, content]);
+  return { envelope: unreadableEnvelope(id), unreadable: { why: envelope, raw }, bytes: raw.length };
 }

@@ -8,6 +8,8 @@ export interface Properties {
   readonly contentType?: string;
   readonly messageId?: string;
   readonly headers: readonly (readonly [name: string, value: Value])[];
+  /** How many values the tables have, nested ones included. */
+  readonly values: number;
   /** Names of headers whose text is not UTF-8: what was read of it is not what was written. */
   readonly garbled: readonly string[];
   /** Why they could not be read. Then nothing else of them is true. */
@@ -18,6 +20,8 @@ export interface Properties {
 
 /** The server carries tables of any depth, and a decoder that follows them all overflows its stack. */
 const maxDepth = 32;
+/** A value may be one byte in a frame and takes a hundred times that in memory. An event of an outbox has fewer: their headers take 60,000 bytes at most. */
+const maxValues = 10_000;
 
 const has = { contentType: 0x8000, contentEncoding: 0x4000, headers: 0x2000, deliveryMode: 0x1000, priority: 0x800 } as const;
 const texts = { correlationId: 0x400, replyTo: 0x200, expiration: 0x100 } as const;
@@ -25,7 +29,7 @@ const messageId = 0x80;
 
 /** The properties of a content header, which begin with their flags. Never throws. */
 export function propertiesOf(raw: Buffer): Properties {
-  const cursor: Cursor = { bytes: raw, at: 2, end: raw.length, garbled: [] };
+  const cursor = cursorOf(raw);
   let type: string | undefined;
   let headers: Properties["headers"] = [];
   let id: string | undefined;
@@ -40,13 +44,14 @@ export function propertiesOf(raw: Buffer): Properties {
     for (const bit of Object.values(texts)) if (flags & bit) short(cursor);
     if (flags & messageId) id = short(cursor);
   } catch (error) {
-    wrong = error === tooDeep ? `its headers are nested more than ${maxDepth} deep` : "its headers are not as AMQP writes them";
+    wrong = error instanceof Beyond ? error.message : "its headers are not as AMQP writes them";
   }
   return {
     ...(type === undefined ? {} : { contentType: type }),
     ...(id === undefined ? {} : { messageId: id }),
     headers: wrong === null ? headers : [],
-    garbled: cursor.garbled,
+    values: wrong === null ? cursor.found.values : 0,
+    garbled: cursor.found.garbled,
     wrong,
     raw,
   };
@@ -55,20 +60,24 @@ export function propertiesOf(raw: Buffer): Properties {
 /** What a message is known by when it comes again: its headers without those that the server adds on the way. */
 export function lasting(raw: Buffer): readonly Buffer[] {
   try {
-    const cursor: Cursor = { bytes: raw, at: 2, end: raw.length, garbled: [] };
+    const cursor = cursorOf(raw);
     const flags = raw.readUInt16BE(0);
     if (flags & has.contentType) short(cursor);
     if (flags & has.contentEncoding) short(cursor);
     if (!(flags & has.headers)) return [raw];
     const parts = [raw.subarray(2, cursor.at)];
     const table = inside(cursor);
+    // One part for all that stand between two of the server's: there may be thousands.
+    let from = table.at;
     while (table.at < table.end) {
-      const from = table.at;
+      const before = table.at;
       const name = short(table);
       skip(table);
-      if (!name.startsWith("x-")) parts.push(raw.subarray(from, table.at));
+      if (!name.startsWith("x-")) continue;
+      if (from < before) parts.push(raw.subarray(from, before));
+      from = table.at;
     }
-    return [...parts, raw.subarray(cursor.at)];
+    return [...parts, raw.subarray(from, table.end), raw.subarray(cursor.at)];
   } catch {
     return [raw];
   }
@@ -78,11 +87,16 @@ interface Cursor {
   readonly bytes: Buffer;
   at: number;
   readonly end: number;
-  readonly garbled: string[];
+  /** Of all tables together. */
+  readonly found: { values: number; readonly garbled: string[] };
 }
 
-/** The one that is thrown: a flood of such messages must not cost a stack each. */
-const tooDeep = new RangeError("nested too deep");
+const cursorOf = (raw: Buffer): Cursor => ({ bytes: raw, at: 2, end: raw.length, found: { values: 0, garbled: [] } });
+
+/** What is thrown beyond our own bounds. One object for each: a flood of such messages must not cost a stack each. */
+class Beyond extends RangeError {}
+const tooDeep = new Beyond(`its headers are nested more than ${maxDepth} deep`);
+const tooMany = new Beyond(`its headers have more than ${maxValues} values`);
 
 /** Moves on by so many bytes, and says from where. */
 function past(cursor: Cursor, bytes: number): number {
@@ -108,7 +122,7 @@ function long(cursor: Cursor): Buffer {
 function inside(cursor: Cursor): Cursor {
   const length = cursor.bytes.readUInt32BE(past(cursor, 4));
   const from = past(cursor, length);
-  return { bytes: cursor.bytes, at: from, end: cursor.at, garbled: cursor.garbled };
+  return { bytes: cursor.bytes, at: from, end: cursor.at, found: cursor.found };
 }
 
 function fields(cursor: Cursor, depth: number): [string, Value][] {
@@ -129,14 +143,15 @@ function list(cursor: Cursor, depth: number): readonly Value[] {
 }
 
 function valueOf(cursor: Cursor, depth: number, name: string): Value {
-  const { bytes } = cursor;
+  const { bytes, found } = cursor;
+  if ((found.values += 1) > maxValues) throw tooMany;
   const tag = String.fromCharCode(bytes[past(cursor, 1)]!);
   switch (tag) {
     case "S":
     case "x": {
       const content = long(cursor);
       const text = content.toString();
-      if (depth === 1 && text.includes("\ufffd") && !isUtf8(content)) cursor.garbled.push(name);
+      if (depth === 1 && text.includes("\ufffd") && !isUtf8(content)) found.garbled.push(name);
       return text;
     }
     case "F":
