@@ -11,6 +11,7 @@ export interface Message {
   readonly subject: string;
   /** Where it may be acknowledged or answered; empty when nowhere. */
   readonly reply: string;
+  /** Read each time it is asked for: thousands of headers in a few kilobytes take a hundred times as much once they are read. */
   readonly head: Head;
   readonly data: Uint8Array;
   /** Headers and data as they came. */
@@ -258,5 +259,13 @@ function messageOf(message: Client.Msg): Message {
   const headBytes = Math.min(Math.max(0, bytes), view.byteOffset);
   // Never the client's view: it is a Buffer, whose `slice` copies nothing, unless the message came in several pieces.
   const raw = new Uint8Array(view.buffer, view.byteOffset - headBytes, headBytes + view.byteLength);
-  return { subject, reply, head: readHead(raw.subarray(0, headBytes)), data: raw.subarray(headBytes), raw };
+  return {
+    subject,
+    reply,
+    get head() {
+      return readHead(raw.subarray(0, headBytes));
+    },
+    data: raw.subarray(headBytes),
+    raw,
+  };
 }

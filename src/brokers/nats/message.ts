@@ -32,6 +32,9 @@ export function sizeOf(headers: Headers, data: Uint8Array): number {
   return bytes;
 }
 
+/** What a header's name and value take in memory besides their bytes: a message may have thousands of empty ones. */
+export const headerBytes = 128;
+
 /** Null when it is not an event: it came from elsewhere, or is damaged. */
 export function envelopeOf({ head, data }: Pick<Message, "head" | "data">): Envelope | null {
   if (!head.readable) return null;

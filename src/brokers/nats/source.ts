@@ -9,7 +9,7 @@ import { createApi, explain } from "./api.ts";
 import { takeOver } from "./consumers.ts";
 import type { Connection, Message } from "./driver.ts";
 import type { Link } from "./link.ts";
-import { envelopeOf } from "./message.ts";
+import { envelopeOf, headerBytes } from "./message.ts";
 import { checkSubject } from "./names.ts";
 import { openReader, type Reader, type ReaderOptions, type Received } from "./reader.ts";
 import { findStream, makeStream, needStream } from "./streams.ts";
@@ -88,13 +88,12 @@ async function* iterate(
       const { reader, message, place } = next;
       held.set(reader, (held.get(reader) ?? 0) - 1);
       const { reply } = message;
-      const bytes = message.raw.byteLength;
-      const taken = room.take(bytes);
+      const content = contentOf(message, place);
+      const taken = room.take(content.bytes);
       let acked = false;
       yield {
         topic: reader.topic,
-        bytes,
-        ...contentOf(message, place),
+        ...content,
         async ack() {
           if (acked) return;
           acked = true;
@@ -120,11 +119,14 @@ async function* iterate(
   }
 }
 
-function contentOf(message: Message, place: string): Pick<Delivery, "envelope" | "unreadable"> {
-  const envelope = envelopeOf(message);
-  if (envelope !== null) return { envelope };
+function contentOf(
+  { head, data, raw }: Message,
+  place: string,
+): Required<Pick<Delivery, "envelope" | "bytes">> & Pick<Delivery, "unreadable"> {
+  const envelope = envelopeOf({ head, data });
+  if (envelope !== null) return { envelope, bytes: raw.byteLength + head.headers.length * headerBytes };
   const why = "it is not an event: attributes are missing, or its headers cannot be read";
-  return { envelope: unreadableEnvelope(`unreadable:${place}`), unreadable: { why, raw: message.raw.slice() } };
+  return { envelope: unreadableEnvelope(`unreadable:${place}`), unreadable: { why, raw: raw.slice() }, bytes: raw.byteLength };
 }
 
 /** A link that has just died does not answer, and nobody should wait for it. */
