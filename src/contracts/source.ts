@@ -7,10 +7,23 @@ export interface Delivery {
   readonly unreadable?: Unreadable;
   /** What it counts against the subscription's `bytes`. @default the length of its data */
   readonly bytes?: number;
+  /**
+   * Set where the broker assigns: one object for all deliveries of one assignment, such as a partition. Once it has ended, the source
+   * has released the delivery, and its ack does nothing.
+   */
+  readonly assignment?: Assignment;
   /** After this, the broker may forget it for this consumer. A lost ack only means one delivery more. */
   ack(): Promise<void>;
   /** It waits, perhaps for long: until its ack it counts among those that are set aside, see Subscription. Twice is harmless. */
   aside(): void;
+}
+
+/** A broker's word that these deliveries are this process's alone. */
+export interface Assignment {
+  /** Aborts when the broker has given them to another process, or may have. */
+  readonly ended: AbortSignal;
+  /** Asked before anything is begun. It is false after `ended`, and also once the broker has been silent for so long that it may have. */
+  ours(): boolean;
 }
 
 export interface Unreadable {

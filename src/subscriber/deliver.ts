@@ -192,6 +192,8 @@ function ofDatabase(error: unknown): boolean {
 
 /** How many attempts have failed. An event whose attempts cannot be counted has had all of them. */
 async function count<Tx>(path: Path<Tx>, post: Post, failure: Error): Promise<number | typeof left> {
+  // Its new owner counts: with this failure beside its own it would park the event too soon.
+  if (post.delivery.assignment?.ours() === false) return left;
   const key = { consumer: path.consumer, id: post.delivery.envelope.id };
   const counted = await persist(path, post, "count", () => path.inbox.failed(key, reasonOf(failure)), true);
   return counted instanceof Alone ? path.retry.attempts : counted;
@@ -199,7 +201,7 @@ async function count<Tx>(path: Path<Tx>, post: Post, failure: Error): Promise<nu
 
 /** True once the letter is durable. */
 async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: number): Promise<boolean> {
-  if (post.session.ended.aborted) return false;
+  if (!post.session.held()) return false;
   const { envelope, topic, unreadable } = post.delivery;
   const { consumer, handlerVersion } = path;
   const error = reasonOf(failure);
@@ -250,6 +252,7 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
 }
 
 async function acknowledge<Tx>(path: Path<Tx>, post: Post, before?: "after-effect"): Promise<boolean> {
+  if (post.delivery.assignment?.ended.aborted === true) return false;
   const ids = [post.delivery.envelope.id];
   const acked = await persist(path, post, "ack", async () => {
     if (before !== undefined) await path.failpoints.hit(before, ids);

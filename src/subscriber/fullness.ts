@@ -27,7 +27,7 @@ export function watchFullness(
   return {
     look,
     watch(delivery) {
-      const { topic, envelope, unreadable } = delivery;
+      const { topic, envelope, unreadable, assignment } = delivery;
       const size = delivery.bytes ?? envelope.data.byteLength;
       const aside = (): void => {
         if (!asides.has(delivery)) asideBytes.add(size);
@@ -39,7 +39,8 @@ export function watchFullness(
         if (asides.delete(delivery)) asideBytes.remove(size);
         look();
       };
-      return { delivery: { topic, envelope, ...(unreadable && { unreadable }), ack: () => delivery.ack(), aside }, done };
+      const rest = { ...(unreadable && { unreadable }), ...(assignment && { assignment }) };
+      return { delivery: { topic, envelope, ...rest, ack: () => delivery.ack(), aside }, done };
     },
   };
 }

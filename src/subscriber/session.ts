@@ -3,7 +3,7 @@ import { asError } from "../core/errors.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import { follow } from "../core/signal.ts";
-import type { Delivery, Source, Subscription } from "../contracts/source.ts";
+import type { Assignment, Delivery, Source, Subscription } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { watchFullness } from "./fullness.ts";
 import { reasonOf } from "./reason.ts";
@@ -15,8 +15,10 @@ export interface Session {
   readonly ended: AbortSignal;
   /** Aborts then, and when draining begins: nothing new is begun, and nothing is waited for. */
   readonly over: AbortSignal;
-  /** Asked before anything is begun. Once false, false for ever. */
+  /** Asked before anything is begun. */
   ours(): boolean;
+  /** Asked before what was begun is finished with a letter: draining does not forbid that, another owner does. */
+  held(): boolean;
 }
 
 export interface Receive {
@@ -60,15 +62,21 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
   const over = follow(draining);
   if (ending.signal.aborted) over.abort();
   else ending.signal.addEventListener("abort", () => over.abort(), { once: true });
-  const session: Session = { ended: ending.signal, over: over.signal, ours: () => !over.signal.aborted && trusted() };
+  const session: Session = {
+    ...{ ended: ending.signal, over: over.signal },
+    ours: () => !over.signal.aborted && trusted(),
+    held: () => !ending.signal.aborted && trusted(),
+  };
+  const sessionOf = assignedSessions(session);
 
   let received = false;
   let acked = false;
   const take = async (delivery: Delivery): Promise<void> => {
     try {
       // A delivery left behind must not be overtaken by its followers: they come again with it, in a new session.
-      if (await options.take(delivery, session)) acked = true;
-      else if (!draining.aborted) ending.abort();
+      if (await options.take(delivery, sessionOf(delivery))) acked = true;
+      // All of an assignment that has ended is left, and its new owner gets it.
+      else if (!draining.aborted && delivery.assignment?.ended.aborted !== true) ending.abort();
     } catch (error) {
       trouble(options, error);
       ending.abort();
@@ -103,6 +111,30 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     await within(clock, closeMs, stopping, close(deliveries)).catch(() => undefined);
   }
   return { received, acked };
+}
+
+/** The session, as the deliveries of one assignment see it: for them it ends with that. */
+function assignedSessions(session: Session): (delivery: Delivery) => Session {
+  const sessions = new WeakMap<Assignment, Session>();
+  return ({ assignment }) => {
+    if (assignment === undefined) return session;
+    const known = sessions.get(assignment);
+    if (known !== undefined) return known;
+    const ended = follow(session.ended, assignment.ended);
+    const over = follow(session.over, assignment.ended);
+    const release = (): void => {
+      ended.release();
+      over.release();
+    };
+    assignment.ended.addEventListener("abort", release, { once: true });
+    const own: Session = {
+      ...{ ended: ended.signal, over: over.signal },
+      ours: () => session.ours() && assignment.ours(),
+      held: () => session.held() && assignment.ours(),
+    };
+    sessions.set(assignment, own);
+    return own;
+  };
 }
 
 async function close(deliveries: AsyncIterator<Delivery> | null): Promise<void> {

@@ -351,6 +351,12 @@ export const mutants: readonly Mutant[] = [
     tests("subscriber/seats", "is kept by a drain until what is being handled is acknowledged"),
   ),
   mutant(
+    "assignment-not-heeded",
+    "O",
+    "a subscriber goes on with a failed event whose partition the broker has given to another process",
+    tests("subscriber/assignments", "ends the rest of a failed event at once"),
+  ),
+  mutant(
     "trial-ended-early",
     "I",
     "a topic is well again while the event that it is tried with is on its way",

@@ -8,7 +8,7 @@ import { createWake } from "../../src/core/wake.ts";
 import type { Letter } from "../../src/contracts/dead-letters.ts";
 import type { Inbox, Seat } from "../../src/contracts/inbox.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
-import type { Delivery, Source, Subscription, Unreadable } from "../../src/contracts/source.ts";
+import type { Assignment, Delivery, Source, Subscription, Unreadable } from "../../src/contracts/source.ts";
 
 /** Polls until the condition holds; time of an injected clock does not pass meanwhile. */
 export async function eventually(condition: () => boolean): Promise<void> {
@@ -63,6 +63,8 @@ export interface FakeBroker {
   add(topic: string, ...envelopes: Envelope[]): void;
   /** Delivers it once more, as a broker may. */
   redeliver(topic: string, envelope: Envelope): void;
+  /** Gives an aggregate to another process, as a broker that assigns does when members come. */
+  takeAway(aggregateId: string): void;
   /** Every open receiving rejects with this. */
   breakLink(error: Error): void;
   /** What the broker answers next; stored otherwise. */
@@ -80,6 +82,13 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
   const received: string[] = [];
   const oldest = new Map<string, Date>();
   const wakes = new Set<ReturnType<typeof createWake>>();
+  const assignments = new Map<string, Assignment & { readonly controller: AbortController }>();
+  const assignmentOf = (aggregateId: string): Assignment => {
+    const controller = new AbortController();
+    const made = { controller, ended: controller.signal, ours: () => !controller.signal.aborted };
+    if (!assignments.has(aggregateId)) assignments.set(aggregateId, made);
+    return assignments.get(aggregateId)!;
+  };
   let broken: { error: Error; at: number } | null = null;
   let breaks = 0;
   let delivered = 0;
@@ -113,6 +122,7 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
           delivered += 1;
           yield {
             ...next,
+            ...(assign && { assignment: assignmentOf(next.envelope.aggregateId) }),
             async ack() {
               const error = ackErrors.shift();
               if (error !== undefined) throw error;
@@ -175,6 +185,10 @@ export function fakeBroker({ assign = true } = {}, clock: Clock): FakeBroker {
       acked.delete(one.id);
       log.push({ topic, envelope: one });
       notify();
+    },
+    takeAway(aggregateId) {
+      assignments.get(aggregateId)?.controller.abort();
+      assignments.delete(aggregateId);
     },
     breakLink(error) {
       breaks += 1;

@@ -160,6 +160,25 @@ describe("a seat", () => {
     expect(broker.acked).toEqual([]);
   });
 
+  it("parks no letter after a freeze past its end, even before a timer tells it so", async () => {
+    let frozenMs = 0;
+    const clock = manualClock();
+    const frozen = { ...clock, now: () => clock.now() + frozenMs, monotonic: () => clock.monotonic() + frozenMs };
+    const { broker, inbox, subscriber } = setup({ assign: false });
+    const placed = envelope("a");
+    const OrderPlaced = (): void => {
+      frozenMs = 20_000;
+      inbox.seats.set(`stock ${topic}`, { owner: "another", expiresAt: Infinity });
+      throw fatal("no");
+    };
+    await subscriber({ clock: frozen, handlers: { OrderPlaced } }).start();
+    broker.add(topic, placed);
+    await eventually(() => inbox.failures.has(placed.id));
+    await settle();
+    expect(inbox.letters.size).toBe(0);
+    expect(broker.acked).toEqual([]);
+  });
+
   it("that was lost does not hurry a drain: what is being handled is still waited for", async () => {
     const { broker, inbox, subscriber, clock } = setup({ assign: false });
     const service = subscriber({

@@ -1,8 +1,9 @@
-import type { Unreadable } from "../../contracts/source.ts";
+import type { Assignment as OfSource, Unreadable } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createAckLedger, type AckLedger } from "../kit/ack-ledger.ts";
 import { asError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
+import type { Room } from "../../core/room.ts";
 import { shared } from "../../core/signal.ts";
 import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
 import { createWake } from "../../core/wake.ts";
@@ -32,6 +33,7 @@ export interface Received {
   readonly topic: string;
   readonly envelope: Envelope;
   readonly unreadable?: Unreadable;
+  readonly assignment: OfSource;
   readonly bytes: number;
   /** Once is enough. Resolves at once while the session lasts, and when it is about to end, when the broker has it. */
   ack(): Promise<void>;
@@ -40,8 +42,8 @@ export interface Received {
 
 /** One member of the consumer's group, from joining to leaving. */
 export interface Session {
-  /** The next message, if there is one and room for its bytes; every partition has its turn. */
-  next(fits: (bytes: number) => boolean): Received | undefined;
+  /** The next message, if there is one and room for its bytes, which it takes until its ack; every partition has its turn. */
+  next(room: Room): Received | undefined;
   /** Resolves when something has come or changed, after a while, or when the signal aborts. */
   changed(signal: AbortSignal): Promise<void>;
   readonly failure: Error | null;
@@ -55,6 +57,10 @@ export interface Session {
 interface Owned extends Reading {
   readonly ledger: AckLedger<bigint>;
   lost: boolean;
+  readonly ending: AbortController;
+  readonly assignment: OfSource;
+  /** Releases each delivery that is not acknowledged. */
+  readonly open: Set<() => void>;
 }
 
 const lookMs = 1_000;
@@ -82,6 +88,8 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
   let delivering = false;
   let retiring = false;
   let heard = 0;
+  /** The members join again. Nobody else is given what is ours before the coordinator has heard us, or has given up waiting for us. */
+  let sharing = false;
   let inHand = 0;
   let turn = 0;
 
@@ -97,7 +105,19 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
     for (const partition of those) {
       partition.lost = true;
       commits.forget(partition);
+      partition.ending.abort();
+      // A delivery that is left is never acknowledged: it must not keep others out, nor the next handover waiting.
+      for (const release of [...partition.open]) release();
     }
+  };
+  const beginning = (spot: Spot, committed: bigint | null): Owned => {
+    const gone = shared(new AbortController());
+    const inTouch = (): boolean => clock.monotonic() - heard <= (sharing ? rebalanceMs : sessionMs);
+    return {
+      ...{ topic: spot.topic, index: spot.index, from: committed ?? 0n, fresh: committed === null },
+      ...{ queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false },
+      ...{ ending: gone, open: new Set(), assignment: { ended: gone.signal, ours: () => !gone.signal.aborted && inTouch() } },
+    };
   };
 
   const reconcile = async (assignment: Assignment, before: number): Promise<void> => {
@@ -120,7 +140,10 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
         if (beats % beatsPerLook === 0 && (await grown())) return true;
         const asked = clock.monotonic();
         const code = await member.heartbeat();
-        if (code === codes.REBALANCE_IN_PROGRESS) return true;
+        if (code === codes.REBALANCE_IN_PROGRESS) {
+          heard = asked;
+          return true;
+        }
         if (forgotten.includes(code)) return false;
         if (code !== codes.NONE) throw new KafkaRefusal(code, `${link.shown}, group ${consumer}`);
         heard = asked;
@@ -160,6 +183,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
       for (const [name, topic] of now) if (!(topic instanceof Error)) counts.set(name, topic.partitions.length);
       if (ending.signal.aborted) return;
       heard = clock.monotonic();
+      sharing = false;
       mayCommit = true;
       delivering = !retiring;
       void commits.flush();
@@ -171,6 +195,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
       same = await beat();
       fetching.stop();
       delivering = false;
+      sharing = true;
       if (!same) lose(owned);
       else await handOver();
       mayCommit = false;
@@ -194,21 +219,28 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
   };
   const end = (): Promise<void> => (ended ??= finish());
 
-  const receivedOf = (partition: Owned, item: Item): Received => {
+  const receivedOf = (partition: Owned, item: Item, room: Room): Received => {
     const { first, last, bytes } = item;
+    const taken = room.take(bytes);
     const acknowledge = partition.ledger.open(first, last);
     let held: "in hand" | "aside" | "acked" = "in hand";
     inHand += 1;
     const free = (now: "aside" | "acked"): void => {
       if (held === "in hand") inHand -= 1;
       if (held !== "acked") held = now;
+      if (held === "acked") {
+        taken.ack();
+        partition.open.delete(release);
+      } else taken.aside();
       wake.notify();
       fetching?.taken();
     };
+    const release = (): void => free("acked");
+    partition.open.add(release);
     return {
       topic: partition.topic,
       ...readOf(partition, item),
-      bytes,
+      ...{ assignment: partition.assignment, bytes },
       async ack() {
         if (held === "acked") return;
         free("acked");
@@ -224,7 +256,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
       return failure;
     },
     changed: async (signal) => void (await wake.wait(clock, lookMs, signal)),
-    next(fits) {
+    next(room) {
       // Who is out of touch works in vain: soon others are given all of it.
       if (!delivering || clock.monotonic() - heard > sessionMs / 2) return undefined;
       for (let n = 0; n < owned.length; n++) {
@@ -232,7 +264,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
         for (let item = partition.queue[0]; item !== undefined; item = partition.queue[0]) {
           const nothing = item.record === null && item.unreadable === undefined;
           // It keeps its turn: smaller ones of other partitions would keep it out for ever.
-          if (!nothing && !fits(item.bytes)) return undefined;
+          if (!nothing && !room.fits(item.bytes)) return undefined;
           partition.queue.shift();
           partition.bytes -= item.bytes;
           fetching?.taken();
@@ -241,7 +273,7 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
             continue;
           }
           turn += 1;
-          return receivedOf(partition, item);
+          return receivedOf(partition, item, room);
         }
         turn += 1;
       }
@@ -260,11 +292,6 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
     end,
   };
 }
-
-const beginning = (spot: Spot, committed: bigint | null): Owned => ({
-  ...{ topic: spot.topic, index: spot.index, from: committed ?? 0n, fresh: committed === null },
-  ...{ queue: [], bytes: 0, ledger: createAckLedger<bigint>(), lost: false },
-});
 
 function readOf({ index }: Owned, { first, last, record, unreadable }: Item): Pick<Received, "envelope" | "unreadable"> {
   const found = unreadable ?? envelopeOf(record!);

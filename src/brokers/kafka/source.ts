@@ -69,27 +69,9 @@ async function* iterate(
     over = sessions.opened(consumer, session);
     while (!signal.aborted) {
       if (session.failure !== null) throw session.failure;
-      const received = session.next(room.fits);
-      if (received === undefined) {
-        await session.changed(signal);
-        continue;
-      }
-      const { topic, envelope, unreadable, bytes } = received;
-      const taken = room.take(bytes);
-      yield {
-        topic,
-        envelope,
-        ...(unreadable === undefined ? {} : { unreadable }),
-        bytes,
-        ack() {
-          taken.ack();
-          return received.ack();
-        },
-        aside() {
-          taken.aside();
-          received.aside();
-        },
-      };
+      const received = session.next(room);
+      if (received === undefined) await session.changed(signal);
+      else yield received;
     }
   } catch (error) {
     // What the end cuts short is no failure when the end was asked for.
