@@ -132,6 +132,21 @@ await describeWith("kafka", "kafka: records that are no events", () => {
     }
   });
 
+  test("what retention removed is told to a group that has read and acknowledged nothing yet", async () => {
+    const topic = await freshTopic();
+    const missed: [string, number | null][] = [];
+    const subscription = { missed: (...told: [string, number | null]) => void missed.push(told) };
+    for (const id of ["e0", "e1", "e2", "e3"]) await produceRaw(url, topic, 0, batchOf([event(id)]));
+    await deleteRecords(url, topic, 0, 1n);
+    const first = receiving(topic, subscription);
+    expect(told(await first.take(3))).toEqual(["e1", "e2", "e3"]);
+    await first.close();
+    expect(missed, "what was gone before the group came was not missed").toEqual([]);
+    await deleteRecords(url, topic, 0, 3n);
+    expect(told(await receiving(topic, subscription).take(1))).toEqual(["e3"]);
+    expect(missed).toEqual([[topic, 2]]);
+  });
+
   test("200 messages of 4 MiB at the default prefetch stay within the bound in bytes, one larger than it comes alone, and none is lost", async () => {
     const topic = await freshTopic();
     const [small, large] = [4, 48].map((size) => batchOf([event("same", Buffer.alloc(size * mib))]));

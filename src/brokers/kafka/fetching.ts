@@ -30,9 +30,9 @@ export interface Fetching {
   stop(): void;
 }
 
-export interface FetchingOptions {
+export interface FetchingOptions<R extends Reading> {
   readonly link: Link;
-  readonly readings: readonly Reading[];
+  readonly readings: readonly R[];
   /** As they were when we joined. */
   readonly topics: ReadonlyMap<string, Topic>;
   /** How long a partition may be out of reach before that is a failure. */
@@ -42,6 +42,8 @@ export interface FetchingOptions {
   /** How many bytes more may be taken; those that are fetched and not taken count too. */
   readonly bytesLeft: () => number;
   readonly missed: (topic: string, messages: number) => void;
+  /** A fresh partition was found to begin at its `from`. */
+  readonly begun: (reading: R) => void;
   readonly arrived: () => void;
   readonly failed: (error: Error) => void;
 }
@@ -64,17 +66,17 @@ const committedOnly = 1;
 const earliest = -2n;
 
 /** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
-export function startFetching(options: FetchingOptions): Fetching {
-  const { link, readings, topics, patienceMs, bytes: most, bytesLeft, missed, arrived, failed } = options;
+export function startFetching<R extends Reading>(options: FetchingOptions<R>): Fetching {
+  const { link, readings, topics, patienceMs, bytes: most, bytesLeft, missed, begun, arrived, failed } = options;
   const { clock } = link;
   const ending = follow(link.closing);
   const { signal } = ending;
   const wake = createWake();
   const names = new Map([...topics].map(([name, { id }]) => [id, name]));
-  const leaders = new Map<Reading, number>();
-  const since = new Map<Reading, number>();
+  const leaders = new Map<R, number>();
+  const since = new Map<R, number>();
   const loops = new Set<number>();
-  const stops = new Map<Reading, { times: number; until: number }>();
+  const stops = new Map<R, { times: number; until: number }>();
   const itemBytes = Math.min(most, mostUnpacked);
   let turn = 0;
   let locating = false;
@@ -89,7 +91,7 @@ export function startFetching(options: FetchingOptions): Fetching {
     failed(asError(error));
   };
   /** Its leader has to be found anew. */
-  const lose = (own: readonly Reading[], error: unknown): void => {
+  const lose = (own: readonly R[], error: unknown): void => {
     if (signal.aborted) return;
     const now = clock.monotonic();
     for (const reading of own) {
@@ -137,7 +139,7 @@ export function startFetching(options: FetchingOptions): Fetching {
       if (own.length === 0) break;
       const here = readings.reduce((sum, { bytes }) => sum + bytes, 0);
       const now = clock.monotonic();
-      const isReady = (reading: Reading): boolean => reading.bytes < enoughBytes && (stops.get(reading)?.until ?? now) <= now;
+      const isReady = (reading: R): boolean => reading.bytes < enoughBytes && (stops.get(reading)?.until ?? now) <= now;
       const hungry = here >= bytesLeft() ? [] : own.filter(isReady);
       if (hungry.length === 0) {
         await wake.wait(clock, waitMs, signal);
@@ -165,7 +167,7 @@ export function startFetching(options: FetchingOptions): Fetching {
     /** Instead of where each is. */
     readonly offset?: bigint;
   }
-  const ask = async (connection: Connection, hungry: readonly Reading[], { maxWaitMs, bytes, offset }: Asked) => {
+  const ask = async (connection: Connection, hungry: readonly R[], { maxWaitMs, bytes, offset }: Asked) => {
     const [partitionMaxBytes, maxBytes] = bytes;
     const request = [...grouped(hungry, ({ topic }) => topic)].map(([name, own]) => ({
       topicId: topics.get(name)!.id,
@@ -184,14 +186,14 @@ export function startFetching(options: FetchingOptions): Fetching {
     );
   };
 
-  const fetchOnce = async (connection: Connection, hungry: readonly Reading[], maxWaitMs: number): Promise<void> => {
+  const fetchOnce = async (connection: Connection, hungry: readonly R[], maxWaitMs: number): Promise<void> => {
     const bytes = [Math.min(fetchBytes, most), Math.min(answerBytes, most)] as const;
     for (const { reading, found } of await ask(connection, hungry, { maxWaitMs, bytes })) {
       if (!signal.aborted) await take(connection, reading, found, reading === hungry[0]);
     }
   };
 
-  const take = async (connection: Connection, reading: Reading, partition: FetchedPartition, isFirst: boolean): Promise<void> => {
+  const take = async (connection: Connection, reading: R, partition: FetchedPartition, isFirst: boolean): Promise<void> => {
     const where = `${link.shown}, partition ${reading.index} of ${reading.topic}`;
     const { errorCode, records, abortedTransactions = null, stableOffset: end } = partition;
     if (errorCode === codes.OFFSET_OUT_OF_RANGE) {
@@ -200,6 +202,7 @@ export function startFetching(options: FetchingOptions): Fetching {
     if (isPassing(errorCode)) return lose([reading], new KafkaRefusal(errorCode, where));
     if (stopping.includes(errorCode)) return stopped(connection, reading, where);
     succeed(errorCode, where);
+    begin(reading);
     const { from } = reading;
     const items = records ? itemsOf({ batches: batchesIn(records, { asked: from, end }), abortedTransactions }, from, itemBytes) : [];
     if (items.length > 0) return add(reading, items);
@@ -210,7 +213,7 @@ export function startFetching(options: FetchingOptions): Fetching {
   };
 
   /** A fetch did not get past its place. Once may be chance; after some times, what is there is set aside. */
-  const stopped = async (connection: Connection, reading: Reading, where: string): Promise<void> => {
+  const stopped = async (connection: Connection, reading: R, where: string): Promise<void> => {
     const times = (stops.get(reading)?.times ?? 0) + 1;
     stops.set(reading, { times, until: clock.monotonic() + stopMs });
     if (times < maxStops) return;
@@ -227,23 +230,28 @@ export function startFetching(options: FetchingOptions): Fetching {
       lose([reading], error);
     }
   };
-  const passed = (reading: Reading): void => {
+  const passed = (reading: R): void => {
     since.delete(reading);
     stops.delete(reading);
   };
 
-  const add = (reading: Reading, items: readonly Item[]): void => {
+  const begin = (reading: R): void => {
+    if (!reading.fresh) return;
+    reading.fresh = false;
+    begun(reading);
+  };
+  const add = (reading: R, items: readonly Item[]): void => {
     passed(reading);
+    begin(reading);
     for (const item of items) {
       reading.queue.push(item);
       reading.bytes += item.bytes;
     }
     reading.from = items.at(-1)!.last + 1n;
-    reading.fresh = false;
     arrived();
   };
   /** The offset is not in the log. What lay before its beginning is passed over, and committed like what was read: it is told once. */
-  const restart = (reading: Reading, first: bigint): void => {
+  const restart = (reading: R, first: bigint): void => {
     if (first <= reading.from || reading.fresh) {
       reading.from = first;
       return;

@@ -120,6 +120,12 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
     };
   };
 
+  /** Commits where a partition begins: until then its group looks new, and a new group has missed nothing. */
+  const begun = (partition: Owned): void => {
+    partition.ledger.open(partition.from - 1n)();
+    commits.note(partition);
+  };
+
   const reconcile = async (assignment: Assignment, before: number): Promise<void> => {
     const wanted = [...assignment].flatMap(([topic, indexes]) => indexes.map((index) => ({ topic, index })));
     // In the very next round nobody else can have had what was ours and is ours again.
@@ -187,9 +193,9 @@ export function openSession({ link, consumer, topics, sessionMs, bytes, bytesLef
       mayCommit = true;
       delivering = !retiring;
       void commits.flush();
-      fetching = startFetching({
+      fetching = startFetching<Owned>({
         ...{ link, readings: owned, topics, patienceMs: sessionMs, bytes, bytesLeft, missed },
-        ...{ arrived: () => wake.notify(), failed: fail },
+        ...{ begun, arrived: () => wake.notify(), failed: fail },
       });
       wake.notify();
       same = await beat();
