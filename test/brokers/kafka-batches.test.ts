@@ -240,8 +240,13 @@ describe("kafka: batches", () => {
   });
 
   test("are unpacked as far as there is room, and what is behind them is fetched again", () => {
-    const batches = [0, 1, 2].map((n) => batchOf([{ value: Buffer.alloc(1_000) }], { firstOffset: BigInt(n) }));
-    expect(itemsOf({ batches: batchesIn(Buffer.concat(batches)) }, 0n, 1_500)).toHaveLength(2);
+    const batches = [0, 1, 2].map((n) => batchOf([{ value: Buffer.alloc(10_000) }], { firstOffset: BigInt(n) }));
+    expect(itemsOf({ batches: batchesIn(Buffer.concat(batches)) }, 0n, 15_000)).toHaveLength(2);
     expect(itemsOf({ batches: batchesIn(Buffer.concat(batches)) }, 0n, 1)).toHaveLength(1);
+  });
+
+  test("count what a record takes in memory, which is far more than the bytes of a small one", () => {
+    const [item] = itemsOf({ batches: batchesIn(batchOf([{ value: null }])) }, 0n);
+    expect(item!.bytes).toBeGreaterThanOrEqual(600);
   });
 });

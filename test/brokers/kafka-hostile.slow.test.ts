@@ -27,9 +27,9 @@ await describeWith("kafka", "kafka: records that are no events", () => {
   afterAll(() => server[Symbol.asyncDispose]());
 
   let made = 0;
-  const freshTopic = async (): Promise<string> => {
+  const freshTopic = async (partitions = 1): Promise<string> => {
     const topic = `hostile-${(made += 1)}.events`;
-    await makeTopic(url, topic, 1);
+    await makeTopic(url, topic, partitions);
     return topic;
   };
   const receiving = (topic: string, more: Partial<Subscription> = {}) => {
@@ -145,6 +145,16 @@ await describeWith("kafka", "kafka: records that are no events", () => {
     await deleteRecords(url, topic, 0, 3n);
     expect(told(await receiving(topic, subscription).take(1))).toEqual(["e3"]);
     expect(missed).toEqual([[topic, 2]]);
+  });
+
+  test("a small batch in each of 16 partitions that unpacks to 40 MiB: one of them is in memory at a time, and none is lost", async () => {
+    const topic = await freshTopic(16);
+    const bomb = batchOf([event("same", Buffer.alloc(40 * mib))], { attributes: gzip, pack: (bytes) => gzipSync(bytes) });
+    for (let partition = 0; partition < 16; partition++) await produceRaw(url, topic, partition, bomb);
+    const subscription = { consumer: "shop", topics: [topic], prefetch: 256, waiting: 10_000, bytes: 32 * mib };
+    const { received, out, peak } = await memoryOf({ url, subscription, messages: 16 });
+    expect({ received, out }).toEqual({ received: 16, out: 40 * mib });
+    expect(peak).toBeLessThan(400 * mib);
   });
 
   test("200 messages of 4 MiB at the default prefetch stay within the bound in bytes, one larger than it comes alone, and none is lost", async () => {

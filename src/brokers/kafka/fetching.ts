@@ -1,3 +1,4 @@
+import { turn as yieldTurn } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
 import { follow } from "../../core/signal.ts";
 import { createWake } from "../../core/wake.ts";
@@ -130,6 +131,9 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     locating = false;
   };
 
+  /** So many bytes more may be unpacked, of all partitions. Nothing held means room, so that one batch of any size is let in. */
+  const room = (): number => bytesLeft() - readings.reduce((sum, { bytes }) => sum + bytes, 0);
+
   /** Everything of one leader, until it has nothing of ours any more. */
   const fetchAll = async (leader: number, address: Address): Promise<void> => {
     loops.add(leader);
@@ -137,10 +141,9 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     while (!signal.aborted) {
       const own = readings.filter((reading) => leaders.get(reading) === leader);
       if (own.length === 0) break;
-      const here = readings.reduce((sum, { bytes }) => sum + bytes, 0);
       const now = clock.monotonic();
       const isReady = (reading: R): boolean => reading.bytes < enoughBytes && (stops.get(reading)?.until ?? now) <= now;
-      const hungry = here >= bytesLeft() ? [] : own.filter(isReady);
+      const hungry = room() <= 0 ? [] : own.filter(isReady);
       if (hungry.length === 0) {
         await wake.wait(clock, waitMs, signal);
         continue;
@@ -187,9 +190,14 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
   };
 
   const fetchOnce = async (connection: Connection, hungry: readonly R[], maxWaitMs: number): Promise<void> => {
-    const bytes = [Math.min(fetchBytes, most), Math.min(answerBytes, most)] as const;
+    const wanted = Math.max(1, room());
+    const bytes = [Math.min(fetchBytes, wanted), Math.min(answerBytes, wanted)] as const;
     for (const { reading, found } of await ask(connection, hungry, { maxWaitMs, bytes })) {
-      if (!signal.aborted) await take(connection, reading, found, reading === hungry[0]);
+      // A few packed bytes may be many: what there is no room for is dropped, and fetched again.
+      if (signal.aborted || room() <= 0) return;
+      await take(connection, reading, found, reading === hungry[0]);
+      // Unpacking blocks the process: heartbeats and handlers get their turn between two partitions.
+      await yieldTurn();
     }
   };
 
@@ -204,7 +212,9 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     succeed(errorCode, where);
     begin(reading);
     const { from } = reading;
-    const items = records ? itemsOf({ batches: batchesIn(records, { asked: from, end }), abortedTransactions }, from, itemBytes) : [];
+    const items = records
+      ? itemsOf({ batches: batchesIn(records, { asked: from, end }), abortedTransactions }, from, Math.min(itemBytes, room()))
+      : [];
     if (items.length > 0) return add(reading, items);
     // The first is given a batch of any size. Another may have got nothing since there was no room left for it.
     if (from < end && isFirst) return stopped(connection, reading, where);

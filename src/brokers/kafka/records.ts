@@ -75,5 +75,6 @@ export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint
 
 const undecided = "a damaged batch before it may have been the end of a transaction: nobody can tell whether these records were committed";
 
-/** Its bytes, and what the objects around them take. */
-const sizeOf = ({ raw }: Stored): number => 100 + raw.length;
+/** Its bytes, and what the objects around them take: three buffers, the record, its headers, the item and two offsets. */
+const sizeOf = ({ raw }: Stored): number => objectBytes + raw.length;
+const objectBytes = 600;
