@@ -7,19 +7,27 @@ import { WaybillError } from "./errors.ts";
  */
 export function lend<T extends object>(thing: T, isOpen = () => true): { readonly handle: T; takeBack(): void } {
   let lent = true;
-  const guard = <Target extends object>(target: Target, self?: object): Target =>
+  const guard = <Target extends object>(target: Target, self?: object, called?: PropertyKey): Target =>
     new Proxy(target, {
       get(of, name) {
         if (!lent) throw ended();
         const value: unknown = Reflect.get(of, name, of);
-        return typeof value === "function" && !isFixed(of, name) ? guard(value, of) : value;
+        return typeof value === "function" && !isFixed(of, name) ? guard(value, of, name) : value;
       },
       apply(of, _, values) {
         if (!lent) throw ended();
         if (!isOpen()) throw endedInside();
-        return Reflect.apply(of as () => unknown, self, values) as unknown;
+        const given: unknown[] = called === "savepoint" ? values.map(inner) : values;
+        const result: unknown = Reflect.apply(of as () => unknown, self, given);
+        // A prepared statement of mysql2 runs without the connection's own methods.
+        if (called === "prepare" && result instanceof Promise) return result.then(guarded);
+        return isLazy(result) ? guard(result) : result;
       },
     });
+  const guarded = (value: unknown): unknown => (isObject(value) ? guard(value) : value);
+  /** A savepoint gives its callback another handle on the same connection. */
+  const inner = (value: unknown): unknown =>
+    typeof value === "function" ? (...given: unknown[]): unknown => Reflect.apply(value, undefined, given.map(guarded)) as unknown : value;
   return {
     handle: guard(thing),
     takeBack() {
@@ -36,6 +44,15 @@ export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Pr
   } finally {
     lent.takeBack();
   }
+}
+
+/** A query of postgres.js is sent when it is awaited, which may be after the end. */
+function isLazy(value: unknown): value is object {
+  return value instanceof Promise && value.constructor !== Promise;
+}
+
+function isObject(value: unknown): value is object {
+  return (typeof value === "object" && value !== null) || typeof value === "function";
 }
 
 /** A proxy must give such a property as it is. */

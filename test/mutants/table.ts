@@ -247,6 +247,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/sqlite-file", "takes no statement after a ROLLBACK"),
   ),
   mutant(
+    "late-statements",
+    "E",
+    "a query that a handler has built runs after the handler's transaction has ended",
+    tests("handles/late.slow", "that were built before a ROLLBACK of the handler's own"),
+  ),
+  mutant(
     "marks-forgotten-early",
     "E",
     "marks are forgotten by age, although the broker still has messages of their time",

@@ -1,6 +1,6 @@
 import type { Begins, Handle } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { lending } from "../../core/lend.ts";
+import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { alreadyInside, ended, noTransaction } from "./refuse.ts";
 import { rowsOf, unwrapped, type Rows } from "./result.ts";
@@ -57,10 +57,29 @@ export const fromDrizzle: Handle<DrizzleDb, DrizzleTransaction, DrizzleBegins> =
     async begin<T>(db: DrizzleDb, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
       if (typeof (db as Inside).rollback === "function") throw alreadyInside("Drizzle");
       refuseSynchronous(db as Inside);
-      return (db as Begin).transaction((tx) => lending(tx, work, () => isOpen(tx as Inside)));
+      return (db as Begin).transaction((tx) => lendingClient(tx, work));
     },
   },
 );
+
+/**
+ * Queries are built long before they are sent, and nested transactions are objects of their own: so the driver's client is guarded beneath
+ * them. Drizzle itself keeps the bare one, for COMMIT and ROLLBACK.
+ */
+async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
+  const { session } = tx as Inside;
+  const open = (): boolean => isOpen(tx);
+  const name = session?.tx === undefined ? "client" : "tx"; // libsql has a client for each transaction
+  const client = session?.[name];
+  if (client === undefined) return lending(tx, work, open);
+  const lent = lend(client, open);
+  const guarded = Object.create(session!, { [name]: { value: lent.handle } }) as object;
+  try {
+    return await lending(Object.create(tx, { session: { value: guarded } }) as DrizzleTransaction, work, open);
+  } finally {
+    lent.takeBack();
+  }
+}
 
 /** As far as the driver tells. */
 const isOpen = ({ session }: Inside): boolean => session?.client?.getTransactionStatus?.() !== "I" && session?.tx?.closed !== true;

@@ -43,7 +43,7 @@ export const fromPg: Handle<PgDb, PgTransaction, PgBegins> = Object.assign(
         return result;
       } finally {
         client.off("error", listen);
-        client.release(!ended && (client.getTransactionStatus?.() ?? "E") !== "I");
+        client.release(!ended); // a callback that failed may have statements under way
       }
     },
   },

@@ -48,9 +48,9 @@ export interface Connection {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
-  /** A connection of the pool, for work that is not ours; one that fails in doubt is not given back. */
-  borrow<T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T>;
-  /** The same for work of ours in which the session is what matters, not a transaction. */
+  /** A connection of the pool, for a handler. One that failed, or timed out, may go on with statements of its own: its connection is closed. */
+  lend<T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T>;
+  /** For work of ours in which the session is what matters, not a transaction. */
   session<T>(work: (session: Session) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
@@ -139,8 +139,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     await ask(connection, calmSql(server.mariadb));
   };
 
-  const prepared = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T> =>
-    onPool(await pool(), place, statementTimeoutMs, async (connection) => work(connection, await prepare(connection)));
+  const prepared = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>, closesFailed = false): Promise<T> =>
+    onPool(await pool(), place, statementTimeoutMs, async (connection) => work(connection, await prepare(connection)), closesFailed);
 
   const sessionOn = (connection: MysqlConnection, server: Server): Session => ({
     server,
@@ -189,11 +189,11 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   return {
     place,
     patienceMs,
-    borrow: (work) =>
+    lend: (work) =>
       prepared(async (connection, server) => {
         await calm(connection, server); // others may take their time
         return work(connection, server);
-      }),
+      }, true),
     session: alone,
     run: (sql, values) => alone(({ run }) => run(sql, values)),
     change: (sql, values) => alone(({ change }) => change(sql, values)),

@@ -173,7 +173,7 @@ function forgetSome(
 export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
   return {
     transaction: (work) =>
-      connection.borrow(async (own, server) => {
+      connection.lend(async (own, server) => {
         // A server does not notice that a client has gone while it runs its query, and the mark would stay locked. Behind a balancer
         // another session may be on another server, where the number is somebody else's.
         let over = false;
@@ -192,12 +192,7 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
           );
         } catch (error) {
           over = true;
-          // Turning it on commits what is open: only after a rollback that certainly happened.
-          await own
-            .query("ROLLBACK")
-            .then(() => own.query("SET autocommit = 1"))
-            .catch(() => undefined);
-          throw error;
+          throw error; // autocommit stays off on a connection that is closed: a late statement goes with it
         }
         over = true;
         await own.query("SET autocommit = 1").catch(() => own.destroy());

@@ -2,12 +2,13 @@ import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool, type MysqlPoolConnection } from "./driver.ts";
 
-/** Works with a connection of the pool. One that is left in doubt, or inside a transaction, is not given back. */
+/** Works with a connection of the pool. One that is left in doubt, or inside a transaction, is not given back; with `closesFailed`, none on which the work failed. */
 export async function onPool<T>(
   pool: MysqlPool,
   place: string,
   patienceMs: number,
   work: (connection: MysqlPoolConnection) => Promise<T>,
+  closesFailed = false,
 ): Promise<T> {
   const connection = await acquire(pool, place, patienceMs);
   let sound = false;
@@ -16,7 +17,7 @@ export async function onPool<T>(
     sound = true;
     return result;
   } catch (error) {
-    sound = !isSilence(error) && (await isIdle(connection, patienceMs));
+    sound = !closesFailed && !isSilence(error) && (await isIdle(connection, patienceMs));
     throw error;
   } finally {
     if (sound) connection.release();

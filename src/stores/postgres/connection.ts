@@ -1,5 +1,5 @@
 import { systemClock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
 import { connect } from "./connect.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
 
@@ -16,8 +16,10 @@ export interface Connection {
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
-  /** A client of the pool, for work that is not ours. */
+  /** A client of the pool. */
   borrow<T>(work: (client: PgPoolClient) => Promise<T>): Promise<T>;
+  /** The same for a handler. One that failed, or timed out, may go on with statements of its own: its client is closed. */
+  lend<T>(work: (client: PgPoolClient) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
@@ -45,14 +47,14 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     set_config('statement_timeout', '${statementTimeoutMs}', true), set_config('lock_timeout', '${statementTimeoutMs}', true),
     set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('jit', 'off', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
 
-  const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => {
+  const use = async <T>(work: (client: PgPoolClient) => Promise<T>, closes: (error: unknown) => boolean): Promise<T> => {
     let broken: Error | undefined;
     const listen = (error: Error): void => void (broken = error); // a connection that breaks between two statements says so here
     const client = await connect(await pool(), listen, { place, patienceMs: statementTimeoutMs });
     try {
       return await work(client);
     } catch (error) {
-      broken ??= error instanceof Late ? error : undefined;
+      if (closes(error)) broken ??= asError(error);
       throw error;
     } finally {
       client.off("error", listen);
@@ -61,6 +63,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       client.release(broken ?? status !== "I");
     }
   };
+
+  const borrow = <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => use(work, (error) => error instanceof Late);
 
   /** A server that does not answer must not keep a relay waiting for ever: the connection is given up with the statement. */
   const ask = async (client: PgPoolClient, text: string, values?: readonly unknown[]): Promise<readonly PgRow[]> => {
@@ -104,6 +108,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   return {
     place,
     borrow,
+    lend: (work) => use(work, () => true),
     run: (text, values) =>
       borrow((client) => ask(client, text, values)).catch((error: unknown) => {
         throw explain(error, place);

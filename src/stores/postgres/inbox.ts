@@ -177,7 +177,7 @@ export function onOwnClients(connection: Connection, patienceMs: number): Applyi
     set_config('idle_in_transaction_session_timeout', '${patienceMs * 10}', true), set_config('tcp_user_timeout', '${patienceMs}', true)`;
   return {
     transaction: (work) =>
-      connection.borrow((client) =>
+      connection.lend((client) =>
         runTransaction(client, { place: connection.place, patienceMs }, async (tx) => {
           await tx.query(limits);
           return lending(tx, work, () => tx.getTransactionStatus?.() !== "I");
