@@ -11,7 +11,7 @@ import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from ".
 import { askOf, textIn, type Ask } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./leases.ts";
 import { keepLetter } from "./letters.ts";
-import type { Names } from "./names.ts";
+import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
 import { beginAndCommit, stayingInside } from "./transactor.ts";
 
@@ -29,8 +29,24 @@ const cutMs = 5_000;
 /** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
 const forgottenAtOnce = 1_000;
 
+/** The database in which transactions begin, and the names of the tables there: a handler may turn to another one with USE. */
+interface Home {
+  readonly database: string | null;
+  readonly names: Names;
+}
+
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
   const expiry = createExpiry(clock);
+  let home: Home | undefined;
+  const findHome = async (ask: Ask): Promise<Home> => {
+    const database = databaseIn(await ask("SELECT DATABASE() AS home"));
+    if (database === null || database.includes("?")) return { database: null, names: n }; // no such name can stand in a statement with values
+    return { database, names: n.inside(database) };
+  };
+  /** A session goes back to its pool as it came: the next event's statements must not run in another database. */
+  const goHome = async (ask: Ask, rows: Awaited<ReturnType<Ask>>, { database }: Home): Promise<void> => {
+    if (database !== null && databaseIn(rows) !== database) await ask(`USE ${quote(database)}`);
+  };
   const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> => {
     let cutOff: Cut | undefined;
     const attempt = (watch: Watch) =>
@@ -40,7 +56,8 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           own(sql, values).catch((error: unknown) => {
             throw explain(error, connection.place);
           });
-        if (!(await mark(ask, n, key, handlerVersion))) return "seen";
+        const at = (home ??= await findHome(ask));
+        if (!(await mark(ask, at.names, key, handlerVersion))) return "seen";
         const dead = (told: unknown, why: unknown): void => {
           if (isSilence(told)) throw new SessionEnded(connection.place, why);
         };
@@ -52,14 +69,13 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         await stayingInside(inSession, () =>
           watch(async () => lend(work)).catch(async (error: unknown) => {
             // The handler may have thrown anything. Whether its session is there is what the session itself tells.
-            await own("SELECT 1").catch((told: unknown) => dead(told, error));
+            await own("SELECT DATABASE() AS home")
+              .then((rows) => goHome(own, rows, at))
+              .catch((told: unknown) => dead(told, error));
             throw error;
           }),
         );
-        // A delete of what is not there would lock the gap, and other events' counts with it.
-        const counted = await ask(`SELECT 1 AS found FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
-        if (counted.length > 0) await ask(`DELETE FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
-        await ask(`UPDATE ${n.inbox} SET finished = 1 WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
+        await finish(ask, at.names, key, (rows) => goHome(ask, rows, at));
         return "done";
       });
     return rolledBackInTime(attempt, async () => cutOff?.());
@@ -147,6 +163,32 @@ async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): 
     "EFFECT_UNFINISHED",
     "an earlier attempt committed before its handler had finished (TRUNCATE, DDL, LOCK TABLES or COMMIT in it): part of its effect may be there",
   );
+}
+
+/** A handler may have deleted the mark; without it, the event would be applied again. */
+async function finish(
+  ask: Ask,
+  n: Names,
+  { consumer, id }: InboxKey,
+  look: (rows: Awaited<ReturnType<Ask>>) => Promise<void>,
+): Promise<void> {
+  const ours = "WHERE consumer = ? AND event_id = ?";
+  // A delete of what is not there would lock the gap, and other events' counts with it.
+  const found = await ask(
+    `SELECT DATABASE() AS home, (SELECT COUNT(*) FROM ${n.inbox} ${ours} AND finished = 0) AS marks,
+       (SELECT COUNT(*) FROM ${n.attempts} ${ours}) AS counts`,
+    [consumer, id, consumer, id],
+  );
+  await look(found);
+  const [, marks, counts] = found[0] ?? [];
+  if (textIn(marks) !== "1") throw new WaybillError("TRANSACTION_LOST", `the mark of event ${id} went away inside its handler`);
+  if (textIn(counts) !== "0") await ask(`DELETE FROM ${n.attempts} ${ours}`, [consumer, id]);
+  await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, [consumer, id]);
+}
+
+function databaseIn([row]: Awaited<ReturnType<Ask>>): string | null {
+  const name = row?.[0] ?? null;
+  return name === null ? null : textIn(name);
 }
 
 function forgetSome(

@@ -32,6 +32,8 @@ export type Names = Readonly<Record<(typeof tables)[number] | "outbox" | "inbox"
   /** The database that was named; null for that of the connection. */
   readonly schema: string | null;
   readonly quotedSchema: string;
+  /** The same, qualified with this database where no schema was named. */
+  readonly inside: (database: string) => Names;
   /** Quoted only; constraints are not qualified. */
   readonly constraint: (what: string) => string;
   /** As it is, for messages and look-ups. */
@@ -69,6 +71,7 @@ export function namesOf(schema: string | undefined, given: MysqlNames = {}): Nam
     ...(Object.fromEntries(Object.entries(plain).map(([key, name]) => [key, full(name)])) as unknown as Names),
     schema: schema ?? null,
     quotedSchema: quote(schema ?? ""),
+    inside: (database) => namesOf(schema ?? database, given),
     constraint: (what) => quote(`${prefix}${what}`),
     plain: (of) => plain[of]!,
   };
@@ -83,4 +86,4 @@ function check(what: string, name: unknown): void {
     );
 }
 
-const quote = (name: string): string => `\`${name.replaceAll("`", "``")}\``;
+export const quote = (name: string): string => `\`${name.replaceAll("`", "``")}\``;

@@ -1,0 +1,70 @@
+import mysql2 from "mysql2/promise";
+import { expect } from "vitest";
+import type { Inbox } from "../../src/contracts/inbox.ts";
+import { fromMysql2 } from "../../src/outbox/handles/index.ts";
+import { mysql, type MysqlConnection } from "../../src/stores/mysql/index.ts";
+import { describeWith } from "../servers/available.ts";
+import { ownMariadb } from "./mariadb-own.ts";
+
+const key = (id: string) => ({ consumer: "billing", id });
+
+await describeWith("mariadb", "a handler's session on MariaDB", () => {
+  const mariadb = ownMariadb();
+  const { own } = mariadb;
+  const ways: Readonly<
+    Record<string, (pool: mysql2.Pool, url: string) => Inbox<MysqlConnection> & { readonly end?: () => Promise<void> }>
+  > = {
+    "the application's pool": (pool) => mysql({ pool }).inbox,
+    "a pool of the store's own": (_, url) => {
+      const store = mysql({ url, connections: 1 });
+      return { ...store.inbox, end: () => Promise.resolve(store[Symbol.asyncDispose]()) };
+    },
+    "a library's handle": (pool) => mysql({ pool, tx: fromMysql2, db: pool }).inbox,
+  };
+  for (const [way, open] of Object.entries(ways))
+    for (const migrated of [false, true])
+      own(
+        `USE in a handler changes the database of no other event, nor where its mark goes (${way}, tables there: ${migrated})`,
+        async (harness) => {
+          const other = `other_${process.pid}_${Object.keys(ways).indexOf(way)}_${Number(migrated)}`;
+          await harness.pool.query(`CREATE DATABASE ${other}`);
+          await harness.pool.query(`CREATE TABLE ${other}.effects (name VARCHAR(255))`);
+          const there = mysql({ url: mariadb.server.url(other) });
+          if (migrated) await there.schema.migrate();
+          await there[Symbol.asyncDispose]();
+          const url = mariadb.server.url(harness.database);
+          const pool = mysql2.createPool({ uri: url, connectionLimit: 1 });
+          const inbox = open(pool, url);
+          const effect = async (tx: MysqlConnection): Promise<void> => void (await tx.query("INSERT INTO effects VALUES ('x')"));
+          const uses = async (tx: MysqlConnection): Promise<void> => {
+            await tx.query(`USE ${other}`);
+            await effect(tx);
+          };
+          const fails = inbox.once(key("failing"), 1, async (tx) => {
+            await uses(tx);
+            throw new Error("no");
+          });
+          await expect(fails).rejects.toThrow("no");
+          expect(await inbox.once(key("after"), 1, effect)).toBe("done");
+          expect(await inbox.once(key("uses"), 1, uses)).toBe("done");
+          for (let n = 0; n < 3; n++) expect(await inbox.once(key(`e${n}`), 1, effect)).toBe("done");
+          for (let n = 0; n < 3; n++) expect(await inbox.once(key(`e${n}`), 1, effect)).toBe("seen");
+          expect(await harness.effects()).toHaveLength(4);
+          expect(await harness.rows(`SELECT * FROM ${other}.effects`)).toHaveLength(1);
+          expect(await harness.rows("SELECT 1 FROM inbox WHERE finished = 1")).toHaveLength(5);
+          if (migrated) expect(await harness.rows(`SELECT 1 FROM ${other}.inbox`)).toEqual([]);
+          await inbox.end?.();
+          await pool.end();
+          await harness.pool.query(`DROP DATABASE ${other}`);
+        },
+      );
+
+  own("an event whose mark is gone when its handler has finished is not applied", async (harness) => {
+    const deletes = harness.store.inbox.once(key("e"), 1, async (tx) => {
+      await tx.query("INSERT INTO effects VALUES ('x')");
+      await tx.query("DELETE FROM inbox");
+    });
+    await expect(deletes).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+    expect(await harness.effects()).toEqual([]);
+  });
+});
