@@ -7,6 +7,7 @@ import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { markable, maxMarkBytes } from "../core/letter.ts";
 import type { Random } from "../core/random.ts";
 import { orAborted } from "../core/signal.ts";
+import { MarkHeld } from "../core/mark-held.ts";
 import { SessionEnded } from "../core/session-ended.ts";
 import type { RetrySchedule } from "../core/retry.ts";
 import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
@@ -318,7 +319,8 @@ async function persist<Tx, T>(
           error: reasonOf(asError(error)),
         });
       }
-      if (ofInbox && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
+      const foreign = error instanceof MarkHeld; // parked for it, the event could still be applied by the transaction that holds its mark
+      if (ofInbox && !foreign && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
       before = inboxHealth.successes;
     } finally {
       step.end();

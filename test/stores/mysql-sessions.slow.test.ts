@@ -1,10 +1,13 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import mysql2 from "mysql2/promise";
 import { expect } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
+import { MarkHeld } from "../../src/core/mark-held.ts";
 import { fromMysql2 } from "../../src/outbox/handles/index.ts";
 import { mysql, type MysqlConnection } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { ownMariadb } from "./mariadb-own.ts";
+import type { MysqlHarness } from "./mysql-harness.ts";
 
 const key = (id: string) => ({ consumer: "billing", id });
 
@@ -67,4 +70,57 @@ await describeWith("mariadb", "a handler's session on MariaDB", () => {
     await expect(deletes).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
     expect(await harness.effects()).toEqual([]);
   });
+
+  const limits = async (tx: Pick<MysqlConnection, "query">): Promise<unknown> =>
+    ((await tx.query("SELECT @@idle_transaction_timeout AS idle")) as unknown as [[{ idle: unknown }]])[0][0].idle;
+  own("a subscriber that is frozen inside a handler loses its session, and another goes on with the event", async (harness) => {
+    const pool = mysql2.createPool({ uri: mariadb.server.url(harness.database), connectionLimit: 3 });
+    const { inbox } = mysql({ pool: pool, statementTimeoutMs: 200 });
+    let thaw = (): void => undefined;
+    const frozen = new Promise<void>((resolve) => (thaw = resolve));
+    let limit: unknown;
+    const first = inbox.once(key("e"), 1, async (tx) => {
+      limit = await limits(tx);
+      await frozen;
+      await tx.query("INSERT INTO effects VALUES ('frozen')");
+    });
+    first.catch(() => undefined);
+    await until(() => limit !== undefined);
+    expect(Number(limit)).toBe(3);
+    await untilDone(harness, inbox);
+    thaw();
+    await expect(first).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(await harness.effects()).toEqual(["other"]);
+    for (let n = 0; n < 3; n++) expect(Number(await limits(pool as unknown as MysqlConnection))).toBe(0);
+    await pool.end();
+  });
+
+  own("who waits for a mark that another holds is told so, and it is nobody's failure", async (harness) => {
+    const held = await harness.begin();
+    await held.tx.query("INSERT INTO inbox (consumer, event_id, handler_version, finished) VALUES ('billing', 'e', 1, 0)");
+    const store = mysql({ url: mariadb.server.url(harness.database), statementTimeoutMs: 1_000 });
+    const waiting = store.inbox.once(key("e"), 1, () => undefined);
+    await expect(waiting).rejects.toBeInstanceOf(MarkHeld);
+    await held.rollback();
+    expect(await store.inbox.once(key("e"), 1, () => undefined)).toBe("done");
+    await store[Symbol.asyncDispose]();
+  });
 });
+
+/** What waits for the mark may be told that it is held, and asks again. */
+async function untilDone(harness: MysqlHarness, inbox: Inbox<MysqlConnection>): Promise<void> {
+  for (const deadline = Date.now() + 20_000; ;) {
+    try {
+      return void expect(await inbox.once(key("e"), 1, (tx) => harness.effect(tx, "other"))).toBe("done");
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+    }
+  }
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (const deadline = Date.now() + 10_000; !condition();) {
+    if (Date.now() > deadline) throw new Error("it did not come true");
+    await sleep(5);
+  }
+}

@@ -1,5 +1,7 @@
+import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
+import { MarkHeld } from "../../src/core/mark-held.ts";
 import { fromPg } from "../../src/outbox/handles/index.ts";
 import { postgres, type PgClient } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";
@@ -48,6 +50,20 @@ await describeWith("postgres", "a handler's session on PostgreSQL", () => {
       });
       await expect(swallowing).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
       expect(await effects()).toEqual([]);
+    });
+
+    test(`who waits for a mark that another transaction holds is told so: ${name}`, async () => {
+      const held = await harness.begin();
+      await held.tx.query(
+        `INSERT INTO ${harness.schema}.inbox (consumer, event_id, processed_at, handler_version, finished) VALUES ('c', 'held ${name.length}', now(), 1, false)`,
+      );
+      const pool = new pg.Pool({ connectionString: server.url(), max: 2, options: "-c lock_timeout=300" });
+      const options = { pool, schema: harness.schema, statementTimeoutMs: 300 };
+      const other = name === "a handle" ? postgres({ ...options, tx: fromPg, db: pool }) : postgres(options);
+      await expect(other.inbox.once({ consumer: "c", id: `held ${name.length}` }, 1, () => undefined)).rejects.toBeInstanceOf(MarkHeld);
+      await held.rollback();
+      expect(await other.inbox.once({ consumer: "c", id: `held ${name.length}` }, 1, () => undefined)).toBe("done");
+      await pool.end();
     });
 
     test(`the database's end of the session is told as that, whatever the handler threw: ${name}`, async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WaybillError } from "../../src/core/errors.ts";
+import { MarkHeld } from "../../src/core/mark-held.ts";
 import { unreadableEnvelope } from "../../src/core/unreadable.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { envelope, eventually } from "./fakes.ts";
@@ -114,6 +115,26 @@ describe("what the database refuses", () => {
       expect(inbox.effects).toContain(follower.id);
     },
   );
+
+  it("of one event whose mark another transaction holds costs it nothing, and its follower waits", async () => {
+    const { broker, inbox, subscriber, clock, of } = setup();
+    const [held, follower] = [envelope("a"), envelope("a")];
+    let frozen = true;
+    inbox.refuses = (step, id) => (frozen && step === "once" && id === held.id ? new MarkHeld("the database", null) : null);
+    broker.add(topic, held, follower);
+    await subscriber({ retry: { delaysMs: [] } }).start();
+    for (let n = 0; n < 60; n++) {
+      broker.add(topic, envelope(`b${n}`));
+      await clock.advance(10_000);
+    }
+    await eventually(() => broker.acked.length === 60);
+    expect([of("subscriber.died").length, inbox.letters.size, inbox.effects.includes(follower.id)]).toEqual([0, 0, false]);
+    frozen = false;
+    await clock.advance(60_000);
+    await eventually(() => broker.acked.length === 62);
+    expect(inbox.effects.indexOf(held.id)).toBeLessThan(inbox.effects.indexOf(follower.id));
+    expect(inbox.effects).toContain(held.id);
+  });
 
   it("of every event costs nobody an attempt, however long it lasts", async () => {
     const { broker, inbox, subscriber, clock, of } = setup();

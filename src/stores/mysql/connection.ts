@@ -10,7 +10,7 @@ import {
   type MysqlPoolConnection,
   type PoolSettings,
 } from "./driver.ts";
-import { calmSql, hurrySql } from "./idle.ts";
+import { idleSettings } from "./idle.ts";
 import { onPool } from "./pool.ts";
 import { fill, type Value } from "./values.ts";
 
@@ -131,12 +131,12 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
 
   const hurry = async (connection: MysqlConnection, server: Server): Promise<void> => {
     if (hurried.has(linkOf(connection))) return;
-    await ask(connection, hurrySql(server.mariadb));
+    await ask(connection, `SET ${idleSettings(server.mariadb).limit}`);
     hurried.add(linkOf(connection));
   };
   const calm = async (connection: MysqlConnection, server: Server): Promise<void> => {
     if (!hurried.delete(linkOf(connection))) return;
-    await ask(connection, calmSql(server.mariadb));
+    await ask(connection, `SET ${idleSettings(server.mariadb).restore}`);
   };
 
   const prepared = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>, closesFailed = false): Promise<T> =>

@@ -5,15 +5,12 @@ const idleSeconds = 10;
 const settingsOf = (mariadb: boolean): readonly string[] =>
   mariadb ? ["idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"] : ["wait_timeout"];
 
-/** Remembers what the session had. */
-export function hurrySql(mariadb: boolean): string {
+/** Two lists for SET: one remembers what the session had and limits it, the other puts that back. */
+export function idleSettings(mariadb: boolean, seconds = idleSeconds): { readonly limit: string; readonly restore: string } {
   const settings = settingsOf(mariadb);
   const kept = settings.map((name) => `@waybill_${name} = @@session.${name}`);
-  return `SET ${[...kept, ...settings.map((name) => `SESSION ${name} = ${idleSeconds}`)].join(", ")}`;
-}
-
-export function calmSql(mariadb: boolean): string {
-  return `SET ${settingsOf(mariadb)
-    .map((name) => `SESSION ${name} = @waybill_${name}`)
-    .join(", ")}`;
+  return {
+    limit: [...kept, ...settings.map((name) => `SESSION ${name} = ${seconds}`)].join(", "),
+    restore: settings.map((name) => `SESSION ${name} = @waybill_${name}`).join(", "),
+  };
 }

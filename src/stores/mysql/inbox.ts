@@ -4,11 +4,13 @@ import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
+import { MarkHeld } from "../../core/mark-held.ts";
 import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
 import { SessionEnded } from "../../core/session-ended.ts";
 import type { Connection, Session } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type Ask } from "./handle.ts";
+import { idleSettings } from "./idle.ts";
 import { leaseColumns, leaseOf } from "./leases.ts";
 import { keepLetter } from "./letters.ts";
 import { quote, type Names } from "./names.ts";
@@ -24,6 +26,7 @@ type Cut = () => Promise<void>;
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
+const lockWait = 1205;
 /** How long the server may take to end a connection that was killed. */
 const cutMs = 5_000;
 /** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
@@ -57,7 +60,10 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
             throw explain(error, connection.place);
           });
         const at = (home ??= await findHome(ask));
-        if (!(await mark(ask, at.names, key, handlerVersion))) return "seen";
+        const marked = await mark(ask, at.names, key, handlerVersion).catch((error: unknown) => {
+          throw errnoOf(error) === lockWait ? new MarkHeld(connection.place, error) : error;
+        });
+        if (!marked) return "seen";
         const dead = (told: unknown, why: unknown): void => {
           if (isSilence(told)) throw new SessionEnded(connection.place, why);
         };
@@ -87,7 +93,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         try {
           return await apply(key, handlerVersion, work);
         } catch (error) {
-          if (!isConflict(error) || attempt === attempts) throw error;
+          if (error instanceof MarkHeld || !isConflict(error) || attempt === attempts) throw error;
         }
       }
     },
@@ -226,7 +232,9 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
           await systemClock.sleep(cutMs); // the client tells nobody of an end that it made itself
           if (!over) own.destroy();
         };
-        await own.query("SET autocommit = 0");
+        // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
+        const idle = idleSettings(server.mariadb, Math.ceil((connection.patienceMs * 10) / 1000));
+        await own.query(`SET autocommit = 0, ${idle.limit}`);
         let result;
         try {
           result = await beginAndCommit(own, connection, () =>
@@ -237,7 +245,7 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
           throw error; // autocommit stays off on a connection that is closed: a late statement goes with it
         }
         over = true;
-        await own.query("SET autocommit = 1").catch(() => own.destroy());
+        await own.query(`SET autocommit = 1, ${idle.restore}`).catch(() => own.destroy());
         return result;
       }),
   };

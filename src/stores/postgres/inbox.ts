@@ -1,9 +1,11 @@
 import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { letterRow } from "../../core/letter.ts";
+import { MarkHeld } from "../../core/mark-held.ts";
 import { SessionEnded } from "../../core/session-ended.ts";
 import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
 import type { Connection } from "./connection.ts";
@@ -37,7 +39,9 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
          ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid, pg_backend_pid()::text AS backend`,
           [key.consumer, key.id, handlerVersion],
-        );
+        ).catch((error: unknown) => {
+          throw causesOf(error).some((cause) => sqlStateOf(cause) === "55P03") ? new MarkHeld(connection.place, error) : error;
+        });
         if (marked === undefined) {
           const [mark] = await query(tx, `SELECT finished::text AS finished FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`, [
             key.consumer,
