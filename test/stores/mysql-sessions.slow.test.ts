@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql2 from "mysql2/promise";
 import { expect } from "vitest";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import { MarkHeld } from "../../src/core/mark-held.ts";
 import { fromMysql2 } from "../../src/outbox/handles/index.ts";
@@ -10,10 +11,36 @@ import { ownMariadb } from "./mariadb-own.ts";
 import type { MysqlHarness } from "./mysql-harness.ts";
 
 const key = (id: string) => ({ consumer: "billing", id });
+const mebibyte = 1024 * 1024;
 
 await describeWith("mariadb", "a handler's session on MariaDB", () => {
   const mariadb = ownMariadb();
   const { own } = mariadb;
+  const letter = (bytes: Uint8Array, raw: boolean) => ({
+    envelope: sampleEvent(raw ? {} : { data: bytes }),
+    topic: "order.events",
+    consumer: "billing",
+    error: "HANDLER_FAILED: no",
+    attempts: 5,
+    ...(raw ? { raw: bytes } : {}),
+  });
+
+  own("a letter that the server cannot put together is refused, also where its sessions are not strict", async (harness) => {
+    const pool = mysql2.createPool({ uri: mariadb.server.url(harness.database), connectionLimit: 2 });
+    pool.on("connection", (connection) => void connection.query("SET SESSION sql_mode = ''"));
+    const { inbox } = mysql({ pool: pool });
+    for (const raw of [false, true]) {
+      const large = new Uint8Array(17 * mebibyte).fill(97);
+      await expect(inbox.park(letter(large, raw))).rejects.toMatchObject({ code: "PAYLOAD_TOO_LARGE" });
+      expect(await harness.letters()).toEqual([]);
+      await inbox.park(letter(large.subarray(0, 5 * mebibyte), raw));
+      const [kept] = await harness.letters();
+      expect((raw ? kept!.raw : kept!.data)?.byteLength).toBe(5 * mebibyte);
+      await harness.pool.query("DELETE FROM waybill_letters");
+    }
+    await pool.end();
+  });
+
   const ways: Readonly<
     Record<string, (pool: mysql2.Pool, url: string) => Inbox<MysqlConnection> & { readonly end?: () => Promise<void> }>
   > = {

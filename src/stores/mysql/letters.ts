@@ -1,3 +1,4 @@
+import { WaybillError } from "../../core/errors.ts";
 import type { LetterRow } from "../../core/letter.ts";
 import type { Session } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
@@ -9,7 +10,7 @@ const bytesPerStatement = 2 * 1024 * 1024;
 const duplicate = 1062;
 
 /** One that is there stays as it is. What is large comes in pieces, all in one transaction. */
-export async function keepLetter({ change }: Pick<Session, "change">, n: Names, letter: LetterRow): Promise<void> {
+export async function keepLetter({ change, run }: Pick<Session, "change" | "run">, n: Names, letter: LetterRow): Promise<void> {
   const { consumer, topic, id, digest } = letter;
   const key = [consumer, topic, id, digest].map((text) => Buffer.from(text));
   const [data, ...moreData] = piecesOf(letter.data);
@@ -45,6 +46,20 @@ export async function keepLetter({ change }: Pick<Session, "change">, n: Names, 
         piece!,
         ...key,
       ]);
+  if (moreData.length + moreRaw.length === 0) return;
+  // Beyond max_allowed_packet CONCAT yields NULL, and a session that is not strict only warns.
+  const [kept] = await run(
+    `SELECT OCTET_LENGTH(data) AS data, OCTET_LENGTH(raw) AS raw FROM ${n.letters} WHERE consumer = ? AND topic = ? AND id = ? AND digest = ?`,
+    key,
+  );
+  for (const column of ["data", "raw"] as const) {
+    const bytes = letter[column]?.byteLength ?? null;
+    if (bytes !== null && String(kept?.[column]) !== String(bytes))
+      throw new WaybillError(
+        "PAYLOAD_TOO_LARGE",
+        `the server did not keep the ${bytes} bytes of a letter's ${column}: raise its max_allowed_packet`,
+      );
+  }
 }
 
 function piecesOf(bytes: Uint8Array): readonly Uint8Array[] {
