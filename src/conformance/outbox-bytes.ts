@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Claim, Window } from "../contracts/outbox-store.ts";
+import { turn } from "../core/clock.ts";
 import { deathsToPark } from "../core/deaths.ts";
 import type { Row } from "../core/event.ts";
 import type { StoreSuite } from "./harness.ts";
@@ -166,6 +167,29 @@ export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await scene.add(scene.row("large", { payload: "x".repeat(5_000) }));
     const { claims } = await (await scene.relay("r1")).claim({ bytes: 1_000 });
     const gone = { ...claims[0]!, envelope: { ...claims[0]!.envelope, seq: claims[0]!.envelope.seq + 1_000n } };
-    await assert.rejects(scene.store.outbox.payload(gone), code("ROW_UNREADABLE"));
+    await assert.rejects(scene.store.outbox.payload(gone, new AbortController().signal), code("ROW_UNREADABLE"));
+  });
+
+  test("a payload read that is called off ends at once, leaves no connection in use, and can be repeated", async (scene) => {
+    const payload = "x".repeat(3_000_000);
+    await scene.add(scene.row("large", { payload }));
+    const relay = await scene.relay("r1");
+    const window = await relay.claim({ bytes: 1_000 });
+    const [claim] = window.claims;
+    for (let n = 0; n < 30; n++) {
+      const calling = new AbortController();
+      if (n % 3 === 0) calling.abort();
+      const reading = scene.store.outbox.payload(claim!, calling.signal).then(
+        (data) => data.byteLength,
+        (error: unknown) => error,
+      );
+      if (n % 3 === 1) await turn();
+      calling.abort();
+      const found = await reading;
+      // A store that does not wait for a server may have read it already.
+      if (found !== payload.length) assert.ok(code("STORE_UNAVAILABLE")(found), `not called off, but ${String(found)}`);
+    }
+    assertWhole([await relay.read(claim!)], [{ payload, id: claim!.envelope.id } as Row]);
+    await relay.publish(window);
   });
 }

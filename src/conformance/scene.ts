@@ -156,7 +156,7 @@ async function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string
     },
     read: async (claim) => {
       if (claim.unread === undefined) return claim;
-      const data = await store.outbox.payload(claim);
+      const data = await store.outbox.payload(claim, new AbortController().signal);
       assert.equal(data.byteLength, claim.unread);
       return { ...claim, envelope: { ...claim.envelope, data } };
     },

@@ -93,8 +93,12 @@ export interface SettleReport {
  */
 export interface OutboxStore {
   claim(holding: Holding, request: ClaimRequest): Promise<Window>;
-  /** The payload of an `unread` claim. Rejects with ROW_UNREADABLE when it can never be read; any other failure is tried again. */
-  payload(claim: Claim): Promise<Uint8Array>;
+  /**
+   * The payload of an `unread` claim. Rejects with ROW_UNREADABLE when it can never be read; any other failure is tried again.
+   * A store that waits for a server stops reading when the signal aborts: it ends the connection, which is useless until the rest of the
+   * payload has come, and rejects. A store that reads in parts calls `arrived` after each; the relay waits so long for a part, not for all.
+   */
+  payload(claim: Claim, signal: AbortSignal, arrived?: () => void): Promise<Uint8Array>;
   settle(relay: string, window: string, outcomes: readonly Outcome[]): Promise<SettleReport>;
   /**
    * Lets up to `limit` aggregates of these lanes that wait for the destination go on, longest waiting first.

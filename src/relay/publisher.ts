@@ -55,7 +55,7 @@ export interface Published {
 
 /** Where less than this part of its time is left before the lease is doubtful, a publish is not begun: called off, it may leave a copy. */
 const leastShare = 4;
-/** A sink that ignores its signal is left behind after this. */
+/** A sink, or a store's read, that ignores its signal is left behind after this. */
 const graceMs = 1_000;
 /** A run of many round trips ends between two of them after this, so that what it has stored is settled while it goes on. */
 const turnMs = 100;
@@ -98,19 +98,34 @@ export function createPublisher(options: PublisherOptions): Publisher {
     return { claim, as: "returned", destination: { topic: message.topic, why: breaker.why(message.topic) } };
   };
 
-  /** Null: the relay is draining. */
+  /** Null: the relay is draining. Otherwise the read has ended when this does: two of them must not be in memory, nor hold two connections. */
   const fetch = async (claim: Claim, draining: AbortSignal): Promise<Uint8Array | null> => {
     const ended = follow(draining);
-    const gaveUp = clock.sleep(options.readTimeoutMs, ended.signal).then(() => {
-      if (ended.signal.aborted) return null;
-      throw new WaybillError("STORE_UNAVAILABLE", `the store did not answer within ${options.readTimeoutMs} ms`);
-    });
+    const reading = follow(ended.signal);
+    let heardAt = clock.monotonic();
+    let late = false;
+    const giveUp = async (): Promise<null> => {
+      for (let leftMs = options.readTimeoutMs; leftMs > 0; leftMs = heardAt + options.readTimeoutMs - clock.monotonic()) {
+        await clock.sleep(leftMs, reading.signal);
+        if (reading.signal.aborted) return null;
+      }
+      late = true;
+      reading.abort();
+      await clock.sleep(graceMs, ended.signal);
+      return null;
+    };
     try {
-      return await Promise.race([options.outbox.payload(claim), gaveUp]);
+      const read = options.outbox.payload(claim, reading.signal, () => (heardAt = clock.monotonic()));
+      const data = await Promise.race([read, giveUp()]);
+      if (data !== null || !late) return data;
+    } catch (error) {
+      if (!late && draining.aborted) return null;
+      if (!late) throw error;
     } finally {
       ended.abort();
-      ended.release();
+      for (const follower of [ended, reading]) follower.release();
     }
+    throw new WaybillError("STORE_UNAVAILABLE", `the store did not answer within ${options.readTimeoutMs} ms`);
   };
 
   const read = async (claim: Claim, draining: AbortSignal): Promise<Claim | Outcome> => {

@@ -82,7 +82,7 @@ const stopMs = 1_000;
 /** Where an aggregate's events go one per round trip, a lane with this part of a batch in flight has enough to do. */
 const shareOfBatch = 8;
 
-/** A payload that does not arrive for so many leases is its event's failure. The lease is renewed meanwhile. */
+/** A payload of which nothing arrives for so many leases is its event's failure. The lease is renewed meanwhile. */
 const readLeases = 3;
 /** One payload that is read by itself is in memory at a time. */
 const readingTurn: Group = { topics: new Set(), aggregates: new Set(["reading"]), claims: [] };

@@ -29,10 +29,10 @@ test.each([
     most = Math.max(most, held);
     return window;
   };
-  const read: OutboxStore["payload"] = async (claim) => {
+  const read: OutboxStore["payload"] = async (claim, signal) => {
     held += claim.unread!;
     most = Math.max(most, held);
-    return outbox.payload(claim);
+    return outbox.payload(claim, signal);
   };
   const sink = { ...scriptedSink({ before: () => clock.sleep(50) }), can: { maxBytes: 100_000 } };
   const relay = createRelay({

@@ -77,7 +77,7 @@ test("a payload that never arrives is its own event's failure, and everything el
 test("a payload that arrives at the second attempt is published whole, before its followers", async () => {
   let attempts = 0;
   const { clock, bench, sink, stop } = await setUp(
-    (outbox) => (claim) => (++attempts === 1 ? Promise.reject(new Error("the link was lost")) : outbox.payload(claim)),
+    (outbox) => (claim, signal) => (++attempts === 1 ? Promise.reject(new Error("the link was lost")) : outbox.payload(claim, signal)),
   );
   await bench.add(large("order-1", 1), draft("order-1", 2), large("order-1", 3));
   await clock.advance(10_000);
@@ -119,11 +119,11 @@ test("an event that no process could hold is not read, whatever the sink takes: 
 test("payloads are read one after the other, and a relay that stops meanwhile spends no attempt", async () => {
   let reading = 0;
   let most = 0;
-  const { clock, bench, relay, sink } = await setUp((outbox) => async (claim) => {
+  const { clock, bench, relay, sink } = await setUp((outbox) => async (claim, signal) => {
     most = Math.max(most, ++reading);
     await clock.sleep(500);
     reading--;
-    return outbox.payload(claim);
+    return outbox.payload(claim, signal);
   });
   const drafts = Array.from({ length: 6 }, (_, n) => large(`order-${n}`));
   await bench.add(...drafts);
@@ -133,5 +133,69 @@ test("payloads are read one after the other, and a relay that stops meanwhile sp
   await clock.advance(100);
   await drained;
   for (const { id } of drafts.slice(2)) expect(await bench.operator.show(id)).toMatchObject({ state: "PENDING", retryCount: 0 });
+  await bench[Symbol.asyncDispose]();
+});
+
+test("a read that is given up is called off, and the next one begins when it has ended", async () => {
+  let reading = 0;
+  let most = 0;
+  const { clock, bench, events, stop } = await setUp(() => async (_claim, signal) => {
+    most = Math.max(most, ++reading);
+    await clock.sleep(60_000, signal);
+    await clock.sleep(300);
+    reading--;
+    throw new Error("called off");
+  });
+  await bench.add(...Array.from({ length: 4 }, (_, n) => large(`order-${n}`)));
+  await clock.advance(3_250);
+  expect(reading, "the first one is about to end").toBe(1);
+  await clock.advance(3_000);
+  expect([reading, most]).toEqual([1, 1]);
+  await clock.advance(10_000);
+  expect(most).toBe(1);
+  const failed = events.filter((event) => event.type === "relay.failed");
+  expect(failed.length).toBeGreaterThanOrEqual(4);
+  for (const { error } of failed) expect(error).toContain("the store did not answer within 3000 ms");
+  await stop();
+});
+
+test("a read whose parts keep coming may take its time, and one that stops between two parts is given up", async () => {
+  const parts: Record<string, number> = { slow: 10, stuck: 2 };
+  const { clock, bench, events, sink, stop } = await setUp((outbox) => async (claim, signal, arrived) => {
+    for (let n = parts[claim.envelope.aggregateId]!; n > 0; n--) {
+      await clock.sleep(2_000, signal);
+      arrived?.();
+    }
+    if (claim.envelope.aggregateId === "stuck") await clock.sleep(60_000, signal);
+    signal.throwIfAborted();
+    return outbox.payload(claim, signal);
+  });
+  const [slow, stuck] = [large("slow"), large("stuck")];
+  await bench.add(slow, stuck);
+  await clock.advance(21_000);
+  expect(sink.sent).toEqual([slow.id]);
+  expect(events.filter(({ type }) => type === "relay.failed")).toEqual([]);
+  await clock.advance(5_800);
+  expect(events.filter(({ type }) => type === "relay.failed")).toEqual([]);
+  await clock.advance(500);
+  expect(events.filter(({ type }) => type === "relay.failed")).toMatchObject([{ id: stuck.id }]);
+  await stop();
+});
+
+test("a relay that drains calls its read off", async () => {
+  let calledOff = false;
+  const { clock, bench, relay } = await setUp(() => async (_claim, signal) => {
+    await clock.sleep(60_000, signal);
+    calledOff = signal.aborted;
+    throw new Error("called off");
+  });
+  const event = large("order-1");
+  await bench.add(event);
+  await clock.advance(500);
+  const drained = relay.drain();
+  await clock.advance(100);
+  await drained;
+  expect(calledOff).toBe(true);
+  expect(await bench.operator.show(event.id)).toMatchObject({ state: "PENDING", retryCount: 0 });
   await bench[Symbol.asyncDispose]();
 });

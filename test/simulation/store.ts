@@ -7,6 +7,7 @@ import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { SessionEnded } from "../../src/core/session-ended.ts";
 import { letterRow } from "../../src/core/letter.ts";
+import { orAborted } from "../../src/core/signal.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
@@ -130,7 +131,14 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
               });
             return server.call(process, claim, unavailable);
           },
-          payload: (claim) => read(() => parts.outbox.payload(claim)),
+          payload: (claim, signal) =>
+            orAborted(
+              read(() => parts.outbox.payload(claim, signal)),
+              signal,
+              () => {
+                throw unavailable(true);
+              },
+            ),
           settle: (relay, window, outcomes) => {
             const given = [...outcomes];
             const lanes = new Set(given.map(({ claim }) => claim.lane));

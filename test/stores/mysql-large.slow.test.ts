@@ -2,6 +2,7 @@ import { expect } from "vitest";
 import { mysql } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { flowOn } from "../support/flow.ts";
+import { expectCalledOff } from "./called-off.ts";
 import { ownMariadb } from "./mariadb-own.ts";
 import { cutBefore } from "./mysql-cut.ts";
 import { add, all } from "./mysql-relay.ts";
@@ -53,5 +54,12 @@ await describeWith("mariadb", "large rows by plain SQL on MariaDB", () => {
     console.log(`${Math.round(pages / 5)} pages a claim`);
     // A payload takes 512 pages; of 34 that are pending, a claim may look at a few.
     expect(pages / 5).toBeLessThan(6 * 512);
+  });
+
+  mariadb.own("a payload read that is called off ends its connection, and the next one has its own", async (harness) => {
+    await harness.pool.query(large("large", 9 * mebibyte));
+    await expectCalledOff(harness.store, mariadb.server.port, (port) =>
+      mysql({ url: `mysql://root@127.0.0.1:${port}/${harness.database}`, connections: 1 }),
+    );
   });
 });

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createOutbox } from "../../src/outbox/outbox.ts";
-import type { PgClient } from "../../src/stores/postgres/index.ts";
+import { postgres, type PgClient } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import { flowOn, type Flow } from "../support/flow.ts";
+import { expectCalledOff } from "./called-off.ts";
 import { harnessOn, type PostgresHarness } from "./postgres-harness.ts";
 
 const mebibyte = 1024 * 1024;
@@ -60,4 +61,17 @@ await describeWith("postgres", "one row of 250 MiB by plain SQL on PostgreSQL", 
       expect(flow.published.get("huge")).toBe(huge);
       console.log(`published after ${Math.round(performance.now() - began)} ms, slowest beside it: ${flow.slowestMs()} ms`);
     }));
+
+  test("a payload read that is called off ends its connection, and the next one has its own", async () => {
+    const harness = await create();
+    await harness.pool.query(
+      `INSERT INTO ${harness.schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'large', 'E', repeat('x', ${40 * mebibyte}))`,
+    );
+    await expectCalledOff(harness.store, server.port, (port) => {
+      const url = new URL(server.url());
+      url.port = String(port);
+      return postgres({ url: String(url), schema: harness.schema, connections: 1 });
+    });
+    await harness.close();
+  });
 });

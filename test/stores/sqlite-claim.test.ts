@@ -92,7 +92,7 @@ test("an event beyond the bound is read when its window is committed, and not be
   const { claims } = await store.outbox.claim(holding, { limit: 10, open: [], narrow: false, bytes: 1_000 });
   expect(claims.map(({ envelope, unread }) => [envelope.data.byteLength, unread])).toEqual([[0, 100_000]]);
   const committed = seen.lastIndexOf("COMMIT");
-  expect((await store.outbox.payload(claims[0]!)).byteLength).toBe(100_000);
+  expect((await store.outbox.payload(claims[0]!, new AbortController().signal)).byteLength).toBe(100_000);
   const reads = seen.flatMap((sql, at) => (/AS data/.test(sql) ? [at] : []));
   expect(reads).toHaveLength(1);
   expect(reads[0]).toBeGreaterThan(committed);

@@ -56,7 +56,7 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
         throw error;
       }
     },
-    payload: ({ envelope: { seq }, unread = 0 }) => readPayload(connection.run, names, seq, unread),
+    payload: ({ envelope: { seq }, unread = 0 }, signal) => readPayload(connection, names, { seq, size: unread }, signal),
     async settle(relay, window, outcomes) {
       const { over, ...report } = await connection.transaction((session) =>
         settleWindow(session, names, relay, window, outcomes, onPublish),

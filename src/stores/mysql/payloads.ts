@@ -1,6 +1,7 @@
 import { WaybillError } from "../../core/errors.ts";
 import { deletedUnread } from "../../core/within-bytes.ts";
-import type { MysqlRow, Run } from "./connection.ts";
+import { orAborted } from "../../core/signal.ts";
+import type { Connection, MysqlRow, Run } from "./connection.ts";
 import { isConflict, isSilence, serverError } from "./driver.ts";
 import type { Names } from "./names.ts";
 import { bigOf, lacksPayload, payloadColumns, tooLargeToSend } from "./rows.ts";
@@ -17,9 +18,20 @@ export async function withPayloads(run: Run, n: Names, rows: readonly MysqlRow[]
   return rows.map((row) => (lacksPayload(row) ? { ...row, data: read.get(bigOf(row, "seq")) ?? null } : row));
 }
 
-/** The payload of one event that was claimed without it. */
-export async function readPayload(run: Run, n: Names, seq: bigint, size: number): Promise<Uint8Array> {
-  const [row] = await run(`SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`);
+/** The payload of one event that was claimed without it. When the signal aborts, the connection is given up in the middle of the answer. */
+export async function readPayload(
+  { session, place }: Pick<Connection, "session" | "place">,
+  n: Names,
+  { seq, size }: { readonly seq: bigint; readonly size: number },
+  signal: AbortSignal,
+): Promise<Uint8Array> {
+  const sql = `SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`;
+  const calledOff = (): never => {
+    const cause = Object.assign(new Error("called off"), { code: "ETIMEDOUT" }); // as with a silent server, the pool does not get it back
+    throw new WaybillError("STORE_UNAVAILABLE", `${place} did not answer in time`, { cause });
+  };
+  const reading = session(({ run }) => (signal.aborted ? calledOff() : orAborted(run(sql), signal, calledOff)));
+  const [row] = await orAborted(reading, signal, calledOff); // it may still wait for a connection
   if (row === undefined) throw deletedUnread();
   const data = row["data"] ?? null;
   if (data?.byteLength !== size) throw new WaybillError("ROW_UNREADABLE", tooLargeToSend(size));

@@ -119,7 +119,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 }
 
-class Late extends WaybillError {
+/** Its connection is not used again: whatever it is waiting for may come at any time. */
+export class Late extends WaybillError {
   constructor(place: string) {
     super("STORE_UNAVAILABLE", `${place} did not answer in time`);
   }

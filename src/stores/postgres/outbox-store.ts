@@ -48,7 +48,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         throw error;
       }
     },
-    payload: ({ envelope: { seq } }) => readPayload(connection, names, seq),
+    payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     settle: (relay, window, outcomes) => connection.transaction((run) => settleWindow(run, names, relay, window, outcomes, onPublish)),
     release: (holding, destination, limit) =>
       connection.transaction(async (run) => {

@@ -1,16 +1,27 @@
 import { deletedUnread } from "../../core/within-bytes.ts";
-import type { Connection } from "./connection.ts";
+import { orAborted } from "../../core/signal.ts";
+import { type Connection, Late, type Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 const partBytes = 1024 * 1024;
-const partsAtOnce = 16;
+const partsAtOnce = 4;
 
 /**
  * The payload of one event, part by part, so that it is never in memory in two forms as a whole. The server puts the value together once,
- * for the first part, and the cursor keeps it: a statement for each part would read and unpack all of it each time.
+ * for the first part, and the cursor keeps it: a statement for each part would read and unpack all of it each time. When the signal aborts,
+ * the connection is given up in the middle of a part.
  */
-export function readPayload(connection: Connection, n: Names, seq: bigint): Promise<Uint8Array> {
-  return connection.snapshot(async (run) => {
+export function readPayload(
+  connection: Connection,
+  n: Names,
+  seq: bigint,
+  { signal, arrived }: { readonly signal: AbortSignal; readonly arrived: (() => void) | undefined },
+): Promise<Uint8Array> {
+  const calledOff = (): never => {
+    throw new Late(connection.place);
+  };
+  const reading = connection.snapshot(async (ask) => {
+    const run = (text: string): ReturnType<Run> => (signal.aborted ? calledOff() : orAborted(ask(text), signal, calledOff));
     await run(`DECLARE waybill_parts NO SCROLL CURSOR FOR
       SELECT octet_length(w.data) AS size, encode(substring(w.data FROM p.first FOR ${partBytes}), 'base64') AS part
       FROM (SELECT coalesce(convert_to(payload, 'UTF8'), payload_bytes, '') AS data FROM ${n.outbox} WHERE seq = ${seq} OFFSET 0) w
@@ -22,7 +33,9 @@ export function readPayload(connection: Connection, n: Names, seq: bigint): Prom
       if (rows.length === 0) throw deletedUnread();
       data ??= Buffer.allocUnsafe(Number(rows[0]!["size"]));
       for (const row of rows) read += data.write(row["part"]!, read, "base64");
+      arrived?.();
     } while (read < data.length);
     return data;
   });
+  return orAborted(reading, signal, calledOff); // it may still wait for a connection
 }
