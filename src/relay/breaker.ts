@@ -30,6 +30,8 @@ export interface BreakerOptions {
  * the event that is to blame, not the destination.
  */
 export interface Breaker {
+  /** Would `admit` say yes now? Takes no place in a trial. */
+  admits(topic: string): boolean;
   /** May an event for this topic be sent now? In a trial, one may. */
   admit(topic: string, id: string): boolean;
   why(topic: string): string;
@@ -132,12 +134,17 @@ export function createBreaker(options: BreakerOptions): Breaker {
     return topic?.state === "trial" && topic.trial === id ? topic : null;
   };
 
+  const admits = (name: string): boolean => {
+    const topic = topics.get(name);
+    return topic === undefined || topic.state === "releasing" || (topic.state === "trial" && topic.trial === null);
+  };
+
   return {
+    admits,
     admit(name, id) {
+      if (!admits(name)) return false;
       const topic = topics.get(name);
-      if (topic === undefined || topic.state === "releasing") return true;
-      if (topic.state === "open" || topic.trial !== null) return false;
-      topic.trial = id;
+      if (topic?.state === "trial") topic.trial = id;
       return true;
     },
     why: (name) => topics.get(name)?.why ?? "",

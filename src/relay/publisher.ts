@@ -35,7 +35,7 @@ export interface PublisherOptions {
 }
 
 export interface Publisher {
-  /** What becomes of a part's only event without a look at its payload; null: it is to be read and sent. */
+  /** What becomes of a part's only event without a look at its payload; null: it is to be read, since its topic takes events now. */
   refuse(part: Part): Outcome | null;
   /**
    * A part's only claim with the payload that the store left behind; or what becomes of the event without it. A store that fails or is
@@ -94,9 +94,10 @@ export function createPublisher(options: PublisherOptions): Publisher {
     const message = check(claim, claimedAt);
     if ("as" in message) return message;
     if (claim.unread !== undefined) return returned(claim); // without its payload it is another event
-    if (breaker.admit(message.topic, claim.envelope.id)) return message;
-    return { claim, as: "returned", destination: { topic: message.topic, why: breaker.why(message.topic) } };
+    return breaker.admit(message.topic, claim.envelope.id) ? message : held(claim, message.topic);
   };
+
+  const held = (claim: Claim, topic: string): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic) } });
 
   /** Null: the relay is draining. Otherwise the read has ended when this does: two of them must not be in memory, nor hold two connections. */
   const fetch = async (claim: Claim, draining: AbortSignal): Promise<Uint8Array | null> => {
@@ -227,10 +228,12 @@ export function createPublisher(options: PublisherOptions): Publisher {
 
   return {
     refuse(part) {
-      const checked = check(part.claims[0]!, part.claimedAt);
-      if (!("as" in checked)) return null;
-      stopAt(part, checked);
-      return checked;
+      const claim = part.claims[0]!;
+      const checked = check(claim, part.claimedAt);
+      if (!("as" in checked) && breaker.admits(checked.topic)) return null;
+      const refused = "as" in checked ? checked : held(claim, checked.topic);
+      stopAt(part, refused);
+      return refused;
     },
     async read(part, draining) {
       const found = await read(part.claims[0]!, draining);

@@ -186,7 +186,8 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     const refused = publisher.refuse(part);
     if (refused !== null) return settle(part, [refused]);
     await queue.run(readingTurn, async () => {
-      const read = await publisher.read(part, noMore);
+      // Its topic may have failed, or its lane gone, while it waited for its turn.
+      const read = publisher.refuse(part) ?? (await publisher.read(part, noMore));
       if ("as" in read) return settle(part, [read]);
       const inTopic: Group = { topics: new Set([topic(read)]), aggregates: new Set(), claims: [read] };
       const { settled } = await queue.run(inTopic, () => publishAll(window, [read], noMore));

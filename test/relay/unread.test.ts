@@ -199,3 +199,35 @@ test("a relay that drains calls its read off", async () => {
   expect(await bench.operator.show(event.id)).toMatchObject({ state: "PENDING", retryCount: 0 });
   await bench[Symbol.asyncDispose]();
 });
+
+test("a large event for a topic that is away is not read: it waits for its topic, and others are read meanwhile", async () => {
+  const asked: string[] = [];
+  let away = true;
+  const { clock, bench, stop } = await setUp(
+    (outbox) => async (claim, signal) => {
+      asked.push(claim.envelope.aggregateId);
+      await clock.sleep(500, signal);
+      return outbox.payload(claim, signal);
+    },
+    {
+      route: ({ type }) => type,
+      sink: scriptedSink({
+        verdict: ({ topic }) => (topic === "missing" && away ? "down" : "stored"),
+        probe: (topic) => {
+          if (topic === "missing" && away) throw new Error("no such topic");
+        },
+      }),
+    },
+  );
+  const missing = Array.from({ length: 60 }, (_, n) => ({ ...large(`missing-${n}`), type: "missing" }));
+  const well = { ...large("well"), type: "well" };
+  await bench.add(...missing, well, draft("small", 1, { type: "well" }));
+  await clock.advance(3_000);
+  expect(asked.filter((name) => name !== "well")).toHaveLength(1);
+  expect(await bench.stateOf(well.id)).toBe("PUBLISHED");
+  for (const { id } of missing) expect(await bench.operator.show(id)).toMatchObject({ retryCount: 0 });
+  away = false;
+  await clock.advance(90_000);
+  for (const { id } of missing) expect(await bench.stateOf(id)).toBe("PUBLISHED");
+  await stop();
+});
