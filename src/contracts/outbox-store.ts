@@ -35,7 +35,10 @@ export interface Claim {
   readonly deaths: number;
   /** Why the row cannot be carried, in words. The envelope then holds what could be read of it, and the relay parks it unsent. */
   readonly unreadable?: string;
-  /** How many bytes its payload takes, where the claim left it behind. The envelope's data is empty, and `payload` reads it. */
+  /**
+   * How many bytes its payload takes, where the claim left it behind. The envelope's data is empty. If the event is alone in its window,
+   * `payload` reads it. In a window with others it is larger than `largest`, and nobody reads it.
+   */
   readonly unread?: number;
 }
 
@@ -60,12 +63,16 @@ export interface ClaimRequest {
   /** Takes only suspects and what comes before them in their aggregates, and a tenth of the window they died in at most. */
   readonly narrow: boolean;
   /**
-   * How many payload bytes the window may hold. An event that alone has more is claimed alone and `unread`: the relay reads its
-   * payload when that window is committed, so that an event that exhausts its memory is found like any other that ends it.
+   * How many payload bytes the window may hold. An event that alone has more, but not more than `largest`, is claimed alone and
+   * `unread`: the relay reads its payload when that window is committed, so that an event that exhausts its memory is found like any other that ends it.
    * @default no bound
    */
   readonly bytes?: number;
-  /** How many payload bytes the sink takes at most. An event with more is claimed alone and `unread` too. @default no bound */
+  /**
+   * How many payload bytes the sink takes at most. An event with more is `unread`, in its place among the others of the window, and takes
+   * none of `bytes`: the relay parks it. The same goes for a payload that no process can hold.
+   * @default what a process can hold
+   */
   readonly largest?: number;
 }
 

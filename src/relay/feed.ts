@@ -18,6 +18,9 @@ export interface FedWindow extends Window {
   readonly claimedAt: number;
 }
 
+/** Whether this window's only event has a payload that is still to be read. In a window with others, an unread event is to be parked. */
+export const isToBeRead = ([first, ...others]: readonly Claim[]): boolean => first?.unread !== undefined && others.length === 0;
+
 /** What is published and settled together of a window. */
 export interface Part {
   readonly window: FedWindow;

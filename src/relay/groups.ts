@@ -1,5 +1,6 @@
 import type { Claim } from "../contracts/outbox-store.ts";
 import { aggregateKey } from "../core/event.ts";
+import { isToBeRead } from "./feed.ts";
 
 /** Claims that are published together, in order: those of one topic, or of several that an aggregate spans. */
 export interface Group {
@@ -33,13 +34,13 @@ export function groupsOf(
   const nodes = claims.map((claim) => ({ claim, topic: topicOf(claim), aggregate: aggregateKey(claim.envelope) }));
   for (const { topic, aggregate } of nodes) parents.set(root(`aggregate ${aggregate}`), root(`topic ${topic}`));
 
-  const unread = new Set(nodes.filter(({ claim }) => claim.unread !== undefined).map(({ aggregate }) => aggregate));
+  const reading = isToBeRead(claims);
   const counts = new Map<string, number>();
   for (const { aggregate } of nodes) counts.set(aggregate, (counts.get(aggregate) ?? 0) + 1);
   /** Null: with its topic. Those apart go with others of about their length, so that few wait long for another. */
   const apart = (aggregate: string): number | null => {
     const steps = Math.ceil(counts.get(aggregate)! / run);
-    return steps > mostSteps || unread.has(aggregate) || queue?.apart(aggregate) === true ? 31 - Math.clz32(steps) : null;
+    return steps > mostSteps || reading || queue?.apart(aggregate) === true ? 31 - Math.clz32(steps) : null;
   };
 
   const groups = new Map<string, { topics: Set<string>; aggregates: Set<string>; claims: Claim[] }>();

@@ -84,6 +84,8 @@ export function createPublisher(options: PublisherOptions): Publisher {
       const bytes = sizeOf(message) + (claim.unread ?? 0);
       if (bytes > sink.can.maxBytes)
         throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${sink.name} takes ${sink.can.maxBytes}`);
+      const tooLarge = tooLargeToRead(claim.unread ?? 0);
+      if (tooLarge !== null) throw new WaybillError("ROW_UNREADABLE", tooLarge);
     } catch (error) {
       return refuse(claim, asError(error), false, policy);
     }
@@ -93,7 +95,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const admit = (claim: Claim, claimedAt: number): Outgoing | Outcome => {
     const message = check(claim, claimedAt);
     if ("as" in message) return message;
-    if (claim.unread !== undefined) return returned(claim); // without its payload it is another event
+    if (claim.unread !== undefined) return returned(claim); // the sink takes more than when it was claimed: the next claim decides
     return breaker.admit(message.topic, claim.envelope.id) ? message : held(claim, message.topic);
   };
 

@@ -11,7 +11,7 @@ import { createService, type Run, type Service } from "../core/service.ts";
 import { createWake, type Wake } from "../core/wake.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
-import type { FedWindow, Part } from "./feed.ts";
+import { type FedWindow, isToBeRead, type Part } from "./feed.ts";
 import { createQueue, type Group, groupsOf } from "./groups.ts";
 import type { Policy } from "./judge.ts";
 import { createPollFeed } from "./poll-feed.ts";
@@ -236,10 +236,9 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
         void track(
-          queue.run<unknown>(group, () => {
-            const [first] = group.claims;
-            return first?.unread === undefined ? publishAll(window, group.claims, noMore) : publishUnread(window, first, noMore);
-          }),
+          queue.run<unknown>(group, () =>
+            isToBeRead(window.claims) ? publishUnread(window, window.claims[0]!, noMore) : publishAll(window, group.claims, noMore),
+          ),
         );
     }
     while (underWay.size > 0) await Promise.all(underWay);

@@ -102,6 +102,24 @@ test("an event that the sink cannot take is not read: it ends dead, and everythi
   await stop();
 });
 
+test("events that the sink cannot take share a window with others: each ends dead in its aggregate's order, and none is read", async () => {
+  const { clock, bench, events, sink, stop } = await setUp(() => () => Promise.reject(new Error("it was read")), {
+    windowBytes: 1_000_000,
+  });
+  const huge = Array.from({ length: 50 }, (_, n) => draft(`huge-${n}`, 2, { payload: { n: 2, x: "x".repeat(20_000) } }));
+  await bench.add(...huge.flatMap((each, n) => [draft(`huge-${n}`, 1), each, draft(`huge-${n}`, 3)]), draft("order-1", 1));
+  await clock.advance(1_000);
+  const windows = events.flatMap((event) => (event.type === "relay.claimed" ? [event.count] : []));
+  expect(windows[0]).toBe(151);
+  expect(windows.length).toBeLessThan(5);
+  expect(sink.log.map(({ n }) => n)).toEqual(Array.from({ length: 51 }, () => 1));
+  for (const { id } of huge) expect(await bench.stateOf(id)).toBe("DEAD");
+  expect(
+    events.flatMap((event) => (event.type === "relay.died" ? [event.error] : [])).filter((why) => !/^MESSAGE_TOO_LARGE/.test(why)),
+  ).toEqual([]);
+  await stop();
+});
+
 test("an event that no process could hold is not read, whatever the sink takes: it ends dead", async () => {
   const bytes = 300 * 1024 * 1024;
   const { clock, bench, events, stop } = await setUp(() => () => Promise.reject(new Error("it was read")), {

@@ -1,7 +1,7 @@
 import type { ClaimRequest, Holding, Window } from "../../src/contracts/outbox-store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { boundsOf, withinBytes } from "../../src/core/within-bytes.ts";
-import { bySeq, bytesOf, judge, kind, narrowLimit, openWindow, ownedLanes, toClaim, type Allowed } from "../../src/stores/memory/claim.ts";
+import { bySeq, judge, kind, narrowLimit, openWindow, ownedLanes, toClaim, weightOf, type Allowed } from "../../src/stores/memory/claim.ts";
 import { block, releaseChunks } from "../../src/stores/memory/holds.ts";
 import { closeWindow, type LaneState, type StoredEvent, type Suspect, type Tables } from "../../src/stores/memory/tables.ts";
 import type { Trip } from "./server.ts";
@@ -28,7 +28,7 @@ export async function claimInPasses(tables: Tables, clock: Clock, holding: Holdi
   const picked = request.narrow
     ? takeNarrow(tables, clock, lanes, suspects, request.limit)
     : await takeNormal({ tables, clock, lanes, allowed: kind(suspects, false), step }, request.limit);
-  const taken = withinBytes(picked.taken, boundsOf(request), bytesOf);
+  const taken = withinBytes(picked.taken, boundsOf(request), weightOf);
   const more = picked.more || taken.length < picked.taken.length;
   const waiting = narrowOf(tables, clock, lanes, suspects).length;
   if (taken.length > 0) await step();

@@ -1,6 +1,6 @@
 import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
 import type { Envelope } from "../../core/event.ts";
-import { boundsOf, isApart, withinBytes } from "../../core/within-bytes.ts";
+import { boundsOf, isUnread, type Weight, withinBytes } from "../../core/within-bytes.ts";
 import { block, releaseChunks } from "./holds.ts";
 import { closeWindow, type LaneState, type OpenWindow, type StoredEvent, type Suspect, type Tables } from "./tables.ts";
 
@@ -18,7 +18,7 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
   const fair = request.narrow
     ? { taken: waiting.slice(0, narrow), more: waiting.length > narrow }
     : takeFairly(tables, lanes, kind(suspects, false), request.limit, now);
-  const taken = withinBytes(fair.taken, boundsOf(request), bytesOf);
+  const taken = withinBytes(fair.taken, boundsOf(request), weightOf);
   const more = fair.more || taken.length < fair.taken.length;
   const id = taken.length === 0 ? null : openWindow(tables, relay, taken).id;
   return {
@@ -128,8 +128,10 @@ function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): S
   };
 }
 
-export const bytesOf = ({ row: { payload } }: StoredEvent): number =>
+const bytesOf = ({ row: { payload } }: StoredEvent): number =>
   typeof payload === "string" ? Buffer.byteLength(payload) : payload.byteLength;
+
+export const weightOf = (event: StoredEvent): Weight => ({ payload: bytesOf(event), headers: 0 });
 
 export const bySeq = (a: StoredEvent, b: StoredEvent): number => (a.seq < b.seq ? -1 : 1);
 
@@ -172,7 +174,7 @@ export function openWindow(tables: Tables, relay: string, taken: readonly Stored
 }
 
 export function toClaim(tables: Tables, event: StoredEvent, request: Pick<ClaimRequest, "bytes" | "largest">): Claim {
-  const unread = isApart(bytesOf(event), boundsOf(request));
+  const unread = isUnread(weightOf(event), boundsOf(request));
   return {
     envelope: toEnvelope(event, unread ? new Uint8Array(0) : dataOf(event)),
     lane: event.lane,

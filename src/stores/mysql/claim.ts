@@ -1,5 +1,5 @@
 import { aggregateKey } from "../../core/event.ts";
-import { type Bounds, withinBytes } from "../../core/within-bytes.ts";
+import { type Bounds, costOf, withinBytes } from "../../core/within-bytes.ts";
 import type { MysqlRow, Session } from "./connection.ts";
 import type { Names } from "./names.ts";
 import type { Pace } from "./pace.ts";
@@ -99,8 +99,8 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
 const fitting = (found: readonly Found[], bounds: Bounds): readonly Found[] => withinBytes(found, bounds, ({ row }) => weightOf(row));
 
 /** Payloads come along only where all of them would fit: of most events they do, and no second statement has to read them. */
-const wholeRows = ({ names: n, bytes, limit }: Scan, seqs: readonly bigint[]): string =>
-  `SELECT ${withRelay(envelopeColumns(Math.floor(bytes / limit)))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`;
+const wholeRows = ({ names: n, bytes, largest, limit }: Scan, seqs: readonly bigint[]): string =>
+  `SELECT ${withRelay(envelopeColumns(Math.min(largest, Math.floor(bytes / limit))))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`;
 
 interface Reader {
   /** In the order given, until the bytes of a window are reached. */
@@ -110,11 +110,15 @@ interface Reader {
   left(): boolean;
 }
 
+/** How many payload bytes one claim makes the server walk through, those that are not sent among them. */
+const mostWalked = 256 * 1024 * 1024;
+
 /** InnoDB reads the whole of a payload to tell its length: so rows are read a few at a time where they are large. */
-function createReader(scan: Scan, bytes = scan.bytes): Reader {
-  let weight = 0;
+function createReader(scan: Scan, most = { bytes: scan.bytes, walked: mostWalked }): Reader {
+  let cost = 0;
+  let walked = 0;
   let left = false;
-  const full = (): boolean => weight > bytes;
+  const full = (): boolean => cost > most.bytes || walked > most.walked;
   return {
     full,
     left: () => left,
@@ -124,9 +128,11 @@ function createReader(scan: Scan, bytes = scan.bytes): Reader {
         left = full();
         if (left) break;
         const read = await scan.pace.read(scan.session, seqs.slice(at), (some) => wholeRows(scan, some));
-        const bytesRead = read.rows.reduce((sum, row) => sum + weightOf(row), 0);
-        scan.pace.learn(read.count, bytesRead, scan.bytes);
-        weight += bytesRead;
+        const weights = read.rows.map(weightOf);
+        const bytesWalked = weights.reduce((sum, { payload, headers }) => sum + payload + headers, 0);
+        scan.pace.learn(read.count, bytesWalked, scan.bytes);
+        cost += weights.reduce((sum, weight) => sum + costOf(weight, scan), 0);
+        walked += bytesWalked;
         at += read.count;
         rows.push(...read.rows);
       }
@@ -176,7 +182,7 @@ async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: C
   const rows = await scan.session.run(
     `SELECT ${lightColumns} FROM ${scan.names.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq IN (${list(missed)})`,
   );
-  return createReader(scan, Infinity).read(rows.filter(chain.precedes).map(seqOf));
+  return createReader(scan, { bytes: Infinity, walked: Infinity }).read(rows.filter(chain.precedes).map(seqOf));
 }
 
 const aggregateOf = (row: MysqlRow): string =>

@@ -2,7 +2,7 @@ import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../co
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import type { Random } from "../../core/random.ts";
-import { boundsOf, isApart } from "../../core/within-bytes.ts";
+import { type Bounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
 import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
 import type { Connection, MysqlRow, Session } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
@@ -162,18 +162,18 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
     floors.raise(lane, unsettled.length === 0 ? null : least(...unsettled));
   }
   const rows = caught.found.map(({ row }) => row);
-  const apart = rows[0] !== undefined && isApart(weightOf(rows[0]), bounds);
-  const whole = apart ? rows : await withPayloads(session.run, n, rows);
+  const whole = await withPayloads(session.run, n, rows, (row) => !isUnread(weightOf(row), bounds));
   return {
     id: rows.length === 0 ? null : id,
-    claims: whole.map((row) => claimOf(row, holding, apart)),
+    claims: whole.map((row) => claimOf(row, holding, bounds)),
     suspects: (await narrowRows({ ...scan, open: open.parts })).length,
     destinations: seen.destinations,
     more: caught.cut || releasing.remain,
   };
 }
 
-function claimOf(row: MysqlRow, holding: Holding, unread: boolean): Claim {
+function claimOf(row: MysqlRow, holding: Holding, bounds: Bounds): Claim {
+  const unread = isUnread(weightOf(row), bounds);
   const { envelope, unreadable } = readEvent(row, unread);
   const { lane, failures, deaths } = foundOf(row);
   const claim = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };

@@ -8,11 +8,16 @@ import { bigOf, lacksPayload, payloadColumns, tooLargeToSend } from "./rows.ts";
 import { list } from "./values.ts";
 
 /**
- * The rows with the payloads that they lack. One that the server cannot send stays without, and is that row's own failure:
+ * The rows with the payloads that they lack, as far as these are wanted. One that the server cannot send stays without, and is that row's own failure:
  * the others are then read one by one.
  */
-export async function withPayloads(run: Run, n: Names, rows: readonly MysqlRow[]): Promise<readonly MysqlRow[]> {
-  const lacking = rows.filter(lacksPayload).map((row) => bigOf(row, "seq"));
+export async function withPayloads(
+  run: Run,
+  n: Names,
+  rows: readonly MysqlRow[],
+  wanted: (row: MysqlRow) => boolean,
+): Promise<readonly MysqlRow[]> {
+  const lacking = rows.filter((row) => lacksPayload(row) && wanted(row)).map((row) => bigOf(row, "seq"));
   if (lacking.length === 0) return rows;
   const read = await payloadsOf(run, n, lacking);
   return rows.map((row) => (lacksPayload(row) ? { ...row, data: read.get(bigOf(row, "seq")) ?? null } : row));

@@ -1,4 +1,5 @@
 import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
+import type { Weight } from "../../core/within-bytes.ts";
 import type { MysqlRow } from "./connection.ts";
 
 /** Text comes as its bytes: a connection's own character set might not hold it. */
@@ -25,8 +26,7 @@ export const payloadColumns = `o.seq, ${payload} AS data`;
 export const lightColumns = `o.seq, ${asBytes("aggregate_type", "aggregate_id")}`;
 
 export const payloadSizeOf = (row: MysqlRow): number => Number(row["size"]?.toString("latin1") ?? 0);
-/** How much memory the row takes. */
-export const weightOf = (row: MysqlRow): number => payloadSizeOf(row) + (row["headers"]?.byteLength ?? 0);
+export const weightOf = (row: MysqlRow): Weight => ({ payload: payloadSizeOf(row), headers: row["headers"]?.byteLength ?? 0 });
 
 /** Whether its payload has still to be read. */
 export const lacksPayload = (row: MysqlRow): boolean => row["data"] === null && row["size"] !== null;

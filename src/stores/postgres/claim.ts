@@ -3,6 +3,7 @@ import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { headColumns, list } from "./rows.ts";
+import { maxHeadersText } from "../kit/stored.ts";
 
 /** Its bounds are for payloads and headers. */
 export interface Scan extends Bounds {
@@ -22,9 +23,12 @@ export interface Found {
   readonly lane: number;
   readonly failures: number;
   readonly deaths: number;
-  readonly size: number;
+  /** How many of the window's bytes it takes. */
+  readonly cost: number;
   /** How many bytes its payload takes, where it was left behind. */
   readonly bare: number | null;
+  /** It was left behind because nobody will ever read it. */
+  readonly refused: boolean;
 }
 
 export interface Caught {
@@ -44,12 +48,17 @@ export const rowsPerStep = 10_000;
 
 /** The lengths are known without reading what is stored apart. */
 const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
-const sizeOf = `(${payloadSize} + octet_length(o.headers::text))`;
+const isRefused = (largest: string): string => `${payloadSize} > ${largest}::bigint`;
+/** Longer headers are not read. */
+const costOf = (largest: string): string =>
+  `(CASE WHEN ${isRefused(largest)} THEN 0 ELSE ${payloadSize} END + least(octet_length(o.headers::text), ${maxHeadersText}))`;
 /** How many bytes the rows up to this one take, by seq. */
-const upto = `sum(${sizeOf}) OVER (ORDER BY o.seq) AS upto`;
-const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bigint AND ${sizeOf} <= ${largest}::bigint`;
+const upto = (largest: string): string => `sum(${costOf(largest)}) OVER (ORDER BY o.seq) AS upto`;
+const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bigint AND NOT ${isRefused(largest)}`;
 /** Rows bring their payloads along as far as the bounds go. */
-const columns = (...bounds: [bytes: string, largest: string]): string => `${headColumns}, ${sizeOf} AS size,
+const columns = (
+  ...bounds: [bytes: string, largest: string]
+): string => `${headColumns}, ${costOf(bounds[1])} AS cost, ${isRefused(bounds[1])} AS refused,
   CASE WHEN NOT (${fits(...bounds)}) THEN ${payloadSize} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
   CASE WHEN ${fits(...bounds)} THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
   o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
@@ -75,7 +84,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, EXISTS (SELECT 1 FROM 
 FROM (SELECT 1) one
 LEFT JOIN (
   SELECT ${columns("$5", "$6")}
-  FROM (SELECT o.*, ${upto} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
+  FROM (SELECT o.*, ${upto("$6")} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
     SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
     ${suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}
@@ -188,14 +197,14 @@ function fair(found: readonly Found[], limit: number): readonly Found[] {
   return kept.map(({ one }) => one).sort((a, b) => (a.seq < b.seq ? -1 : 1));
 }
 
-/** The first events, as far as their bytes go. One that alone takes more goes alone. */
+/** The first events, as far as their bytes go. One that is still to be read goes alone. */
 function within(found: readonly Found[], bytes: number): readonly Found[] {
   let taken = 0;
-  const end = found.findIndex(
-    ({ size, bare }, at) => at > 0 && (bare !== null || found[0]!.bare !== null || (taken += size) + found[0]!.size > bytes),
-  );
-  return end === -1 ? found : found.slice(0, end);
+  const end = found.findIndex((one) => (taken += one.cost) > bytes || isToBeRead(one));
+  return end === -1 ? found : found.slice(0, Math.max(1, end));
 }
+
+const isToBeRead = ({ bare, refused }: Found): boolean => bare !== null && !refused;
 
 const dueFrom = (n: Names, which: string): string => `${n.outbox} o
   WHERE o.status = 'FAILED' AND o.next_attempt_at <= ${now} AND o.lane = ANY ($1::smallint[]) AND ${notOpen(n, "$2")} AND ${which}
@@ -203,7 +212,7 @@ const dueFrom = (n: Names, which: string): string => `${n.outbox} o
 
 const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: number, which: string): Promise<readonly PgRow[]> =>
   run(
-    `SELECT ${columns("$4", "$5")} FROM (SELECT o.*, ${upto} FROM (SELECT * FROM ${dueFrom(names, which)} LIMIT $3) o) o ${joins(names)}
+    `SELECT ${columns("$4", "$5")} FROM (SELECT o.*, ${upto("$5")} FROM (SELECT * FROM ${dueFrom(names, which)} LIMIT $3) o) o ${joins(names)}
      ORDER BY o.next_attempt_at`,
     [list(lanes), open, limit, bytes, largest],
   );
@@ -226,7 +235,7 @@ const narrowFrom = (
 async function narrowRows(scan: Scan): Promise<readonly PgRow[]> {
   if (!scan.suspicious) return [];
   const { run, names, lanes, open, bytes, largest } = scan;
-  const rows = await run(`SELECT ${columns("$3", "$4")} FROM (SELECT o.*, ${upto} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
+  const rows = await run(`SELECT ${columns("$3", "$4")} FROM (SELECT o.*, ${upto("$4")} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
     list(lanes),
     open,
     bytes,
@@ -274,11 +283,19 @@ function catchRows({ run, names, bytes }: Scan): Catcher {
     found,
     take(row) {
       const seq = BigInt(row["seq"]!);
-      const [size, bare] = [Number(row["size"]), (row["bare"] ?? null) === null ? null : Number(row["bare"])];
-      room = bare !== null ? 0 : Math.max(0, room - size);
-      if (!mayGo(row, seq)) return void blocked.push(seq);
-      const failures = Math.max(0, Number(row["retry_count"]));
-      found.push({ row, seq, lane: Number(row["lane"]), failures, deaths: Number(row["deaths"] ?? 0), size, bare });
+      const one: Found = {
+        row,
+        seq,
+        lane: Number(row["lane"]),
+        failures: Math.max(0, Number(row["retry_count"])),
+        deaths: Number(row["deaths"] ?? 0),
+        cost: Number(row["cost"]),
+        bare: (row["bare"] ?? null) === null ? null : Number(row["bare"]),
+        refused: row["refused"] === "t",
+      };
+      room = isToBeRead(one) ? 0 : Math.max(0, room - one.cost);
+      if (mayGo(row, seq)) found.push(one);
+      else blocked.push(seq);
     },
     blocked: () => blocked.length,
     room: () => room,

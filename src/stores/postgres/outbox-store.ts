@@ -1,6 +1,7 @@
 import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
+import { boundsOf } from "../../core/within-bytes.ts";
 import { type Caught, claimNarrow, claimNormal, countNarrow, rowsPerStep, type Found, type Scan } from "./claim.ts";
 import type { Connection, Run } from "./connection.ts";
 import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
@@ -205,8 +206,17 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
 }
 
 const scanOf = (run: Run, names: Names, lanes: readonly number[], request: ClaimRequest, suspicious: boolean): Scan => {
-  const { limit, open, bytes = Number.MAX_SAFE_INTEGER, largest = Number.MAX_SAFE_INTEGER } = request;
-  return { run, names, lanes, limit, bytes, largest, open, suspicious };
+  const { bytes, largest } = boundsOf(request);
+  return {
+    run,
+    names,
+    lanes,
+    limit: request.limit,
+    bytes: Math.min(bytes, Number.MAX_SAFE_INTEGER),
+    largest,
+    open: request.open,
+    suspicious,
+  };
 };
 
 function claimOf({ row, lane, failures, deaths, bare }: Found, holding: Holding): Claim {

@@ -1,4 +1,4 @@
-import { type Bounds, withinBytes } from "../../core/within-bytes.ts";
+import { type Bounds, type Weight, withinBytes } from "../../core/within-bytes.ts";
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { countOf, envelopeColumns, sizeColumns } from "./rows.ts";
 import { pending } from "./predicates.ts";
@@ -15,10 +15,7 @@ export interface Scan extends Bounds {
 export interface Found {
   readonly row: SqliteRow;
   readonly seq: number;
-  /** Of its payload. */
-  readonly size: number;
-  /** With its headers. */
-  readonly weight: number;
+  readonly weight: Weight;
   readonly lane: number;
   readonly failures: number;
   readonly deaths: number;
@@ -158,8 +155,7 @@ function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRo
         found.push({
           row,
           seq,
-          size: Number(row["size"]),
-          weight: Number(row["size"]) + Number(row["headers_size"]),
+          weight: { payload: Number(row["size"]), headers: Number(row["headers_size"]) },
           lane: Number(row["lane"]),
           failures: Number(row["retry_count"]),
           deaths: Number(row["deaths"] ?? 0),
@@ -189,4 +185,4 @@ function rotate(lanes: readonly number[], turn: number): number[] {
 }
 
 const bySeq = (a: Found, b: Found): number => a.seq - b.seq;
-const weightOf = ({ weight }: Found): number => weight;
+const weightOf = ({ weight }: Found): Weight => weight;

@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
-import { boundsOf, deletedUnread, isApart } from "../../core/within-bytes.ts";
+import { type Bounds, boundsOf, deletedUnread, isUnread } from "../../core/within-bytes.ts";
 import { bytesOf, type Connection, type Statements } from "../../drivers/sqlite/connection.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
@@ -87,26 +87,32 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
   return {
     id,
-    claims: claimsOf(statements, holding, found, found[0] !== undefined && isApart(found[0].weight, bounds)),
+    claims: claimsOf(statements, holding, found, bounds),
     suspects: countNarrow(scan),
     destinations: destinationsOf(statements, lanes),
     more: cut || releasing,
   };
 }
 
-/** One that is claimed apart may be too large for this process: it is read when its window is committed. */
-function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], apart: boolean): readonly Claim[] {
-  const rows = apart
-    ? []
-    : statements.all(
-        `SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`,
-        JSON.stringify(found.map(({ seq }) => seq)),
-      );
+/** A payload beyond the bounds may be too large for this process: it is read when its window is committed, if at all. */
+function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], bounds: Bounds): readonly Claim[] {
+  const whole = found.filter(({ weight }) => !isUnread(weight, bounds)).map(({ seq }) => seq);
+  const rows =
+    whole.length === 0
+      ? []
+      : statements.all(`SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`, JSON.stringify(whole));
   const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
-  return found.map(({ row, seq, size, lane, failures, deaths }) => {
+  return found.map(({ row, seq, weight, lane, failures, deaths }) => {
     const { envelope, ...read } = readEnvelope(row, data.get(seq));
     const unreadable = read.unreadable ?? misplaced(envelope, lane);
-    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths, ...(apart ? { unread: size } : {}) };
+    const claimed = {
+      envelope,
+      lane,
+      epoch: holding.lanes.get(lane)!,
+      failures,
+      deaths,
+      ...(isUnread(weight, bounds) ? { unread: weight.payload } : {}),
+    };
     return unreadable === null ? claimed : { ...claimed, unreadable };
   });
 }
