@@ -97,3 +97,51 @@ test("an event beyond the bound is read when its window is committed, and not be
   expect(reads).toHaveLength(1);
   expect(reads[0]).toBeGreaterThan(committed);
 });
+
+const mebibyte = 1024 * 1024;
+const insertLarge = (id: string, mib: number): string => insert(id).replace("'{}'", `printf('%.*c', ${mib * mebibyte}, 'a')`);
+const request = { limit: 500, narrow: false, bytes: 8 * mebibyte, largest: mebibyte };
+
+test("a claim writes a bounded part of large rows, and takes every other event at once, each aggregate in order", async () => {
+  for (let n = 0; n < 24; n++) {
+    other.exec(insertLarge(`large-${n}`, 4));
+    other.exec(insert(`large-${n}`));
+  }
+  for (let n = 0; n < 64; n++) other.exec(insert(`small-${n}`));
+  const holding = await everyLane();
+  const open: string[] = [];
+  const taken: (readonly [aggregate: string, unread: number | undefined])[] = [];
+  for (;;) {
+    const { id, claims, more } = await store.outbox.claim(holding, { ...request, open });
+    expect(claims.filter(({ unread }) => unread !== undefined).length, "32 MiB").toBeLessThanOrEqual(8);
+    taken.push(...claims.map(({ envelope, unread }) => [envelope.aggregateId, unread] as const));
+    if (open.length === 0) expect(taken.filter(([aggregate]) => aggregate.startsWith("small-"))).toHaveLength(64);
+    if (id === null && !more) break;
+    if (id !== null) open.push(id);
+    expect(open.length).toBeLessThan(10);
+  }
+  expect(taken).toHaveLength(2 * 24 + 64);
+  for (let n = 0; n < 24; n++)
+    expect(taken.filter(([aggregate]) => aggregate === `large-${n}`).map(([, unread]) => unread)).toEqual([4 * mebibyte, undefined]);
+});
+
+test("a claim reads nothing that lies behind the payload of a row which it does not take", async () => {
+  for (let n = 0; n < 60; n++) other.exec(insertLarge(`large-${n}`, 8));
+  const holding = await everyLane();
+  const open: string[] = [];
+  const claim = async (): Promise<void> => {
+    const { id, claims } = await store.outbox.claim(holding, { ...request, bytes: mebibyte, largest: 64 * mebibyte, open });
+    expect(claims.map(({ unread }) => unread)).toEqual([8 * mebibyte]);
+    open.push(id!);
+  };
+  for (let n = 0; n < 20; n++) await claim(); // by now all rows have their lane
+  const timed = async (work: () => unknown): Promise<number> => {
+    const began = performance.now();
+    await work();
+    return performance.now() - began;
+  };
+  const walk = await timed(() => other.prepare("SELECT headers FROM outbox WHERE +seq > 0").all());
+  const took = await timed(claim);
+  console.log(`a claim took ${took.toFixed(1)} ms, the headers of all rows ${walk.toFixed(1)} ms`);
+  expect(took).toBeLessThan(walk / 3);
+});

@@ -1,7 +1,8 @@
-import { type Bounds, type Weight, withinBytes } from "../../core/within-bytes.ts";
+import { type Bounds, isRefused, type Weight, withinBytes } from "../../core/within-bytes.ts";
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
-import { countOf, envelopeColumns, sizeColumns } from "./rows.ts";
+import { createBudget } from "./budget.ts";
 import { pending } from "./predicates.ts";
+import { lightColumns, nameOf } from "./rows.ts";
 
 export interface Scan extends Bounds {
   readonly statements: Statements;
@@ -9,22 +10,24 @@ export interface Scan extends Bounds {
   readonly lanes: readonly number[];
   readonly now: string;
   readonly limit: number;
+  /** Aggregates with an event that cannot be claimed yet: later ones must not overtake it. */
+  readonly waiting: ReadonlySet<string>;
 }
 
-/** Without its data, which is read when it is known how much of it the window may hold. */
+/** The rest of it is read when it is known what the window holds. */
 export interface Found {
-  readonly row: SqliteRow;
   readonly seq: number;
   readonly weight: Weight;
   readonly lane: number;
-  readonly failures: number;
   readonly deaths: number;
+  /** Of the window in which a relay died with it. */
+  readonly width: number;
 }
 
 /** How many rows of held aggregates one claim takes out of its way. */
 const blockedPerClaim = 5_000;
 
-const columns = `${envelopeColumns}, ${sizeColumns}, o.lane, ${countOf("o.retry_count")} AS retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+const columns = `${lightColumns}, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
 const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
@@ -42,20 +45,20 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
   const { statements, now } = scan;
   const lanes = JSON.stringify(scan.lanes);
   const open = openSeqs(scan);
-  const catcher = catchRows(statements);
+  const catcher = catchRows(scan);
   const dueLimit = Math.ceil(scan.limit / 2);
   const due = statements.all(
-    `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+    `SELECT ${columns}, o.lane FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
      AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
     JSON.stringify([...open.values()].flat()),
     now,
     lanes,
     dueLimit,
   );
-  for (const row of due) catcher.take(row);
+  for (const row of due) catcher.take(row, Number(row["lane"]));
 
   let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: Number.MIN_SAFE_INTEGER }));
-  while (behind.length > 0 && catcher.found.length < scan.limit && catcher.blocked() < blockedPerClaim) {
+  while (behind.length > 0 && catcher.found.length < scan.limit && catcher.passed() < blockedPerClaim) {
     const share = Math.ceil((scan.limit - catcher.found.length) / behind.length);
     const full: typeof behind = [];
     for (const { lane, after } of behind) {
@@ -72,7 +75,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
         after,
         want,
       );
-      for (const row of rows) catcher.take(row);
+      for (const row of rows) catcher.take(row, lane);
       if (rows.length === want) full.push({ lane, after: Number(rows.at(-1)!["seq"]) });
     }
     behind = full;
@@ -80,7 +83,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
   catcher.block();
   // A prefix by seq: nothing goes before an earlier event of its aggregate that was cut off.
   const found = withinBytes(catcher.found.sort(bySeq), scan, weightOf);
-  return { found, cut: behind.length > 0 || due.length === dueLimit || found.length < catcher.found.length };
+  return { found, cut: behind.length > 0 || due.length === dueLimit || catcher.left() || found.length < catcher.found.length };
 }
 
 /**
@@ -103,14 +106,14 @@ function narrowRows(scan: Look): readonly SqliteRow[] {
   const open = openSeqs(scan);
   const rows = suspects.flatMap(({ lane, last }) =>
     statements.all(
-      `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq <= ?3 AND ${notOpen} AND ${beforeSuspect} ORDER BY o.seq LIMIT ${narrowAtOnce}`,
+      `SELECT ${columns}, ?2 AS lane FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq <= ?3 AND ${notOpen} AND ${beforeSuspect} ORDER BY o.seq LIMIT ${narrowAtOnce}`,
       JSON.stringify(open.get(Number(lane)) ?? []),
       lane!,
       last!,
     ),
   );
   const due = statements.all(
-    `SELECT ${columns} FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
+    `SELECT ${columns}, o.lane FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
      AND ${notOpen} AND ${beforeSuspect} ORDER BY o.next_attempt_at LIMIT ${narrowAtOnce}`,
     JSON.stringify([...open.values()].flat()),
     now,
@@ -123,14 +126,14 @@ export const countNarrow = (scan: Look): number => narrowRows(scan).length;
 
 /** A tenth of the window they died in at a time, down to one. */
 export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
-  const { statements, limit } = scan;
-  const catcher = catchRows(statements);
-  for (const row of narrowRows(scan)) catcher.take(row);
+  const { limit } = scan;
+  const catcher = catchRows(scan);
+  for (const row of narrowRows(scan)) catcher.take(row, Number(row["lane"]));
   catcher.block();
-  const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
+  const width = Math.min(...catcher.found.map((found) => found.width));
   const tenth = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
   const found = withinBytes(tenth, scan, weightOf);
-  return { found, cut: found.length < catcher.found.length };
+  return { found, cut: catcher.left() || found.length < catcher.found.length };
 }
 
 /** What this relay has in its windows already, by lane. */
@@ -143,26 +146,40 @@ function openSeqs({ statements, relay }: Pick<Scan, "statements" | "relay">): Re
   return open;
 }
 
+interface Catcher {
+  readonly found: Found[];
+  take(row: SqliteRow, lane: number): void;
+  /** How many rows were seen and not taken. */
+  passed(): number;
+  /** Whether something was passed over that another claim may take. */
+  left(): boolean;
+  block(): void;
+}
+
 /** Sorts rows into those that may go and those whose aggregate is held; the held ones leave the pending scan. */
-function catchRows(statements: Statements): { found: Found[]; take(row: SqliteRow): void; blocked(): number; block(): void } {
+function catchRows(scan: Scan): Catcher {
+  const { statements } = scan;
   const found: Found[] = [];
   const held: number[] = [];
+  const waiting = new Set(scan.waiting);
+  const parking = createBudget();
+  const blocking = createBudget();
+  let passed = 0;
   return {
     found,
-    take(row) {
+    take(row, lane) {
       const seq = Number(row["seq"]);
-      if (mayGo(row, seq))
-        found.push({
-          row,
-          seq,
-          weight: { payload: Number(row["size"]), headers: Number(row["headers_size"]) },
-          lane: Number(row["lane"]),
-          failures: Number(row["retry_count"]),
-          deaths: Number(row["deaths"] ?? 0),
-        });
-      else held.push(seq);
+      const weight = { payload: Number(row["size"]), headers: Number(row["headers_size"]) };
+      const aggregate = nameOf(row);
+      const free = mayGo(row, seq);
+      if (!free && blocking.take(weight.payload)) held.push(seq);
+      else if (free && !waiting.has(aggregate) && (!isRefused(weight.payload, scan) || parking.take(weight.payload)))
+        return void found.push({ seq, weight, lane, deaths: Number(row["deaths"] ?? 0), width: Number(row["width"] ?? Infinity) });
+      else if (free) waiting.add(aggregate);
+      passed++;
     },
-    blocked: () => held.length,
+    passed: () => passed,
+    left: () => waiting.size > 0 || held.length < passed,
     block() {
       if (held.length > 0)
         statements.run(

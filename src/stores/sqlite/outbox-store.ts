@@ -4,11 +4,12 @@ import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import { type Bounds, boundsOf, deletedUnread, isUnread } from "../../core/within-bytes.ts";
-import { bytesOf, type Connection, type Statements } from "../../drivers/sqlite/connection.ts";
+import { bytesOf, type Connection, type SqliteRow, type Statements } from "../../drivers/sqlite/connection.ts";
+import { createBudget } from "./budget.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
 import { delayed, pending, unlaned } from "./predicates.ts";
-import { dataColumn, iso, readEnvelope, textOf } from "./rows.ts";
+import { dataColumn, envelopeColumns, iso, lightColumns, nameOf, readEnvelope, retryColumn, textOf } from "./rows.ts";
 import { settleWindow } from "./settle.ts";
 
 /** How many rows one claim makes ready; with more than that, the next claim goes on. */
@@ -77,11 +78,12 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     holding.relay,
     JSON.stringify(request.open),
   );
-  if (fillLanes(statements) || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
+  const waiting = fillLanes(statements);
+  if (waiting === null || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
   forgetSuspects(statements);
   const releasing = releaseStep(statements, lanes);
   const bounds = boundsOf(request);
-  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit, ...bounds };
+  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit, waiting, ...bounds };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
   const id = found.length === 0 ? null : newId();
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
@@ -96,23 +98,25 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
 
 /** A payload beyond the bounds may be too large for this process: it is read when its window is committed, if at all. */
 function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], bounds: Bounds): readonly Claim[] {
-  const whole = found.filter(({ weight }) => !isUnread(weight, bounds)).map(({ seq }) => seq);
-  const rows =
-    whole.length === 0
-      ? []
-      : statements.all(`SELECT o.seq, ${dataColumn} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`, JSON.stringify(whole));
-  const data = new Map(rows.map((row) => [Number(row["seq"]), row["data"]]));
-  return found.map(({ row, seq, weight, lane, failures, deaths }) => {
-    const { envelope, ...read } = readEnvelope(row, data.get(seq));
-    const unreadable = read.unreadable ?? misplaced(envelope, lane);
-    const claimed = {
-      envelope,
-      lane,
-      epoch: holding.lanes.get(lane)!,
-      failures,
-      deaths,
-      ...(isUnread(weight, bounds) ? { unread: weight.payload } : {}),
-    };
+  const rows = new Map<number, SqliteRow>();
+  const read = (some: readonly Found[], columns: string): void => {
+    if (some.length === 0) return;
+    const seqs = JSON.stringify(some.map(({ seq }) => seq));
+    const sql = `SELECT ${envelopeColumns}, ${retryColumn}${columns} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`;
+    for (const row of statements.all(sql, seqs)) rows.set(Number(row["seq"]), row);
+  };
+  const unread = found.filter(({ weight }) => isUnread(weight, bounds));
+  read(unread, "");
+  read(
+    found.filter((one) => !unread.includes(one)),
+    `, ${dataColumn}`,
+  );
+  return found.map(({ seq, weight, lane, deaths }) => {
+    const row = rows.get(seq)!;
+    const { envelope, ...told } = readEnvelope(row, row["data"]);
+    const unreadable = told.unreadable ?? misplaced(envelope, lane);
+    const size = isUnread(weight, bounds) ? { unread: weight.payload } : {};
+    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures: Number(row["retry_count"]), deaths, ...size };
     return unreadable === null ? claimed : { ...claimed, unreadable };
   });
 }
@@ -131,16 +135,23 @@ function ownedLanes(statements: Statements, holding: Holding): number[] {
 
 /**
  * SQLite has no hash function, so rows come without a lane. They get it in seq order, under the write lock and before
- * anything is claimed: a row without one is always younger than every row with one. What is no lane is none.
+ * anything is claimed: a row without one is younger than every row with one. What is no lane is none. Of large rows only so
+ * many get theirs at once, and the aggregates of the others wait. Null: there are more than one claim looks at.
  */
-function fillLanes(statements: Statements): boolean {
+function fillLanes(statements: Statements): ReadonlySet<string> | null {
   // All of the bytes: what differs behind the first few hundred is another aggregate.
   const rows = statements.all(
-    `SELECT seq, CAST(aggregate_type AS BLOB) AS type, CAST(aggregate_id AS BLOB) AS id FROM outbox WHERE ${unlaned} ORDER BY seq LIMIT ${rowsPerStep}`,
+    `SELECT CAST(o.aggregate_type AS BLOB) AS type, CAST(o.aggregate_id AS BLOB) AS id, ${lightColumns}
+     FROM outbox o WHERE ${unlaned} ORDER BY o.seq LIMIT ${rowsPerStep}`,
   );
-  for (const row of rows)
-    statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(textOf(row["type"]), textOf(row["id"])), row["seq"]!);
-  return rows.length === rowsPerStep;
+  const budget = createBudget();
+  const waiting = new Set<string>();
+  for (const row of rows) {
+    if (budget.take(Number(row["size"])))
+      statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(textOf(row["type"]), textOf(row["id"])), Number(row["seq"]));
+    else waiting.add(nameOf(row));
+  }
+  return rows.length === rowsPerStep ? null : waiting;
 }
 
 /** Events that have become available join their lane, all of them before anything is claimed. */

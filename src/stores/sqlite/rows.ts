@@ -21,10 +21,16 @@ const isCount = (column: string): string => `(typeof(${column}) = 'integer' AND 
 export const envelopeColumns = `CAST(o.seq AS TEXT) AS seq, ${named("id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key", "created_at")},
   o.idempotency_key IS NOT NULL AS has_key, ${foreign("o.headers", maxHeadersText)} AS headers,
   CASE WHEN ${isCount("o.event_version")} THEN o.event_version END AS event_version, NOT ${isCount("o.retry_count")} AS miscounted,
-  o.payload IS NULL AND o.payload_bytes IS NULL AS empty`;
+  octet_length(o.payload) IS NULL AND octet_length(o.payload_bytes) IS NULL AS empty`;
+export const retryColumn = `${countOf("o.retry_count")} AS retry_count`;
 export const dataColumn = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data";
 /** Counted without reading them. */
-export const sizeColumns = `coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0) AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
+export const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
+/**
+ * What a scan may read of many rows: nothing of it lies behind the payload. SQLite walks through all pages of a payload to read a column behind
+ * it, and to tell whether it is NULL: 5 ms for 8 MiB.
+ */
+export const lightColumns = `CAST(o.seq AS TEXT) AS seq, ${named("aggregate_type", "aggregate_id")}, ${payloadSize} AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
 
 const nothing = new Uint8Array(0);
 
@@ -47,6 +53,9 @@ export function readEnvelope(row: SqliteRow, data: unknown): ReadRow {
   };
   return readRow(stored, faults);
 }
+
+/** Of an aggregate, from a row with its `lightColumns`. Names that cannot be carried may share one. */
+export const nameOf = (row: SqliteRow): string => `${textOf(row["aggregate_type"])}\0${textOf(row["aggregate_id"])}`;
 
 const blobOf = (value: unknown): Uint8Array | null => (value === null || value === undefined ? null : bytesOf(value));
 
