@@ -46,5 +46,6 @@ export type {
   Operator,
   PurgeOptions,
   Status,
+  WholeEvent,
 } from "./contracts/operator.ts";
 export type { Holder, Housekeeping, PartitionReport, Partitions, Watch } from "./contracts/housekeeping.ts";

@@ -3,6 +3,7 @@ import type { Status } from "../contracts/operator.ts";
 import { states, type State } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
 import type { StoreSuite } from "./harness.ts";
+import { payloadCases } from "./operator-payloads.ts";
 import { purgeCases } from "./operator-purge.ts";
 import { cases, code, heldFor, judgeBy, near, parked, published, retry, returned, ttlMs, type Relay, type Scene } from "./scene.ts";
 
@@ -114,6 +115,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const { payload: _payload, headers: _headers, ...given } = row;
     assert.deepEqual(shown, {
       ...given,
+      payloadBytes: 2,
       state: "PENDING",
       retryCount: 0,
       nextAttemptAt: null,
@@ -221,6 +223,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   purgeCases(suite);
+  payloadCases(suite);
 
   for (const seed of [1, 2, 3, 4, 5]) {
     test(`status equals the events after every step of a random history (${seed})`, async (scene) => {

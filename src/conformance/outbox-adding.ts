@@ -61,7 +61,7 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       assert.deepEqual(Buffer.from(envelope.data), Buffer.from(given), `payload ${n}`);
       const shown = (await scene.show(rows[n]!.id)).payload;
       assert.equal(typeof shown, typeof given, `payload ${n} is text or bytes as before`);
-      assert.deepEqual(Buffer.from(shown), Buffer.from(given), `payload ${n}, shown`);
+      assert.deepEqual(Buffer.from(shown!), Buffer.from(given), `payload ${n}, shown`);
     }
   });
 

@@ -4,8 +4,9 @@ import type { Watch } from "./housekeeping.ts";
 /** What an operator may look at and do; apart from the data path. */
 export interface Operator {
   status(): Promise<Status>;
-  /** Newest first, a page at a time. */
+  /** Newest first, a page at a time. A payload above 64 KiB is left out: one large event must not keep others from being listed. */
   list(filter: EventFilter): Promise<readonly EventRecord[]>;
+  /** With its payload, unless that cannot be read at all. */
   show(id: string): Promise<EventRecord | null>;
   /** DEAD events go again, attempts starting anew, each before its blocked followers. */
   redrive(filter: DeadFilter, by: Action): Promise<ActionReport>;
@@ -18,6 +19,11 @@ export interface Operator {
 export interface PurgeOptions {
   /** Is given every batch before it is deleted. When it fails, the batch stays, and purge rejects with the failure. */
   readonly archive?: Archive;
+  /**
+   * Is told each event that stays because its payload could not be read for the archive, and why. The next purge tries it again.
+   * Without it, purge rejects with ROW_UNREADABLE when everything else is done.
+   */
+  kept?(event: EventRecord, why: string): void;
   /** For how long an idempotency key is known; the keys that are older go too. @default 7 days */
   readonly keyRetentionMs?: number;
   /** Awaited between two batches, so that others get their turn. */
@@ -26,8 +32,11 @@ export interface PurgeOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Keeps events elsewhere. It may be given an event again, when what followed failed. */
-export type Archive = (events: readonly EventRecord[]) => Promise<void>;
+/**
+ * Keeps events elsewhere. It is given up to 500 events with 8 MiB of payloads at once, or one event whose payload alone takes more. It may
+ * be given an event again, when what followed failed.
+ */
+export type Archive = (events: readonly WholeEvent[]) => Promise<void>;
 
 export interface EventFilter {
   readonly state?: State;
@@ -69,7 +78,9 @@ export interface EventRecord {
   readonly aggregateId: string;
   readonly type: string;
   readonly eventVersion: number;
-  readonly payload: string | Uint8Array;
+  /** Null where it was not read: in a list above 64 KiB, elsewhere where it is too large to be read at all. */
+  readonly payload: string | Uint8Array | null;
+  readonly payloadBytes: number;
   readonly contentType: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly idempotencyKey: string | null;
@@ -85,6 +96,11 @@ export interface EventRecord {
   readonly owner: string | null;
   /** Why it waits. */
   readonly hold: string | null;
+}
+
+/** An event with its payload. */
+export interface WholeEvent extends EventRecord {
+  readonly payload: string | Uint8Array;
 }
 
 export interface Status {

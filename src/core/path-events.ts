@@ -113,7 +113,7 @@ export type PathEvent =
 
 /** Something that makes the tables grow, or the relay slow, and who is to blame for it. */
 export interface WatchWarning {
-  readonly what: "writer" | "horizon" | "dead-rows" | "bytes" | "partitions";
+  readonly what: "writer" | "horizon" | "dead-rows" | "bytes" | "partitions" | "archive";
   /** Such as "session 4711". */
   readonly holder: string | null;
   readonly text: string;

@@ -39,10 +39,15 @@ export async function eventsAfter(operator: Operator, seq: bigint): Promise<read
     last = page.at(-1);
     if (last === undefined || last.seq <= seq) break;
   }
-  return Promise.all(found.reverse().map((record) => testEvent({ ...record, data: bytesOf(record.payload) })));
+  const events: TestEvent[] = [];
+  for (const record of found.reverse()) events.push(await testEvent({ ...record, data: await dataOf(operator, record) }));
+  return events;
 }
 
-function bytesOf(payload: string | Uint8Array): Uint8Array {
+/** A list has no large payloads. */
+async function dataOf(operator: Operator, { id, payload: listed, payloadBytes }: EventRecord): Promise<Uint8Array> {
+  const payload = listed ?? (await operator.show(id))?.payload ?? null;
+  if (payload === null) throw new Error(`the payload of event ${id} takes ${payloadBytes} bytes and cannot be read`);
   return typeof payload === "string" ? new TextEncoder().encode(payload) : payload;
 }
 

@@ -3,7 +3,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { count, paragraphs, shorten, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
-import { eventPage, eventTable, found, pageFlags } from "./events.ts";
+import { eventPage, eventTable, pageFlags, shownEvent } from "./events.ts";
 import { asFlag, given, storeOf, who } from "./shared.ts";
 
 const list = command({
@@ -33,7 +33,7 @@ const show = command({
   async run(terminal, values, [id]) {
     await using opened = await storeOf(terminal, values);
     const { operator } = opened.store;
-    const event = found(await operator.show(id!), id!);
+    const event = shownEvent(await operator.show(id!), id!);
     if (event.state !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${event.id} is ${event.state}, not DEAD`);
     const { followers } = await operator.redrive({ ids: [event.id] }, { who: "", dryRun: true });
     terminal.out.answer({ ...event, followers }, () => paragraphs([eventPage(terminal.out, event), [`${behind(followers)}.`]]));

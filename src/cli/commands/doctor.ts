@@ -111,10 +111,8 @@ async function recentTopics({ store }: OpenedStore, route: Route): Promise<reado
   return [...new Set(topics)].sort();
 }
 
-const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({
-  ...event,
-  data: typeof payload === "string" ? Buffer.from(payload) : payload,
-});
+/** A large payload is not in a list; no template looks at it. */
+const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({ ...event, data: Buffer.from(payload ?? "") });
 
 function unsafe(bads: readonly Found[]): WaybillError {
   const named = bads.map(({ of, setting, breaks }) => `${of} ${setting} (${breaks})`).join(", ");

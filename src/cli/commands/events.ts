@@ -51,7 +51,7 @@ const show = command({
   examples: ["waybill events show 01890a5d-ac96-774b-bcce-b302099a8057 --store sqlite:./app.db"],
   async run(terminal, values, [id]) {
     await using opened = await storeOf(terminal, values);
-    const event = found(await opened.store.operator.show(id!), id!);
+    const event = shownEvent(await opened.store.operator.show(id!), id!);
     terminal.out.answer(event, () => eventPage(terminal.out, event));
   },
 });
@@ -79,7 +79,7 @@ const add = command({
       aggregateType: needed(values["aggregate-type"], "--aggregate-type"),
       aggregateId: needed(values["aggregate-id"], "--aggregate-id"),
       type: needed(values.type, "--type"),
-      ...exactJson(await payloadText(terminal, needed(values.payload, "--payload"))),
+      ...exactJson(await givenPayload(terminal, needed(values.payload, "--payload"))),
       headers: headers(values.header),
       ...given({
         id: values.id,
@@ -98,9 +98,13 @@ const add = command({
 
 export const events = [list, show, add];
 
-export function found(event: EventRecord | null, id: string): EventRecord {
+/** Spelled out, a byte may take six characters, and no text may have more than 512 Mi of them. */
+const shownBytes = 64 * 1024 * 1024;
+
+/** The event without a payload that cannot be shown. */
+export function shownEvent(event: EventRecord | null, id: string): EventRecord {
   if (event === null) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id.slice(0, 80))}`);
-  return event;
+  return event.payloadBytes > shownBytes ? { ...event, payload: null } : event;
 }
 
 export function eventTable(out: Output, records: readonly EventRecord[]): string[] {
@@ -119,10 +123,14 @@ export function eventTable(out: Output, records: readonly EventRecord[]): string
 }
 
 export function eventPage(out: Output, event: EventRecord): string[] {
-  const { payload, headers: given, ...rest } = event;
+  const { payload, payloadBytes, headers: given, ...rest } = event;
   const lines = fields(out, [...Object.entries(rest), ...Object.entries(given).map(([name, value]) => [`header ${name}`, value] as const)]);
-  const text = typeof payload === "string" ? payload : `${payload.byteLength} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
-  return paragraphs([lines, [text]]);
+  return paragraphs([lines, [payloadText(payload, payloadBytes)]]);
+}
+
+function payloadText(payload: EventRecord["payload"], bytes: number): string {
+  if (payload === null) return `${bytes} bytes, too large to show`;
+  return typeof payload === "string" ? payload : `${bytes} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
 }
 
 /** Left to the draft's own check, which also names what is wrong with an empty one. */
@@ -135,7 +143,7 @@ function needed(value: string | undefined, name: string): string {
   return value;
 }
 
-async function payloadText(terminal: Terminal, given: string): Promise<string> {
+async function givenPayload(terminal: Terminal, given: string): Promise<string> {
   if (given !== "-") return given;
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await terminal.stdin());

@@ -36,18 +36,18 @@ export const purge = command({
     await using broker = !withBroker ? null : brokerOf(terminal, values, false);
     const { archive, keyRetention: keyRetentionMs } = terminal.config;
     const by = { who: who(values), dryRun };
-    const { events, ...partitions } = await purgeStore(opened.store, before, by, {
+    const { events, kept, ...partitions } = await purgeStore(opened.store, before, by, {
       ...given({ archive, keyRetentionMs }),
       pause: pauses(systemClock, new AbortController().signal),
     });
     const messages = broker === null || dryRun ? null : await broker.purge(before, values.topics ?? []);
-    terminal.out.answer({ before, dryRun, events, ...partitions, messages }, () => {
+    terminal.out.answer({ before, dryRun, events, ...partitions, kept, messages }, () => {
       const stored = `${dryRun ? "Would delete" : "Deleted"} ${count(events, "event")} from before ${before.toISOString()}.`;
       const { dropped, moved, undone } = partitions;
       return [
         stored,
         ...(dropped.length === 0 ? [] : [`Dropped ${dropped.join(", ")}, out of which ${count(moved, "event")} moved.`]),
-        ...undone.map((why) => `Not done: ${why}.`),
+        ...[...undone, ...kept].map((why) => `Not done: ${why}.`),
         ...(messages === null ? [] : [`Deleted ${count(messages, "message")} from the broker.`]),
       ];
     });

@@ -42,7 +42,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   const warn = (warnings: readonly WatchWarning[]): void => {
     const now = clock.monotonic();
     for (const warning of warnings) {
-      const key = `${warning.what} ${warning.what === "partitions" ? warning.text : warning.holder}`;
+      const key = `${warning.what} ${warning.what === "partitions" || warning.what === "archive" ? warning.text : warning.holder}`;
       if (now - (told.get(key) ?? -Infinity) < everyMs) continue;
       told.set(key, now);
       observe({ type: "watch.warning", relay, ...warning });
@@ -116,7 +116,7 @@ async function tidy(parts: HousekeepingParts, signal: AbortSignal, trouble: (cau
   const before = new Date(clock.now() - parts.retentionMs);
   const options = { keyRetentionMs, signal, pause: pauses(clock, signal), ...(archive === undefined ? {} : { archive }) };
   const purged = await purgeStore(store, before, { who: `relay ${relay}`, dryRun: false }, options).catch(failed);
-  const { events, dropped, moved, undone }: Purged = purged ?? { events: 0, dropped: [], moved: 0, undone: [] };
+  const { events, dropped, moved, undone, kept }: Purged = purged ?? { events: 0, dropped: [], moved: 0, undone: [], kept: [] };
   observe({
     type: "housekeeping.done",
     relay,
@@ -127,5 +127,8 @@ async function tidy(parts: HousekeepingParts, signal: AbortSignal, trouble: (cau
     complete: complete && !signal.aborted,
     ms: clock.monotonic() - started,
   });
-  return [...(made?.undone ?? []), ...undone].map((text) => ({ what: "partitions", holder: null, text }));
+  return [
+    ...[...(made?.undone ?? []), ...undone].map((text) => ({ what: "partitions" as const, holder: null, text })),
+    ...kept.map((text) => ({ what: "archive" as const, holder: null, text })),
+  ];
 }

@@ -18,9 +18,14 @@ export interface Purged {
   readonly dropped: readonly string[];
   /** Events that were moved out of them, since they were not published. */
   readonly moved: number;
-  /** What could not be done, and why. */
+  /** What could not be done with partitions, and why. */
   readonly undone: readonly string[];
+  /** Events that stay because the archive could not be given them, in words. */
+  readonly kept: readonly string[];
 }
+
+/** As many events that stay are named; of others, how many there are. */
+const named = 10;
 
 /** Whole partitions before single events; but where there is an archive, it is given every event before its partition goes. */
 export async function purgeStore({ operator, housekeeping }: Kept, before: Date, by: Action, options: PurgeOptions): Promise<Purged> {
@@ -29,13 +34,25 @@ export async function purgeStore({ operator, housekeeping }: Kept, before: Date,
   const drop = async (): Promise<PartitionReport | undefined> =>
     by.dryRun ? undefined : housekeeping?.partitions?.drop(before, by.who, { emptied, ...(signal === undefined ? {} : { signal }) });
   const first = emptied ? undefined : await drop();
-  const events = await operator.purge(before, by, options);
+  const kept: string[] = [];
+  let more = 0;
+  const events = await operator.purge(before, by, {
+    ...options,
+    kept({ id }, why) {
+      if (kept.length === named) more++;
+      else kept.push(`event ${id} is past its retention and stays, since the archive cannot be given its payload: ${why}`);
+    },
+  });
   const report = emptied ? await drop() : first;
   return {
     events: events + (report?.events ?? 0),
     dropped: report?.dropped ?? [],
     moved: report?.moved ?? 0,
     undone: report?.undone ?? [],
+    kept:
+      more === 0
+        ? kept
+        : [...kept, `${more} more events are past their retention and stay, since the archive cannot be given their payloads`],
   };
 }
 

@@ -128,7 +128,7 @@ function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): S
   };
 }
 
-const bytesOf = ({ row: { payload } }: StoredEvent): number =>
+export const bytesOf = ({ row: { payload } }: StoredEvent): number =>
   typeof payload === "string" ? Buffer.byteLength(payload) : payload.byteLength;
 
 export const weightOf = (event: StoredEvent): Weight => ({ payload: bytesOf(event), headers: 0 });

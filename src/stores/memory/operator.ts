@@ -1,15 +1,25 @@
-import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator, PurgeOptions } from "../../contracts/operator.ts";
+import type {
+  Action,
+  ActionReport,
+  DeadFilter,
+  EventFilter,
+  EventRecord,
+  Operator,
+  PurgeOptions,
+  WholeEvent,
+} from "../../contracts/operator.ts";
 import { inBatches } from "../kit/batches.ts";
+import { archiveBounds, archiveEvents, listedBytes } from "../kit/records.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { finished } from "../../core/signal.ts";
+import { withinBytes } from "../../core/within-bytes.ts";
+import { bytesOf, weightOf } from "./claim.ts";
 import { startReleasing } from "./holds.ts";
 import { stateOf, statusOf } from "./status.ts";
 import { enqueue, type StoredEvent, type Tables } from "./tables.ts";
 
 const purgeBatch = 10_000;
-/** Fewer, since a hook is given whole events. */
-const archiveBatch = 500;
 const keyRetentionMs = 7 * 24 * 60 * 60 * 1_000;
 
 export function createOperator(tables: Tables, clock: Clock): Operator {
@@ -30,7 +40,7 @@ export function createOperator(tables: Tables, clock: Clock): Operator {
       const found: EventRecord[] = [];
       for (const event of [...tables.events.values()].reverse()) {
         if (found.length >= filter.limit) break;
-        if (listed(tables, event, filter, clock)) found.push(toRecord(tables, event, clock));
+        if (listed(tables, event, filter, clock)) found.push(withoutLarge(toRecord(tables, event, clock)));
       }
       return found;
     },
@@ -67,11 +77,12 @@ async function purge(tables: Tables, clock: Clock, before: Date, by: Action, opt
   const { archive, signal } = options;
   const old = [...tables.events.values()].filter((event) => (endedAt(event) ?? Infinity) < before.getTime());
   if (by.dryRun) return old.length;
-  const size = archive === undefined ? purgeBatch : archiveBatch;
+  const next = (): readonly StoredEvent[] =>
+    archive === undefined ? old.slice(0, purgeBatch) : withinBytes(old.slice(0, archiveEvents), archiveBounds, weightOf);
   let purged = 0;
   try {
     await inBatches(options, async () => {
-      const batch = old.splice(0, size).filter(({ seq }) => tables.events.has(seq));
+      const batch = old.splice(0, next().length).filter(({ seq }) => tables.events.has(seq));
       if (archive !== undefined) {
         const records = batch.map((event) => toRecord(tables, event, clock));
         if (records.length > 0 && !(await finished(() => archive(records), signal))) return false;
@@ -126,7 +137,9 @@ function listed(tables: Tables, event: StoredEvent, filter: EventFilter, clock: 
   );
 }
 
-function toRecord(tables: Tables, event: StoredEvent, clock: Clock): EventRecord {
+const withoutLarge = (event: WholeEvent): EventRecord => (event.payloadBytes > listedBytes ? { ...event, payload: null } : event);
+
+function toRecord(tables: Tables, event: StoredEvent, clock: Clock): WholeEvent {
   const { row, seq, lane, createdAt, retryCount, nextAttemptAt, lastError, publishedAt } = event;
   const state = stateOf(tables, event, clock);
   const held = tables.holds.get(event.aggregate);
@@ -134,6 +147,7 @@ function toRecord(tables: Tables, event: StoredEvent, clock: Clock): EventRecord
   return {
     ...row,
     payload: typeof row.payload === "string" ? row.payload : Uint8Array.from(row.payload),
+    payloadBytes: bytesOf(event),
     headers: { ...row.headers },
     seq,
     lane,

@@ -47,7 +47,7 @@ export interface Connection {
   /** READ COMMITTED, so that every statement has a fresh snapshot and no gap is locked; run again when it lost against another. */
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
-  snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
+  snapshot<T>(work: (run: Run, server: Server) => Promise<T>): Promise<T>;
   /** A connection of the pool, for a handler. One that failed, or timed out, may go on with statements of its own: its connection is closed. */
   lend<T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T>;
   /** For work of ours in which the session is what matters, not a transaction. */
@@ -199,8 +199,9 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     change: (sql, values) => alone(({ change }) => change(sql, values)),
     transaction: (work) => again([...(ours ? [] : ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]), "START TRANSACTION"], work),
     snapshot: (work) =>
-      again(["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"], ({ run }) =>
-        work(run),
+      again(
+        ["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"],
+        ({ run, server }) => work(run, server),
       ),
     async close() {
       closed = true;

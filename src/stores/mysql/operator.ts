@@ -1,11 +1,14 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { shownOf } from "../kit/records.ts";
 import { audit } from "./audit.ts";
 import type { Connection, Run, Session } from "./connection.ts";
 import { freed, startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
+import { createPace } from "./pace.ts";
+import { readPayload } from "./payloads.ts";
 import { purge } from "./purge.ts";
-import { recordColumns, recordOf } from "./records.ts";
+import { readStored, recordColumns, storedOf } from "./records.ts";
 import { bigOf, numberOf, textOf } from "./rows.ts";
 import { readStatus } from "./status.ts";
 import { list, type Value } from "./values.ts";
@@ -16,11 +19,11 @@ const actBatch = 2_000;
 export function createOperator(connection: Connection, n: Names): Operator {
   return {
     status: () => connection.snapshot((run) => readStatus(run, n)),
-    list: (filter) => listEvents(connection.run, n, filter),
+    list: (filter) => connection.snapshot((run, server) => listEvents({ run, server }, n, filter)),
     async show(id) {
       if (!isAscii(id)) return null;
       const [row] = await connection.run(`SELECT ${recordColumns} FROM ${n.events} o WHERE o.id = ?`, [id]);
-      return row === undefined ? null : recordOf(row);
+      return row === undefined ? null : shownOf(storedOf(row), (seq, size) => readPayload(connection, n, { seq, size }));
     },
     redrive: (filter, by) => act(connection, n, "redrive", filter, by),
     discard: (filter, by) => act(connection, n, "discard", filter, by),
@@ -28,7 +31,7 @@ export function createOperator(connection: Connection, n: Names): Operator {
   };
 }
 
-async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
+async function listEvents(session: Pick<Session, "run" | "server">, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
   const values: Value[] = [];
   const where = (
     [
@@ -44,11 +47,12 @@ async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<read
     return [`${column} = ?`];
   });
   if (filter.beforeSeq !== undefined) where.push(`o.seq < ${filter.beforeSeq}`);
-  const rows = await run(
-    `SELECT ${recordColumns} FROM ${n.events} o WHERE ${["TRUE", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT ?`,
-    [...values, filter.limit],
-  );
-  return rows.map(recordOf);
+  const rows = await session.run(`SELECT o.seq FROM ${n.events} o WHERE ${["TRUE", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT ?`, [
+    ...values,
+    filter.limit,
+  ]);
+  const seqs = rows.map((row) => bigOf(row, "seq"));
+  return (await readStored(session, n, seqs, createPace())).map(({ record }) => record);
 }
 
 async function act(connection: Connection, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {

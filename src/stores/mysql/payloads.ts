@@ -23,12 +23,12 @@ export async function withPayloads(
   return rows.map((row) => (lacksPayload(row) ? { ...row, data: read.get(bigOf(row, "seq")) ?? null } : row));
 }
 
-/** The payload of one event that was claimed without it. When the signal aborts, the connection is given up in the middle of the answer. */
+/** The payload of one event that was read without it. When the signal aborts, the connection is given up in the middle of the answer. */
 export async function readPayload(
   { session, place }: Pick<Connection, "session" | "place">,
   n: Names,
   { seq, size }: { readonly seq: bigint; readonly size: number },
-  signal: AbortSignal,
+  signal = new AbortController().signal,
 ): Promise<Uint8Array> {
   const sql = `SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`;
   const calledOff = (): never => {

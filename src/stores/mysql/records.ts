@@ -1,19 +1,27 @@
-import type { EventRecord } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
-import type { MysqlRow } from "./connection.ts";
-import { dateOrNull, envelopeColumns, isSet, numberOf, readEvent, textOf, textOrNull } from "./rows.ts";
+import { archiveBytes, listedBytes, type Stored } from "../kit/records.ts";
+import type { MysqlRow, Session } from "./connection.ts";
+import type { Names } from "./names.ts";
+import type { Pace } from "./pace.ts";
+import { bigOf, dateOrNull, envelopeColumns, isSet, lacksPayload, numberOf, payloadSizeOf, readEvent, textOf, textOrNull } from "./rows.ts";
+import { list } from "./values.ts";
 
-/** Everything of an event, from the view of all events named `o`. */
-export const recordColumns = `${envelopeColumns(Infinity)}, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
-  CAST(o.last_error AS BINARY) AS last_error, o.published_at, CAST(o.owner AS BINARY) AS owner, CAST(o.hold AS BINARY) AS hold`;
+/** As much of an error as a person reads. */
+const errorCharacters = 64 * 1024;
 
-export function recordOf(row: MysqlRow): EventRecord {
+/** Everything of an event, from the view of all events named `o`; its payload up to what a list has. */
+export const recordColumns = `${envelopeColumns(listedBytes)}, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
+  CAST(LEFT(o.last_error, ${errorCharacters}) AS BINARY) AS last_error, o.published_at, CAST(o.owner AS BINARY) AS owner, CAST(o.hold AS BINARY) AS hold`;
+
+export function storedOf(row: MysqlRow): Stored {
   const {
     envelope: { data, ...envelope },
-  } = readEvent(row);
-  return {
+  } = readEvent(row, true);
+  const isText = isSet(row, "is_text");
+  const record = {
     ...envelope,
-    payload: isSet(row, "is_text") ? Buffer.from(data).toString("utf8") : data,
+    payload: lacksPayload(row) ? null : isText ? Buffer.from(data).toString("utf8") : data,
+    payloadBytes: payloadSizeOf(row),
     lane: numberOf(row, "lane"),
     availableAt: dateOrNull(row, "available_at"),
     state: textOf(row, "state") as State,
@@ -24,4 +32,32 @@ export function recordOf(row: MysqlRow): EventRecord {
     owner: textOrNull(row, "owner"),
     hold: textOrNull(row, "hold"),
   };
+  return { record, isText };
+}
+
+/**
+ * The first of these events, in the order given, until they take more than so many bytes. InnoDB reads the whole of a payload to tell its
+ * length, so large ones are read a few at a time.
+ */
+export async function readStored(
+  session: Pick<Session, "run" | "server">,
+  n: Names,
+  seqs: readonly bigint[],
+  pace: Pace,
+  bytes = Infinity,
+): Promise<readonly Stored[]> {
+  const found = new Map<bigint, Stored>();
+  for (let [at, sum] = [0, 0]; at < seqs.length && sum <= bytes;) {
+    const { rows, count } = await pace.read(
+      session,
+      seqs.slice(at),
+      (some) => `SELECT ${recordColumns} FROM ${n.events} o WHERE o.seq IN (${list(some)})`,
+    );
+    const read = rows.reduce((total, row) => total + payloadSizeOf(row), 0);
+    pace.learn(count, read, archiveBytes);
+    for (const row of rows) found.set(bigOf(row, "seq"), storedOf(row));
+    at += count;
+    sum += read;
+  }
+  return seqs.flatMap((seq) => found.get(seq) ?? []);
 }

@@ -1,11 +1,13 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { listedBytes, shownOf } from "../kit/records.ts";
 import { audit } from "./audit.ts";
 import type { Connection, Run } from "./connection.ts";
 import { startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
+import { readPayload } from "./payload.ts";
 import { purge } from "./purge.ts";
-import { recordColumns, recordOf } from "./records.ts";
+import { recordColumns, storedOf } from "./records.ts";
 import { list, storable } from "./rows.ts";
 import { readStatus } from "./status.ts";
 
@@ -14,8 +16,8 @@ export function createOperator(connection: Connection, n: Names): Operator {
     status: () => connection.snapshot((run) => readStatus(run, n)),
     list: (filter) => listEvents(connection.run, n, filter),
     async show(id) {
-      const [row] = await connection.run(`SELECT ${recordColumns} FROM ${n.events} o WHERE o.id = $1`, [id]);
-      return row === undefined ? null : recordOf(row);
+      const [row] = await connection.run(`SELECT ${recordColumns(listedBytes)} FROM ${n.events} o WHERE o.id = $1`, [id]);
+      return row === undefined ? null : shownOf(storedOf(row), (seq) => readPayload(connection, n, seq));
     },
     redrive: (filter, by) => connection.transaction((run) => act(run, n, "redrive", filter, by)),
     discard: (filter, by) => connection.transaction((run) => act(run, n, "discard", filter, by)),
@@ -35,10 +37,10 @@ async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<read
   ).flatMap(([column, value]) => (value === undefined ? [] : [`${column} = $${values.push(value)}`]));
   if (filter.beforeSeq !== undefined) where.push(`o.seq < $${values.push(String(filter.beforeSeq))}::bigint`);
   const rows = await run(
-    `SELECT ${recordColumns} FROM ${n.events} o WHERE ${["true", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT $${values.push(filter.limit)}`,
+    `SELECT ${recordColumns(listedBytes)} FROM ${n.events} o WHERE ${["true", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT $${values.push(filter.limit)}`,
     values,
   );
-  return rows.map(recordOf);
+  return rows.map((row) => storedOf(row).record);
 }
 
 /**

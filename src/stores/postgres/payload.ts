@@ -6,6 +6,12 @@ import type { Names } from "./names.ts";
 const partBytes = 1024 * 1024;
 const partsAtOnce = 4;
 
+export interface Reading {
+  readonly signal: AbortSignal;
+  /** Called for each part. */
+  readonly arrived: (() => void) | undefined;
+}
+
 /**
  * The payload of one event, part by part, so that it is never in memory in two forms as a whole. The server puts the value together once,
  * for the first part, and the cursor keeps it: a statement for each part would read and unpack all of it each time. When the signal aborts,
@@ -15,7 +21,7 @@ export function readPayload(
   connection: Connection,
   n: Names,
   seq: bigint,
-  { signal, arrived }: { readonly signal: AbortSignal; readonly arrived: (() => void) | undefined },
+  { signal, arrived }: Reading = { signal: new AbortController().signal, arrived: undefined },
 ): Promise<Uint8Array> {
   const calledOff = (): never => {
     throw new Late(connection.place);

@@ -1,15 +1,16 @@
 import type { Action, Archive, PurgeOptions } from "../../contracts/operator.ts";
 import { inBatches } from "../kit/batches.ts";
+import { archivable, archiveBounds, archiveBytes, archiveEvents, createKept, type Kept } from "../kit/records.ts";
 import { finished } from "../../core/signal.ts";
+import { withinBytes } from "../../core/within-bytes.ts";
 import { audit } from "./audit.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { recordColumns, recordOf } from "./records.ts";
-import { addedWithin, list, ms, spanOf } from "./rows.ts";
+import { readPayload } from "./payload.ts";
+import { recordColumns, storedOf } from "./records.ts";
+import { addedWithin, list, ms, payloadSize, spanOf } from "./rows.ts";
 
 const purgeBatch = 10_000;
-/** Fewer, since an archive is given whole events. */
-const archiveBatch = 500;
 const keyRetentionMs = 7 * 24 * 3_600_000;
 
 /** What may go, by the moment it goes by: `mark` is where a batch ended, and the next one begins. */
@@ -34,14 +35,16 @@ export async function purge(connection: Connection, n: Names, before: Date, by: 
     const which = kinds.map(({ where }) => `(${where})`).join(" OR ");
     return Number((await connection.run(`SELECT count(*) AS n FROM ${n.outbox} o WHERE ${which}`, [limit]))[0]!["n"]);
   }
+  const { archive, signal } = options;
+  const kept = createKept(options);
   let total = 0;
   try {
     for (const kind of kinds) {
       let mark = "0";
       await inBatches(options, async () => {
-        const batch = await (options.archive === undefined
+        const batch = await (archive === undefined
           ? connection.transaction((run) => purgeSome(run, n, kind, limit, mark))
-          : archiveSome(connection.run, n, kind, limit, mark, options.archive, options.signal));
+          : archiveSome({ connection, n, kind, limit, begin: mark, archive, kept, signal }));
         total += batch.purged;
         mark = batch.mark;
         return batch.more;
@@ -56,6 +59,7 @@ export async function purge(connection: Connection, n: Names, before: Date, by: 
     mark = batch.mark;
     return batch.more;
   });
+  kept.end();
   return total;
 }
 
@@ -77,34 +81,44 @@ async function purgeSome(run: Run, n: Names, kind: Kind, limit: string, begin: s
   return { purged: rows.length, mark: last["mark"]!, more: rows.length === purgeBatch };
 }
 
+interface Archiving {
+  readonly connection: Connection;
+  readonly n: Names;
+  readonly kind: Kind;
+  readonly limit: string;
+  readonly begin: string;
+  readonly archive: Archive;
+  readonly kept: Kept;
+  readonly signal: AbortSignal | undefined;
+}
+
 /**
  * An archive may take long: no transaction is open meanwhile, and what it was given goes only if it still may. Two that purge
  * at once may both give it an event.
  */
-async function archiveSome(
-  run: Run,
-  n: Names,
-  kind: Kind,
-  limit: string,
-  begin: string,
-  archive: Archive,
-  signal: AbortSignal | undefined,
-): Promise<Batch> {
-  const rows = await run(oldest(n, kind, archiveBatch), [limit, begin]);
-  const last = rows.at(-1);
+async function archiveSome({ connection, n, kind, limit, begin, archive, kept, signal }: Archiving): Promise<Batch> {
+  const { run } = connection;
+  const rows = await run(oldest(n, kind, archiveEvents, "o.seq <> ALL ($3::bigint[])"), [limit, begin, list(kept.seqs)]);
+  const some = withinBytes(rows, archiveBounds, (row) => ({ payload: Number(row["size"]), headers: 0 }));
+  const last = some.at(-1);
   if (last === undefined) return { purged: 0, mark: begin, more: false };
-  const values = theseOf(rows);
-  const records = (await run(`SELECT ${recordColumns} FROM ${n.events} o WHERE ${these} ORDER BY seq`, values)).map(recordOf);
-  if (!(await finished(() => archive(records), signal))) return { purged: 0, mark: begin, more: false };
+  const found = await run(`SELECT ${recordColumns(archiveBytes)} FROM ${n.events} o WHERE ${these} ORDER BY seq`, theseOf(some));
+  const { events, dealt } = await archivable(found.map(storedOf), (seq) => readPayload(connection, n, seq), kept);
+  const all = dealt === found.length;
+  const batch = { mark: all ? last["mark"]! : begin, more: !all || some.length < rows.length || rows.length === archiveEvents };
+  if (events.length === 0) return { purged: 0, ...batch };
+  if (!(await finished(() => archive(events), signal))) return { purged: 0, mark: begin, more: false };
+  const given = new Set(events.map(({ seq }) => String(seq)));
   const gone = await run(`DELETE FROM ${n.outbox} o WHERE ${these} AND ${kind.where.replace("$1", "$4")} RETURNING 1 AS gone`, [
-    ...values,
+    ...theseOf(some.filter((row) => given.has(row["seq"]!))),
     limit,
   ]);
-  return { purged: gone.length, mark: last["mark"]!, more: rows.length === archiveBatch };
+  return { purged: gone.length, ...batch };
 }
 
-const oldest = (n: Names, { where, mark, from }: Kind, size: number): string =>
-  `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${mark} AS mark FROM ${n.outbox} o WHERE ${where} AND ${from} LIMIT ${size}`;
+const oldest = (n: Names, { where, mark, from }: Kind, size: number, which = "true"): string =>
+  `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${payloadSize} AS size, ${mark} AS mark FROM ${n.outbox} o
+   WHERE ${which} AND ${where} AND ${from} LIMIT ${size}`;
 const these = `seq = ANY ($1::bigint[]) AND ${addedWithin("$2", "$3")}`;
 const theseOf = (rows: readonly PgRow[]): readonly unknown[] => [
   list(rows.map((row) => BigInt(row["seq"]!))),

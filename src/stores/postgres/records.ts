@@ -1,17 +1,28 @@
-import type { EventRecord } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
+import type { Stored } from "../kit/records.ts";
 import type { PgRow } from "./connection.ts";
-import { dateOrNull, envelopeColumns, ms, readEnvelope } from "./rows.ts";
+import { dateOrNull, headColumns, ms, payloadSize, readEnvelope } from "./rows.ts";
 
-/** Everything of an event, from the view of all events named `o`. */
-export const recordColumns = `${envelopeColumns}, o.lane, ${ms("o.available_at")} AS available_ms, o.state, o.retry_count, ${ms("o.next_attempt_at")} AS next_ms,
-  o.last_error, ${ms("o.published_at")} AS published_ms, o.owner, o.hold`;
+/** As much of an error as a person reads. */
+const errorCharacters = 64 * 1024;
 
-export function recordOf(row: PgRow): EventRecord {
+/**
+ * Everything of an event, from the view of all events named `o`; its payload up to this size. The client ends the process when a
+ * value is longer than a string may be.
+ */
+export const recordColumns = (inline: number): string => `${headColumns}, ${payloadSize} AS size, o.payload IS NOT NULL AS is_text,
+  CASE WHEN ${payloadSize} <= ${inline} THEN o.payload END AS payload,
+  CASE WHEN ${payloadSize} <= ${inline} THEN encode(o.payload_bytes, 'hex') END AS payload_hex, o.lane, ${ms("o.available_at")} AS available_ms, o.state, o.retry_count, ${ms("o.next_attempt_at")} AS next_ms,
+  left(o.last_error, ${errorCharacters}) AS last_error, ${ms("o.published_at")} AS published_ms, o.owner, o.hold`;
+
+export function storedOf(row: PgRow): Stored {
   const { data, ...envelope } = readEnvelope(row).envelope;
-  return {
+  const [text, hex, size] = [row["payload"] ?? null, row["payload_hex"] ?? null, Number(row["size"])];
+  const unread = text === null && hex === null && size > 0;
+  const record = {
     ...envelope,
-    payload: row["payload"] ?? data,
+    payload: unread ? null : (text ?? data),
+    payloadBytes: size,
     lane: Number(row["lane"]),
     availableAt: dateOrNull(row["available_ms"]),
     state: row["state"] as State,
@@ -22,4 +33,5 @@ export function recordOf(row: PgRow): EventRecord {
     owner: row["owner"] ?? null,
     hold: row["hold"] ?? null,
   };
+  return { record, isText: row["is_text"] === "t" };
 }

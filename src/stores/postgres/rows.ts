@@ -16,7 +16,9 @@ const name = (column: string): string => `left(o.${column}, ${maxMarkBytes + 1})
 /** The columns that make an envelope but for its payload, from the outbox table named `o`. */
 export const headColumns = `o.seq, ${["id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key"].map(name).join(", ")},
   o.event_version, CASE WHEN octet_length(o.headers::text) <= ${maxHeadersText} THEN o.headers::text END AS headers, ${ms("o.created_at")} AS created_ms`;
-export const envelopeColumns = `${headColumns}, o.payload, encode(o.payload_bytes, 'hex') AS payload_hex`;
+
+/** Known without reading what is stored apart from the row. */
+export const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
 
 /** Never throws: a row that cannot be carried says why. */
 export function readEnvelope(row: PgRow): ReadRow {

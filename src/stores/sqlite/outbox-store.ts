@@ -3,12 +3,13 @@ import type { Clock } from "../../core/clock.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
-import { type Bounds, boundsOf, deletedUnread, isUnread } from "../../core/within-bytes.ts";
+import { type Bounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
 import { bytesOf, type Connection, type SqliteRow, type Statements } from "../../drivers/sqlite/connection.ts";
 import { createBudget } from "./budget.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
 import { delayed, pending, unlaned } from "./predicates.ts";
+import { readPayload } from "./payload.ts";
 import { dataColumn, envelopeColumns, iso, lightColumns, nameOf, readEnvelope, retryColumn, textOf } from "./rows.ts";
 import { settleWindow } from "./settle.ts";
 
@@ -26,11 +27,7 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
       if (!seen.work) return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
       return connection.write((statements) => claim(statements, holding, request, clock.now(), turn++, newId));
     },
-    async payload({ envelope: { seq } }) {
-      const row = await connection.read((statements) => statements.get(`SELECT ${dataColumn} FROM outbox o WHERE o.seq = ?`, Number(seq)));
-      if (row === undefined) throw deletedUnread();
-      return bytesOf(row["data"]);
-    },
+    payload: ({ envelope: { seq } }) => readPayload(connection, seq),
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
       connection.write((statements) => releaseDestination(statements, JSON.stringify(ownedLanes(statements, holding)), destination, limit)),

@@ -23,14 +23,15 @@ export const envelopeColumns = `CAST(o.seq AS TEXT) AS seq, ${named("id", "aggre
   CASE WHEN ${isCount("o.event_version")} THEN o.event_version END AS event_version, NOT ${isCount("o.retry_count")} AS miscounted,
   octet_length(o.payload) IS NULL AND octet_length(o.payload_bytes) IS NULL AS empty`;
 export const retryColumn = `${countOf("o.retry_count")} AS retry_count`;
-export const dataColumn = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB) AS data";
+export const dataOf = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB)";
+export const dataColumn = `${dataOf} AS data`;
 /** Counted without reading them. */
-export const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
+export const sizeOf = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
 /**
  * What a scan may read of many rows: nothing of it lies behind the payload. SQLite walks through all pages of a payload to read a column behind
  * it, and to tell whether it is NULL: 5 ms for 8 MiB.
  */
-export const lightColumns = `CAST(o.seq AS TEXT) AS seq, ${named("aggregate_type", "aggregate_id")}, ${payloadSize} AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
+export const lightColumns = `CAST(o.seq AS TEXT) AS seq, ${named("aggregate_type", "aggregate_id")}, ${sizeOf} AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
 
 const nothing = new Uint8Array(0);
 
