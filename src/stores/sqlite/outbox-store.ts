@@ -4,7 +4,7 @@ import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
 import { type Bounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
-import { bytesOf, type Connection, type SqliteRow, type Statements } from "../../drivers/sqlite/connection.ts";
+import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { createBudget } from "./budget.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
