@@ -1,5 +1,5 @@
 import { codes } from "./codes.ts";
-import type { Address } from "./url.ts";
+import type { Address } from "../kit/url.ts";
 import type { Message } from "./wire.ts";
 
 /** Messages for one partition, which are written together or not at all. */

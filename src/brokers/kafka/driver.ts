@@ -3,7 +3,8 @@ import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { shared } from "../../core/signal.ts";
 import { fetchAnswerOf } from "./fetched.ts";
-import { written, type Address, type Settings } from "./url.ts";
+import { written, type Address } from "../kit/url.ts";
+import type { Settings } from "./url.ts";
 import { checkVersions, type Versions, type Wanted } from "./versions.ts";
 import type { Wire } from "./wire.ts";
 

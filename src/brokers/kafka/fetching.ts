@@ -9,7 +9,7 @@ import type { Link, Topic } from "./link.ts";
 import { batchesIn, mostUnpacked } from "./batches.ts";
 import { itemsPast, windowBytes } from "./damage.ts";
 import { itemsOf, type Item } from "./records.ts";
-import type { Address } from "./url.ts";
+import type { Address } from "../kit/url.ts";
 import type { FetchedPartition } from "./wire.ts";
 
 /** A partition that is read. */

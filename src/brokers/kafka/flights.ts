@@ -2,7 +2,7 @@ import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import { runsOf as aggregateRuns } from "../../core/runs.ts";
 import type { Batch } from "./batch.ts";
 import { batchHeadBytes } from "./message.ts";
-import type { Address } from "./url.ts";
+import type { Address } from "../kit/url.ts";
 import type { Message } from "./wire.ts";
 
 /** A message that can be sent, and where to. */

@@ -4,7 +4,8 @@ import { oneConnection } from "../kit/one-connection.ts";
 import { follow, orAborted, shared } from "../../core/signal.ts";
 import { absent, codes, isPassing, KafkaRefusal } from "./codes.ts";
 import { connect, type Connection } from "./driver.ts";
-import { written, type Address, type Settings } from "./url.ts";
+import { written, type Address } from "../kit/url.ts";
+import type { Settings } from "./url.ts";
 import type { MetadataAnswer } from "./wire.ts";
 
 export interface Topic {

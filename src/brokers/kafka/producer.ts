@@ -6,7 +6,7 @@ import type { Connection } from "./driver.ts";
 import { grouped } from "./grouped.ts";
 import { persist, type Link } from "./link.ts";
 import { createTransactions, type Identity } from "./transactions.ts";
-import { written, type Address } from "./url.ts";
+import { written, type Address } from "../kit/url.ts";
 import type { ProduceAnswer } from "./wire.ts";
 
 /**

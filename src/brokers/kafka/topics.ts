@@ -1,7 +1,7 @@
 import { show, WaybillError } from "../../core/errors.ts";
 import { absent, codes, KafkaRefusal } from "./codes.ts";
 import { persist, type Link, type Topic } from "./link.ts";
-import type { Address } from "./url.ts";
+import type { Address } from "../kit/url.ts";
 
 export interface Shape {
   readonly partitions: number;

@@ -4,7 +4,7 @@ import { codeOf, isPassing, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
 import { grouped } from "./grouped.ts";
 import { persist, type Link } from "./link.ts";
-import type { Address } from "./url.ts";
+import type { Address } from "../kit/url.ts";
 
 export interface Identity {
   readonly id: bigint;

@@ -5,7 +5,8 @@ import { asError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
 import { follow, shared } from "../../core/signal.ts";
 import { readHead, type Head } from "./head.ts";
-import type { Address, Settings } from "./url.ts";
+import type { Address } from "../kit/url.ts";
+import type { Settings } from "./url.ts";
 
 export interface Message {
   readonly subject: string;
@@ -98,7 +99,7 @@ async function load(): Promise<typeof Client> {
 /** The client verifies the name "localhost" where a server is named by its address; here it is always what the URL says. */
 function tlsFor({ host }: Address, { ca, cert, key }: NonNullable<Settings["tls"]>): NonNullable<Client.NodeConnectionOptions["tls"]> {
   const verified = { rejectUnauthorized: true, checkServerIdentity: (_: string, peer: never) => checkServerIdentity(host, peer) };
-  return { ...verified, ...(ca && { ca: ca.toString() }), ...(cert && { cert: cert.toString() }), ...(key && { key: key.toString() }) };
+  return { ...verified, ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
 function authenticationOf(client: typeof Client, { user, password, token, credentials }: Settings): Partial<Client.NodeConnectionOptions> {

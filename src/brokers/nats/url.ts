@@ -1,10 +1,5 @@
-import { readFileSync } from "node:fs";
 import { WaybillError } from "../../core/errors.ts";
-
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
+import { tlsFiles, urlParts, type Address } from "../kit/url.ts";
 
 export interface Settings {
   readonly addresses: readonly Address[];
@@ -13,61 +8,38 @@ export interface Settings {
   readonly token: string | null;
   /** The content of a credentials file. */
   readonly credentials: Buffer | null;
-  /** Null for a connection that is not encrypted; otherwise it is verified, by the system's authorities or by those given (PEM). */
-  readonly tls: { readonly ca: Buffer | null; readonly cert: Buffer | null; readonly key: Buffer | null } | null;
+  /** As Tls of the kit. */
+  readonly tls: { readonly ca: string | null; readonly cert: string | null; readonly key: string | null } | null;
 }
 
 const example = "nats://user:password@host:4222,host2:4222";
-const files = ["ca", "cert", "key"] as const;
-const parameters: readonly string[] = [...files, "credentials"];
+const parameters = [...tlsFiles, "credentials"];
 
-const bad = (why: string): WaybillError => new WaybillError("BAD_URL", `nats: ${why}; a URL is written as ${example}`);
+const bad = (why: string, cause?: unknown): WaybillError =>
+  new WaybillError("BAD_URL", `nats: ${why}${cause === undefined ? `; a URL is written as ${example}` : ""}`, { cause });
+const { addressOf, decoded, fileOf, tlsOf } = urlParts(bad);
 
 /** `nats:` is not encrypted, `tls:` is, and verified. Several servers of one cluster are written with commas. */
 export function settingsOf(text: string): Settings {
   const [, scheme, login, places = "", , query = ""] = /^(nats|tls):\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/?)(?:\?([^#]*))?$/i.exec(text) ?? [];
   if (scheme === undefined) throw bad("the URL cannot be understood");
   const search = new URLSearchParams(query);
-  for (const name of search.keys()) {
-    if (!parameters.includes(name)) throw bad(`the URL has a parameter ${JSON.stringify(name)}, and may have ${parameters.join(", ")}`);
-  }
-  const encrypted = scheme.toLowerCase() === "tls";
-  if (!encrypted && files.some((name) => search.has(name))) throw bad("ca, cert and key are for tls: URLs");
-  if (search.has("cert") !== search.has("key")) throw bad("cert and key come together");
-  const read = (name: string): Buffer | null => (search.has(name) ? fileOf(name, search.get(name)!) : null);
+  const tls = tlsOf(search, scheme.toLowerCase() === "tls", "tls", parameters);
+  const credentials = search.get("credentials");
   return {
-    addresses: places.split(",").map(addressOf),
+    addresses: places.split(",").map((place) => addressOf(place, 4222)),
     ...loginOf(login),
-    credentials: read("credentials"),
-    tls: encrypted ? { ca: read("ca"), cert: read("cert"), key: read("key") } : null,
+    credentials: credentials === null ? null : fileOf("credentials", credentials),
+    tls: tls && { ca: null, cert: null, key: null, ...tls },
   };
-}
-
-function addressOf(place: string): Address {
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/i.exec(place) ?? [];
-  const host = bracketed ?? plain;
-  if (host === undefined || Number(port) > 65_535) throw bad("a server is written as host or host:port");
-  return { host, port: port === undefined ? 4222 : Number(port) };
 }
 
 /** One word before the @ is a token, as in other NATS clients. */
 function loginOf(login: string | undefined): Pick<Settings, "user" | "password" | "token"> {
   if (login === undefined || login === "") return { user: null, password: null, token: null };
   const [first = "", ...rest] = login.split(":");
-  try {
-    if (rest.length === 0) return { user: null, password: null, token: decodeURIComponent(first) };
-    return { user: decodeURIComponent(first), password: decodeURIComponent(rest.join(":")), token: null };
-  } catch {
-    throw bad("the user or the password is not percent-encoded as it should be");
-  }
-}
-
-function fileOf(name: string, path: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (cause) {
-    throw new WaybillError("BAD_URL", `nats: the file ${JSON.stringify(path)}, given as ${name}, cannot be read`, { cause });
-  }
+  if (rest.length === 0) return { user: null, password: null, token: decoded(first) };
+  return { user: decoded(first), password: decoded(rest.join(":")), token: null };
 }
 
 /** For messages: who connects, and with which secret, stays out. */

@@ -4,7 +4,8 @@ import { WaybillError } from "../../core/errors.ts";
 import { orAborted, shared } from "../../core/signal.ts";
 import { tapFrames } from "./frames.ts";
 import type { Properties } from "./tables.ts";
-import { shownAddress, type Address, type Settings } from "./url.ts";
+import { written, type Address } from "../kit/url.ts";
+import type { Settings } from "./url.ts";
 
 /** What the server closed a channel or a connection with. */
 export class AmqpRefusal extends Error {
@@ -119,7 +120,7 @@ const closeMs = 1_000;
 export async function dial({ settings, address, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<Connection> {
   const client = await load();
   const { user, password, vhost, tls } = settings;
-  const shown = `${tls === null ? "amqp" : "amqps"}://${shownAddress(address)}`;
+  const shown = `${tls === null ? "amqp" : "amqps"}://${written(address)}`;
   const socket = new AbortController();
   const model = await withDeadline(clock, timeoutMs, outer, async (signal) => {
     const cut = (): void => socket.abort();

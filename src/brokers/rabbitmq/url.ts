@@ -1,13 +1,5 @@
-import { readFileSync } from "node:fs";
 import { WaybillError } from "../../core/errors.ts";
-
-export interface Address {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** Null for a connection that is not encrypted; otherwise it is verified, by the system's authorities or by those given (PEM). */
-export type Tls = { readonly ca?: string; readonly cert?: string; readonly key?: string } | null;
+import { urlParts, written, type Address, type Tls } from "../kit/url.ts";
 
 export interface Settings {
   /** Nodes of one cluster. */
@@ -20,11 +12,11 @@ export interface Settings {
   readonly shown: string;
 }
 
-const files: readonly string[] = ["ca", "cert", "key"];
 const example = "amqp://user:password@host:5672/vhost";
 
 const bad = (why: string, cause?: unknown): WaybillError =>
   new WaybillError("BAD_URL", `rabbitmq: ${why}; a URL is written as ${example}`, { cause });
+const { addressOf, decoded, tlsOf } = urlParts(bad);
 
 /** `amqp:` is not encrypted, `amqps:` is, and verified. Several nodes of one cluster are written with commas. */
 export function settingsOf(text: string): Settings {
@@ -39,11 +31,9 @@ export function settingsOf(text: string): Settings {
   const [first] = addresses;
   return {
     ...{ addresses, user, password, vhost, tls },
-    shown: `${scheme.toLowerCase()}://${shownAddress(first!)}${vhost === "/" ? "" : `/${encodeURIComponent(vhost)}`}`,
+    shown: `${scheme.toLowerCase()}://${written(first!)}${vhost === "/" ? "" : `/${encodeURIComponent(vhost)}`}`,
   };
 }
-
-export const shownAddress = ({ host, port }: Address): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 export interface Page {
   readonly origin: URL;
@@ -69,39 +59,7 @@ export function pageOf(text: string): Page {
   };
 }
 
-function tlsOf(search: URLSearchParams, encrypted: boolean, scheme: string): Tls {
-  for (const name of search.keys()) {
-    if (!files.includes(name)) throw bad(`the URL has a parameter ${JSON.stringify(name)}, and may have ${files.join(", ")}`);
-  }
-  if (!encrypted && search.size > 0) throw bad(`ca, cert and key are for ${scheme}: URLs`);
-  if (search.has("cert") !== search.has("key")) throw bad("cert and key come together");
-  return encrypted ? Object.fromEntries([...search].map(([name, path]) => [name, read(name, path)])) : null;
-}
-
-function addressOf(place: string, usual: number): Address {
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/i.exec(place) ?? [];
-  const host = bracketed ?? plain;
-  if (host === undefined || Number(port) > 65_535) throw bad("a server is written as host or host:port");
-  return { host, port: port === undefined ? usual : Number(port) };
-}
-
 function loginOf(login: string): [string, string] {
   const [user = "", ...rest] = login.split(":");
   return [decoded(user, "the user"), decoded(rest.join(":"), "the password")];
-}
-
-function decoded(text: string, what: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw bad(`${what} is not percent-encoded as it should be`);
-  }
-}
-
-function read(name: string, path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (cause) {
-    throw bad(`the file ${JSON.stringify(path)}, given as ${name}, cannot be read`, cause);
-  }
 }
