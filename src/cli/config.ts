@@ -8,7 +8,7 @@ import type { Envelope } from "../core/event.ts";
 import { LANES } from "../core/lane.ts";
 import { checkOptions, suggestion } from "../core/options.ts";
 import type { RetryOptions } from "../core/retry.ts";
-import { partitionUnits } from "../stores/postgres/partitions.ts";
+import { partitionUnits } from "../stores/kit/partition-units.ts";
 import { duration } from "./duration.ts";
 import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "./read.ts";
 

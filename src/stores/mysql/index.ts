@@ -10,7 +10,7 @@ import { createConnection, type ConnectionOptions } from "./connection.ts";
 import { settingsOf, urlOf, type MysqlConnection, type MysqlPool } from "./driver.ts";
 import { createExamination } from "./examine.ts";
 import { createInbox, onOwnConnections } from "./inbox.ts";
-import { partitionUnits, type PartitionUnit } from "./layout.ts";
+import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { throughLibrary } from "./library.ts";
 import { namesOf, type MysqlNames } from "./names.ts";
@@ -24,7 +24,7 @@ import { createWriter } from "./writer.ts";
 
 export type { MysqlConnection, MysqlPool } from "./driver.ts";
 export type { MysqlTransaction } from "./handle.ts";
-export type { PartitionUnit } from "./layout.ts";
+export type { PartitionUnit } from "../kit/partition-units.ts";
 export type { MysqlNames } from "./names.ts";
 export type { MysqlDatabase } from "./transactor.ts";
 

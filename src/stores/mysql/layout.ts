@@ -1,10 +1,8 @@
 import { WaybillError } from "../../core/errors.ts";
+import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { numberOf, textOf, textOrNull } from "./rows.ts";
-
-export const partitionUnits = ["day", "week", "month"] as const;
-export type PartitionUnit = (typeof partitionUnits)[number];
 
 /** Takes what is moved out of a partition. */
 export const rest = "rest";

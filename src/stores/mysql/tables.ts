@@ -1,6 +1,7 @@
 import { LANES } from "../../core/lane.ts";
 import { guard, replaced } from "./guard.ts";
-import { partitionedBy, type PartitionUnit } from "./layout.ts";
+import type { PartitionUnit } from "../kit/partition-units.ts";
+import { partitionedBy } from "./layout.ts";
 import type { Names } from "./names.ts";
 
 /** Every character counts, and every space: an ordinary collation takes `order-a` for `order-A`, and for `order-a `. */

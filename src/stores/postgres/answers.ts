@@ -4,7 +4,7 @@ import { sightClock, type ClockSighting, type Thing } from "../../core/finding.t
 import type { Connection, PgRow, Run } from "./connection.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import type { PartitionUnit } from "./partitions.ts";
+import type { PartitionUnit } from "../kit/partition-units.ts";
 import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
 
 const asked = [

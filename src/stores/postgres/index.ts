@@ -6,6 +6,7 @@ import { uuidv7 } from "../../core/ids.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
+import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
 import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
 import { createExamination } from "./examine.ts";
@@ -16,7 +17,7 @@ import { throughLibrary } from "./library.ts";
 import { namesOf, type PostgresNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
-import { createPartitions, partitionUnits, type PartitionUnit } from "./partitions.ts";
+import { createPartitions } from "./partitions.ts";
 import { createSchema } from "./schema.ts";
 import { createTransactor, type PgDatabase } from "./transactor.ts";
 import { checkedUrl } from "./url.ts";
@@ -25,7 +26,7 @@ import { createWriter } from "./writer.ts";
 
 export type { PgClient, PgPool } from "./driver.ts";
 export type { PostgresNames } from "./names.ts";
-export type { PartitionUnit } from "./partitions.ts";
+export type { PartitionUnit } from "../kit/partition-units.ts";
 export type { PgDatabase } from "./transactor.ts";
 
 export interface PostgresOptions {

@@ -5,9 +5,6 @@ import type { Connection, PgRow } from "./connection.ts";
 import { literal, type Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
 
-export const partitionUnits = ["day", "week", "month"] as const;
-export type PartitionUnit = (typeof partitionUnits)[number];
-
 /** Besides the one of now. */
 const ahead = 3;
 /** More than this is not moved out of a partition at once: everybody else waits meanwhile. */

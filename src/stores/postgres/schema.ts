@@ -7,7 +7,8 @@ import type { Connection, Run } from "./connection.ts";
 import { sqlState } from "./driver.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import { firstPartitions, partitionTables, type PartitionUnit } from "./partitions.ts";
+import type { PartitionUnit } from "../kit/partition-units.ts";
+import { firstPartitions, partitionTables } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
 import { columns, version2 } from "./version-2.ts";
 

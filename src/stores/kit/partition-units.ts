@@ -1,0 +1,2 @@
+export const partitionUnits = ["day", "week", "month"] as const;
+export type PartitionUnit = (typeof partitionUnits)[number];
