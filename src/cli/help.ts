@@ -1,6 +1,8 @@
+import type { Adapter } from "../contracts/adapter.ts";
+import type { Adapters } from "./adapters.ts";
 import { commonFlags, type Command, type Flags } from "./parse.ts";
 
-export function programHelp(commands: readonly Command[]): readonly string[] {
+export function programHelp(commands: readonly Command[], { stores, brokers }: Adapters): readonly string[] {
   return [
     "waybill: events from your database to your broker, none lost, none invented, in order.",
     "",
@@ -8,8 +10,9 @@ export function programHelp(commands: readonly Command[]): readonly string[] {
     "",
     ...columns(commands.map(({ name, summary }) => [name, firstSentence(summary)])),
     "",
-    "URLs: sqlite:PATH for --store, embedded:PATH for --broker. They may stand in files (--store-file, --broker-file),",
-    "in WAYBILL_STORE and WAYBILL_BROKER, or in waybill.config.mjs or .json instead.",
+    "URLs:",
+    ...columns([...stores.map(urlRow("--store")), ...brokers.map(urlRow("--broker"))]),
+    "They may stand in files (--store-file, --broker-file), in WAYBILL_STORE and WAYBILL_BROKER, or in waybill.config.mjs or .json instead.",
     "Every command has --help and --json. Exit codes: 0 done, 1 failed, 2 wrong use.",
     "",
     "example:",
@@ -43,6 +46,13 @@ export function commandHelp({ name, summary, words, flags, examples }: Command):
     ...examples.map((example) => `  ${example}`),
   ];
 }
+
+const urlRow =
+  (flag: string) =>
+  ({ name, schemes: [, ...others], example }: Adapter): readonly [string, string] => [
+    `${flag} ${example}`,
+    others.length === 0 ? name : `${name}; also ${others.map((scheme) => `${scheme}:`).join(", ")}`,
+  ];
 
 const firstSentence = (text: string): string => text.split(/(?<=[.;]) /)[0]!.replace(/;$/, ".");
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { asError, WaybillError } from "../core/errors.ts";
+import { adapters } from "./adapters.ts";
 import { settings } from "./config.ts";
 import { flag, type Flag } from "./parse.ts";
 import type { Read } from "./read.ts";
@@ -35,7 +36,7 @@ export const brokerFlag = {
   "broker-file": fileFlag("broker"),
 };
 export const managementFlag = {
-  management: flag.text("URL", "RabbitMQ's management API, for settings that AMQP does not tell"),
+  management: flag.text("URL", adapters.brokers.flatMap(({ management = [] }) => management).join("; ")),
   "management-file": fileFlag("management"),
 };
 

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { WaybillError } from "../core/errors.ts";
 import { suggestion } from "../core/options.ts";
+import { adapters as table, type Adapters } from "./adapters.ts";
 import { dead } from "./commands/dead.ts";
 import { doctor } from "./commands/doctor.ts";
 import { events } from "./commands/events.ts";
@@ -27,9 +28,9 @@ export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "scr
 }
 
 /** Runs one command line and says its exit code; never rejects. */
-export async function run(argv: readonly string[], host: Host): Promise<number> {
+export async function run(argv: readonly string[], host: Host, adapters: Adapters = table): Promise<number> {
   try {
-    const chosen = choose(argv);
+    const chosen = choose(argv, adapters);
     if ("lines" in chosen) {
       print(host.stdout, chosen.lines);
       return 0;
@@ -43,7 +44,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     const config = values["no-config"] ? withoutConfig(values.config) : await loadConfig(host.cwd, values.config);
     const out = createOutput(host.stdout, values.json);
     const { env, stdin, onSignal, screen } = host;
-    await command.run({ out, config, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
+    await command.run({ out, config, adapters, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
     return 0;
   } catch (error) {
     const { exitCode, lines } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });
@@ -61,11 +62,11 @@ export const debugging = (env: Host["env"]): boolean => !["", "0", undefined].in
 
 type Chosen = { readonly command: Command; readonly rest: readonly string[] } | { readonly lines: readonly string[] };
 
-function choose(argv: readonly string[]): Chosen {
+function choose(argv: readonly string[], adapters: Adapters): Chosen {
   const [first, second] = argv;
   if (first === "--version") return { lines: [version()] };
-  if (first === "--help" || first === "-h") return { lines: programHelp(commands) };
-  if (first === "help") return { lines: helpFor(argv.slice(1)) };
+  if (first === "--help" || first === "-h") return { lines: programHelp(commands, adapters) };
+  if (first === "help") return { lines: helpFor(argv.slice(1), adapters) };
   if (first === undefined) throw new WaybillError("USAGE", `waybill needs a command: ${firstWords().join(", ")}`);
   if (first.startsWith("-")) throw new WaybillError("USAGE", `the command comes before its flags: waybill COMMAND ${first.split("=")[0]!}`);
   const single = commands.find(({ name }) => name === first);
@@ -80,9 +81,9 @@ function choose(argv: readonly string[]): Chosen {
   throw new WaybillError("USAGE", `waybill ${first} has no action ${JSON.stringify(second.slice(0, 80))}${suggestion(second, actions)}`);
 }
 
-function helpFor(words: readonly string[]): readonly string[] {
+function helpFor(words: readonly string[], adapters: Adapters): readonly string[] {
   const [first] = words;
-  if (first === undefined) return programHelp(commands);
+  if (first === undefined) return programHelp(commands, adapters);
   const found = commands.find(({ name }) => name === words.join(" "));
   return found === undefined ? groupHelp(first, groupOf(first)) : commandHelp(found);
 }

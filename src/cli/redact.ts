@@ -1,6 +1,8 @@
+import { adapterOf, adapters as table } from "./adapters.ts";
+
 /** A URL as it may be shown: the place stays readable, who and with which secret does not. */
-export function redact(url: string): string {
-  const isPath = /^(sqlite|embedded):(?!\/\/)/i.test(url);
+export function redact(url: string, adapters = table): string {
+  const isPath = adapterOf(url, adapters)?.server === null && !/^[^:]*:\/\//.test(url);
   const isUrl = /^[a-z][a-z0-9+.-]*:/i.test(url);
   // Half a URL, or settings of another program: who knows where its secret ends.
   if (!isUrl && /[@=]/.test(url)) return "***";

@@ -1,3 +1,4 @@
+import type { Adapters } from "./adapters.ts";
 import type { Config } from "./config.ts";
 import type { Output } from "./output.ts";
 
@@ -12,6 +13,7 @@ export interface Screen {
 export interface Terminal {
   readonly out: Output;
   readonly config: Config;
+  readonly adapters: Adapters;
   /** Only where standard output is a terminal. */
   readonly screen?: Screen;
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -1,38 +1,30 @@
+import type { Adapter, BrokerAdapter, StoreAdapter } from "../contracts/adapter.ts";
 import { WaybillError } from "../core/errors.ts";
+import { refuseUrl, type Url } from "../core/url.ts";
+import { adapterOf, adapters as table, type Adapters } from "./adapters.ts";
 import { redact } from "./redact.ts";
 
-export type Role = "store" | "broker";
+/** A URL with the adapter that answers to it. */
+export type Named<A extends Adapter> = Url & { readonly adapter: A };
 
-/** A URL in its two halves, before anything is known of what it names. */
-export interface Url {
-  readonly text: string;
-  readonly role: Role;
-  readonly scheme: string;
-  readonly rest: string;
-  /** How a URL of this role is written. */
-  readonly example: string;
-}
+/** Refused unless there is an adapter for it; nothing is opened. */
+export const storeUrl = (text: string, adapters = table): Named<StoreAdapter> => readUrl(text, "store", adapters.stores, adapters);
+export const brokerUrl = (text: string, adapters = table): Named<BrokerAdapter> => readUrl(text, "broker", adapters.brokers, adapters);
 
-/** Which scheme belongs to which role, for all that there are and those that others have. */
-export type Schemes = Readonly<Record<string, Role>>;
-
-/** Refuses what this version has no adapter for; a URL of the other role is told apart from one of nobody. */
-export function readUrl(text: string, role: Role, ours: readonly string[], known: Schemes): Url {
+/** A URL of the other role is told apart from one of nobody. */
+function readUrl<A extends Adapter>(text: string, role: Url["role"], ours: readonly A[], adapters: Adapters): Named<A> {
   const [, given, rest = ""] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
-  const example = role === "store" ? "sqlite:./app.db" : "embedded:./broker.db";
-  const url = { text, role, scheme: given?.toLowerCase() ?? "", rest, example };
+  const scheme = given?.toLowerCase() ?? "";
+  const adapter = ours.find(({ schemes }) => schemes.includes(scheme));
+  const { example = "" } = adapter ?? ours[0] ?? {};
+  const url = { text, shown: redact(text, adapters), role, scheme, rest, example };
   if (given === undefined) return refuseUrl(url, `is not a URL: write it as ${example}`);
-  if (ours.includes(url.scheme)) return url;
-  const other = Object.hasOwn(known, url.scheme) ? known[url.scheme] : undefined;
-  if (other !== undefined && other !== role) return refuseUrl(url, `is the URL of a ${other}: a ${role} is written as ${example}`);
+  if (adapter !== undefined) return { ...url, adapter };
+  const other = role === "store" ? "broker" : "store";
+  if (adapterOf(text, adapters) !== undefined) return refuseUrl(url, `is the URL of a ${other}: a ${role} is written as ${example}`);
+  const known = ours.flatMap(({ schemes }) => schemes.map((one) => `${one}:`)).join(", ");
   throw new WaybillError(
     "BAD_URL",
-    `--${role} ${shown(url)}: this version has no adapter for ${url.scheme}:, only ${ours.map((one) => `${one}:`).join(", ")} (${example})`,
+    `--${role} ${JSON.stringify(url.shown)}: this version has no adapter for ${scheme}:, only ${known} (${example})`,
   );
 }
-
-export function refuseUrl(url: Pick<Url, "text" | "role">, why: string): never {
-  throw new WaybillError("BAD_URL", `--${url.role} ${shown(url)} ${why}`);
-}
-
-const shown = ({ text }: Pick<Url, "text">): string => JSON.stringify(redact(text));

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { openBroker, openStore } from "../../src/cli/adapters.ts";
+import { openBroker, openStore } from "../../src/cli/open.ts";
 
 let folder = "";
 beforeEach(() => {

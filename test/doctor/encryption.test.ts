@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { brokerUrl, storeUrl } from "../../src/cli/adapters.ts";
+import { brokerUrl, storeUrl } from "../../src/cli/url.ts";
 import { encryption } from "../../src/cli/encryption.ts";
 import type { Finding } from "../../src/core/finding.ts";
 import { inProcess } from "../cli/in-process.ts";

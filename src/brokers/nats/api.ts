@@ -16,6 +16,7 @@ export class ApiError extends Error {
 /** Those numbers that something depends on. */
 export const codes = {
   streamNameInUse: 10058,
+  streamNotFound: 10059,
   subjectsOverlap: 10065,
   consumerNotFound: 10014,
   messageTooLarge: 10054,

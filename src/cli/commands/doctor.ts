@@ -1,19 +1,19 @@
+import type { Adapter } from "../../contracts/adapter.ts";
 import type { EventRecord } from "../../contracts/operator.ts";
 import { systemClock, withDeadline } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { unknown } from "../../core/finding.ts";
 import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../../relay/route.ts";
-import { brokerUrl, storeUrl } from "../adapters.ts";
 import { settings } from "../config.ts";
 import { encryption } from "../encryption.ts";
 import { foundOf, messageSize, report, topicsKnown, type Found } from "../findings.ts";
-import type { OpenedBroker, OpenedStore } from "../opened.ts";
+import type { OpenedBroker, OpenedStore } from "../open.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
-import type { Url } from "../url.ts";
+import { brokerUrl, storeUrl, type Named } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
 
 const never = new AbortController().signal;
@@ -58,8 +58,8 @@ export const doctor = command({
       return [unknown("connection", null, lost.message)].map(foundOf("broker"));
     };
     const onTheWay = [
-      ...(storeText === undefined ? [] : wayTo("store", storeUrl(storeText), terminal.env)),
-      ...(brokerText === undefined ? [] : wayTo("broker", brokerUrl(brokerText), terminal.env)),
+      ...(storeText === undefined ? [] : wayTo("store", storeUrl(storeText, terminal.adapters), terminal.env)),
+      ...(brokerText === undefined ? [] : wayTo("broker", brokerUrl(brokerText, terminal.adapters), terminal.env)),
     ];
     const findings = [...ofStore, ...onTheWay, ...(broker === null ? [] : await examineBroker(broker, topics).catch(unreached))];
     const of = (verdict: Found["verdict"]): readonly Found[] => findings.filter((finding) => finding.verdict === verdict);
@@ -80,7 +80,7 @@ export const doctor = command({
   },
 });
 
-function wayTo(of: "store" | "broker", url: Url, env: Terminal["env"]): readonly Found[] {
+function wayTo(of: "store" | "broker", url: Named<Adapter>, env: Terminal["env"]): readonly Found[] {
   const finding = encryption(url, env);
   return finding === null ? [] : [foundOf(of)(finding)];
 }

@@ -4,7 +4,7 @@ import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { PathEvent } from "../../core/path-events.ts";
 import { createRelay, type HousekeepingOptions, type Relay } from "../../relay/create-relay.ts";
-import type { OpenedBroker, OpenedStore } from "../opened.ts";
+import type { OpenedBroker, OpenedStore } from "../open.ts";
 import { settings, type Config } from "../config.ts";
 import { stoppedAtOnce } from "../failure.ts";
 import { httpAddress, listen, type HttpServer } from "../http.ts";

@@ -1,24 +1,20 @@
 import { userInfo } from "node:os";
 import { WaybillError } from "../../core/errors.ts";
-import { openBroker, openStore } from "../adapters.ts";
-import type { OpenedBroker, OpenedStore } from "../opened.ts";
+import { openBroker, openStore, type OpenedBroker, type OpenedStore } from "../open.ts";
 import { flag } from "../parse.ts";
 import { brokerPlace, storePlace, type Placed } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
 
 export function storeOf(terminal: Terminal, values: Placed<"store">, create = false, check = !create): Promise<OpenedStore> {
-  const { config } = terminal;
+  const { config, adapters } = terminal;
   const url = storePlace(terminal, values);
   if (url === undefined)
     throw new WaybillError(
       "USAGE",
       "the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file",
     );
-  return openStore(url, {
-    create,
-    check,
-    ...given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish }),
-  });
+  const placing = given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish });
+  return openStore(url, { create, check, ...placing }, adapters);
 }
 
 export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): OpenedBroker {
@@ -28,7 +24,7 @@ export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = 
       "USAGE",
       "the broker is missing: give --broker URL, --broker-file PATH or WAYBILL_BROKER, or broker in the configuration file",
     );
-  return openBroker(url, { create, management });
+  return openBroker(url, { create, management }, terminal.adapters);
 }
 
 export const asFlag = { as: flag.text("NAME", "who acts, for the audit (default: the user of this system)") };

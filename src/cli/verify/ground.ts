@@ -1,12 +1,7 @@
+import type { Ask, RunStore } from "../../contracts/adapter.ts";
 import type { Added, Draft } from "../../core/event.ts";
 import type { EventBuffer } from "../../outbox/outbox.ts";
-import type { Store } from "../../contracts/store.ts";
 import type { Place } from "./task.ts";
-
-/** Values stand for question marks; rows come by the names of their columns. */
-export type Ask = (sql: string, values?: readonly SqlValue[]) => Promise<readonly SqlRow[]>;
-export type SqlValue = string | number | null;
-export type SqlRow = Readonly<Record<string, unknown>>;
 
 /** What a writer's transaction has at hand. */
 export interface Work {
@@ -18,21 +13,13 @@ export interface Work {
 }
 
 /** The run's own tables in the user's database, beside which nothing of the user's is touched. */
-export interface Ground extends AsyncDisposable {
-  /** `never`: which transaction it takes is known to this ground alone. */
-  readonly store: Store<never, never>;
+export interface Ground extends AsyncDisposable, Pick<RunStore, "store" | "ask" | "within" | "remove"> {
   /** The workload's tables as they are written in SQL. */
   readonly tables: Tables;
   /** Makes the tables, and a counter for each aggregate at the writers and at each consumer. */
   prepare(aggregates: readonly string[], consumers: readonly string[]): Promise<void>;
   /** A service's transaction: it commits when `work` resolves. */
   transaction(work: (work: Work) => Promise<void>): Promise<void>;
-  /** Inside the transaction that a handler was given. */
-  within(tx: unknown): Ask;
-  /** Outside of any transaction. */
-  readonly ask: Ask;
-  /** Removes everything of the run. */
-  remove(): Promise<void>;
 }
 
 export interface Tables {
@@ -50,19 +37,23 @@ export interface Tables {
   readonly outbox: string;
 }
 
-export interface Dialect {
-  readonly key: string;
-  readonly position: string;
-}
+export const tablesBy = (table: RunStore["table"]): Tables => ({
+  counters: table("counters"),
+  written: table("written"),
+  elsewhere: table("elsewhere"),
+  effects: table("effects"),
+  applied: table("applied"),
+  outbox: table("outbox"),
+});
 
-export function createTables(tables: Tables, { key, position }: Dialect): readonly string[] {
+export function createTables(tables: Tables, { key, position, table = "" }: RunStore["dialect"]): readonly string[] {
   return [
     `CREATE TABLE ${tables.counters} (aggregate ${key} NOT NULL PRIMARY KEY, n INTEGER NOT NULL)`,
     `CREATE TABLE ${tables.written} (id ${key} NOT NULL PRIMARY KEY, aggregate ${key} NOT NULL, n INTEGER NOT NULL)`,
     `CREATE TABLE ${tables.elsewhere} (${position}, note ${key} NOT NULL)`,
     `CREATE TABLE ${tables.effects} (${position}, consumer ${key} NOT NULL, topic ${key} NOT NULL, id ${key} NOT NULL, aggregate ${key} NOT NULL, n INTEGER NOT NULL)`,
     `CREATE TABLE ${tables.applied} (consumer ${key} NOT NULL, aggregate ${key} NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (consumer, aggregate))`,
-  ];
+  ].map((sql) => `${sql} ${table}`);
 }
 
 /** Counters at nought, a few at a time. */

@@ -1,3 +1,4 @@
+import { adapterOf } from "../adapters.ts";
 import { startTcpProxy, type Direction, type Target, type TcpProxy } from "./tcp-proxy.ts";
 
 /** A network of ours between the workers and a server. */
@@ -6,16 +7,6 @@ export interface Network extends AsyncDisposable {
   readonly url: string;
   readonly proxy: TcpProxy;
 }
-
-const ports: Readonly<Record<string, number>> = {
-  postgres: 5432,
-  postgresql: 5432,
-  mysql: 3306,
-  mariadb: 3306,
-  amqp: 5672,
-  nats: 4222,
-  redis: 6379,
-};
 
 /** A network before the server, or why there can be none. */
 export async function openNetwork(url: string): Promise<Network | string> {
@@ -30,12 +21,11 @@ export async function openNetwork(url: string): Promise<Network | string> {
 }
 
 export function targetOf(url: string): Target | string {
-  const scheme = /^[a-z]+/i.exec(url)?.[0].toLowerCase() ?? "";
-  if (scheme === "sqlite" || scheme === "embedded") return "a file is reached over no network";
-  if (scheme.startsWith("kafka")) return "Kafka tells its clients where its brokers are, past any network in between";
-  const port = Object.hasOwn(ports, scheme) ? ports[scheme] : undefined;
-  if (port === undefined || /[?&]ssl(mode=(?!disable)|rootcert=)/i.test(url))
-    return "the server's certificate is not that of a network in between";
+  const server = adapterOf(url)?.server ?? null;
+  if (server === null) return "a file is reached over no network";
+  const { port } = server;
+  if (typeof port === "string") return port;
+  if (server.guard(url, {}) !== "none") return "the server's certificate is not that of a network in between";
   const place = placeOf(url);
   if (place.includes(",")) return "there is more than one server";
   const [, name, bracketed, given] = /^(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?$/.exec(place) ?? [];

@@ -1,11 +1,12 @@
 import type { State } from "../../core/event.ts";
 import type { Copy, Reads } from "../../proof/judge/reads.ts";
+import type { RunBroker } from "../../contracts/adapter.ts";
 import type { Delivery } from "../../contracts/source.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { inWords } from "../../core/in-words.ts";
 import { deadTopicOf, readerOf, topicOf, type Ground } from "./ground.ts";
-import { openRunBroker, patient, type RunBroker } from "./run-broker.ts";
+import { openRunBroker, patient } from "./run-broker.ts";
 import type { Place } from "./task.ts";
 import { aggregateName, countHeader, shaOf, type Carried } from "./workload.ts";
 
@@ -80,7 +81,7 @@ export interface Patience {
   readonly quietMs: number;
   /** How long nothing has come while something is missing. */
   readonly lateMs: number;
-  /** How long the first message may take: a group of Kafka's waits for more members before it begins. */
+  /** How long the first message may take: a consumer group may wait for more members before it begins. */
   readonly firstMs: number;
   /** A topic that takes longer has not been read. */
   readonly capMs: number;
@@ -93,10 +94,9 @@ export function freshReader(
   place: Place,
   signal: AbortSignal,
   patience: Partial<Patience> = {},
-  open: (place: Place) => Pick<RunBroker, "broker"> & AsyncDisposable = (of) => openRunBroker(of, patient),
+  open: (place: Place) => Pick<RunBroker, "broker" | "slow"> & AsyncDisposable = (of) => openRunBroker(of, patient),
 ): ReadTopic {
   const { quietMs, lateMs, firstMs, capMs } = { ...usual, ...patience };
-  const slow = /^kafka/i.test(place.broker);
   return async (topic, expected) => {
     await using opened = open(place);
     const found: Found[] = [];
@@ -108,7 +108,7 @@ export function freshReader(
     const until = heard + capMs;
     const silenceMs = (): number => {
       if (missing.size > 0) return found.length === 0 ? firstMs : lateMs;
-      return found.length === 0 && slow ? lateMs : quietMs;
+      return found.length === 0 && opened.slow === true ? lateMs : quietMs;
     };
     let capped = false;
     const watch = async (): Promise<void> => {

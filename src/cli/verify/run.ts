@@ -207,7 +207,7 @@ export async function remove(
 
 async function vacant(place: Place): Promise<void> {
   await using opened = openRunBroker(place, patient);
-  await opened.vacant(allTopicsOf(place));
+  await opened.vacant?.(allTopicsOf(place));
 }
 
 async function provision(place: Place, signal: AbortSignal, making: () => void): Promise<void> {

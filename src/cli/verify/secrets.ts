@@ -1,3 +1,4 @@
+import { adapterOf } from "../adapters.ts";
 import { redact } from "../redact.ts";
 
 /** Files that URLs name: where they are is no secret. */
@@ -6,13 +7,12 @@ const secret = /pass|pwd|secret|token|key|auth|credential|signature/i;
 /** One that is shorter is in every text by chance. */
 const shortest = 4;
 
-/** What of a URL must never come out: passwords, a token of NATS, and parameters that are named like secrets. */
+/** What of a URL must never come out: passwords, tokens, and parameters that are named like secrets. */
 export function secretsOf(url: string): readonly string[] {
   const [, scheme, login = ""] = /^([a-z][a-z0-9+.-]*):\/\/(?:([^/?#]*)@)?/i.exec(url) ?? [];
   if (scheme === undefined) return [];
   const [user = "", ...rest] = login.split(":");
-  // One word before the @ is a token there.
-  const isToken = /^(nats|tls)$/i.test(scheme) && rest.length === 0;
+  const isToken = adapterOf(url)?.server?.token === true && rest.length === 0;
   const query = /\?([^#]*)/.exec(url)?.[1] ?? "";
   const parameters = query.split("&").flatMap((pair) => {
     const [name = "", ...value] = pair.split("=");
@@ -39,7 +39,7 @@ export interface Canaries {
 /** The secrets of these URLs, apart from those that are in `shown` or in the URLs as they are told. */
 export function canariesOf(urls: readonly string[], shown: string): Canaries {
   const all = [...new Set(urls.flatMap(secretsOf))];
-  const open = [...urls.map(redact), shown].join("\n");
+  const open = [...urls.map((url) => redact(url)), shown].join("\n");
   const looked = all.filter((one) => !open.includes(one));
   return { looked, common: all.length - looked.length };
 }

@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { systemClock as clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { seededRandom } from "../../core/random.ts";
-import { brokerUrl, storeUrl } from "../adapters.ts";
 import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
 import { asIs, whole, type Read } from "../read.ts";
 import { redact, redactText } from "../redact.ts";
 import type { Terminal } from "../terminal.ts";
+import { brokerUrl, storeUrl } from "../url.ts";
 import { checkReport, ownWords, tell } from "./answer.ts";
 import { kindsOf, torment, unmetOf } from "./nemesis.ts";
 import { openNetwork, type Network } from "./network.ts";
@@ -160,7 +160,7 @@ async function judged({ wanted, direct, folder, lines, say, signal, about, makin
   };
   say(`run ${direct.run}, seed ${wanted.seed}: ${count(kindsOf(networks).length, "kind")} of faults for ${wanted.minutes} min`);
   const random = seededRandom(wanted.seed);
-  const oneWriter = storeUrl(direct.store).scheme === "sqlite";
+  const oneWriter = storeUrl(direct.store).adapter.oneWriter === true;
   const leaseMs = leaseMsOf(oneWriter);
   const publishTimeoutMs = leaseMs / 2;
   const result = await run({

@@ -1,10 +1,11 @@
+import type { Ask } from "../../contracts/adapter.ts";
 import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError } from "../../core/errors.ts";
 import type { Draft } from "../../core/event.ts";
 import { uuidv7 } from "../../core/ids.ts";
 import { seededRandom, systemRandom, type Random } from "../../core/random.ts";
 import type { Recorder, Written } from "../../proof/judge/history.ts";
-import type { Ask, Ground, Work } from "./ground.ts";
+import type { Ground, Work } from "./ground.ts";
 import type { WriterTask } from "./task.ts";
 import {
   aggregateName,

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import type { Found } from "../../../src/cli/verify/reads.ts";
-import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
+import { fileBeside } from "../../../src/drivers/sqlite/place.ts";
 import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
 import type { StoredMessage } from "../../../src/conformance/sink.ts";
 import { subject as kafka } from "../../brokers/kafka.ts";

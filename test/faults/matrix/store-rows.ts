@@ -4,7 +4,7 @@ import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import { SCHEMA_VERSION as mysqlVersion } from "../../../src/stores/mysql/schema.ts";
 import { SCHEMA_VERSION as postgresVersion } from "../../../src/stores/postgres/schema.ts";
 import { SCHEMA_VERSION as sqliteVersion } from "../../../src/stores/sqlite/schema.ts";
-import { fileBeside } from "../../../src/cli/verify/sqlite-ground.ts";
+import { fileBeside } from "../../../src/drivers/sqlite/place.ts";
 import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
 import { respAt } from "../../support/resp.ts";
 import { startMariadb } from "../../servers/mariadb.ts";

@@ -1,0 +1,47 @@
+import type { BrokerAdapter } from "../../contracts/adapter.ts";
+import { systemClock as clock } from "../../core/clock.ts";
+import { guardedBy, inStages, purgesItself, withoutConsumers } from "../kit/describe.ts";
+import { removeGroups } from "./groups.ts";
+import { kafka } from "./index.ts";
+import { createLink } from "./link.ts";
+import { removeTopics } from "./topics.ts";
+import { settingsOf } from "./url.ts";
+
+const never = new AbortController().signal;
+/** A group is there until its members' sessions have expired: a member that was killed while it joined leaves after that round. */
+const groupsMs = 30_000;
+const { remedy, guard } = guardedBy("kafkas");
+
+export const kafkaAdapter: BrokerAdapter = {
+  name: "Kafka",
+  schemes: ["kafka", "kafkas"],
+  example: "kafka://host:9092,host2:9092",
+  server: {
+    port: "Kafka tells its clients where its brokers are, past any network in between",
+    remedy,
+    guard: (url, env) => (/\?(?:[^#]*&)?tls=true(&|#|$)/.test(url) ? "verified" : guard(url, env)),
+  },
+  open({ text }) {
+    const broker = kafka({ url: text });
+    return {
+      sink: broker,
+      provision: withoutConsumers("Kafka makes a consumer's group when it first reads", (topics) => broker.provision(topics)),
+      purge: purgesItself("a Kafka topic deletes by its own limits: set retention.ms on the topic"),
+    };
+  },
+  openRun({ text }, _, pace) {
+    const broker = kafka({ url: text, ...pace });
+    return {
+      broker,
+      // A group waits for more members before it begins.
+      slow: true,
+      provision: (topics) => broker.provision(topics),
+      async remove(topics, consumers) {
+        const link = createLink({ settings: settingsOf(text), clock, timeoutMs: 5_000 });
+        const groups = consumers.map((consumer) => () => removeGroups(link, [consumer], groupsMs));
+        // Groups are there whether or not their topics are.
+        await inStages([topics.map((topic) => () => removeTopics(link, [topic], never)), groups]).finally(() => link.close());
+      },
+    };
+  },
+};

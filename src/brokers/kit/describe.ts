@@ -1,0 +1,33 @@
+import type { OpenedBroker, Server } from "../../contracts/adapter.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
+
+/** A server whose URLs have one scheme for plain text, and another for verified encryption. */
+export const guardedBy = (scheme: string): Pick<Server, "remedy" | "guard"> => ({
+  remedy: `write the URL with ${scheme}:`,
+  guard: (url) => (url.toLowerCase().startsWith(`${scheme}:`) ? "verified" : "none"),
+});
+
+/** For a broker that needs nothing for a consumer. */
+export const withoutConsumers =
+  (why: string, provision: (topics: readonly string[]) => Promise<void>): OpenedBroker["provision"] =>
+  async (topics, consumers) => {
+    if (consumers.length > 0) throw new WaybillError("USAGE", `--consumers: ${why}; leave it out`);
+    await provision(topics);
+  };
+
+/** For a broker that deletes by rules of its own. */
+export const purgesItself = (why: string) => (): Promise<never> => Promise.reject(new WaybillError("UNSUPPORTED", why));
+
+type Step = () => Promise<void>;
+
+/** Tries everything: one stage after the other, the steps of each at once. Rejects with all that failed. */
+export async function inStages(stages: readonly (readonly Step[])[]): Promise<void> {
+  const failed: Error[] = [];
+  for (const steps of stages) {
+    const tried = await Promise.allSettled(steps.map((step) => step()));
+    failed.push(...tried.filter((one) => one.status === "rejected").map(({ reason }) => asError(reason)));
+  }
+  if (failed.length === 0) return;
+  const words = new Set(failed.map(({ message }) => message));
+  throw new WaybillError("DESTINATION_UNAVAILABLE", [...words].join("; "), { cause: failed[0] });
+}

@@ -1,0 +1,61 @@
+import type { OpenedStore, Server } from "../../contracts/adapter.ts";
+import type { Store } from "../../contracts/store.ts";
+import { refuseUrl, type Url } from "../../core/url.ts";
+
+/** A client would take what is missing from its own defaults, and write into another database than was meant. */
+export function serverUrl(url: Url): string {
+  const example = `write it as ${url.scheme}://user:password@host/database`;
+  if (!URL.canParse(url.text)) return refuseUrl(url, `is not a URL: ${example}`);
+  const { hostname, pathname } = new URL(url.text);
+  if (hostname === "") return refuseUrl(url, `names no host: ${example}`);
+  if (pathname.length < 2) return refuseUrl(url, `names no database: ${example}`);
+  return url.text;
+}
+
+/** By the parameters sslmode and sslrootcert; `variable` is what the client reads where there are none. */
+export const guardedBySslmode = (variable?: string): Pick<Server, "remedy" | "guard"> => ({
+  remedy: "add sslmode=verify-full to the URL",
+  guard(url, env) {
+    const search = new URLSearchParams(/\?([^#]*)/.exec(url)?.[1] ?? "");
+    const otherwise = variable === undefined ? undefined : env[variable];
+    const mode = search.get("sslmode") ?? (search.has("sslrootcert") ? "verify-full" : otherwise);
+    if (mode === "no-verify") return "unverified";
+    return mode !== undefined && ["prefer", "require", "verify-ca", "verify-full"].includes(mode) ? "verified" : "none";
+  },
+});
+
+/** What is opened when it is first needed, and again after it could not be opened. */
+export interface Later<T> {
+  get(): Promise<T>;
+  close(): Promise<void>;
+}
+
+export function later<T>(open: () => Promise<T>, close: (opened: T) => void | Promise<void>): Later<T> {
+  let opened: Promise<T> | null = null;
+  return {
+    get: () =>
+      (opened ??= open().catch((error: unknown) => {
+        opened = null;
+        throw error;
+      })),
+    close: async () => opened?.then(close, () => undefined),
+  };
+}
+
+export const end = (pool: { end(): Promise<void> }): Promise<void> => pool.end();
+
+/** A store and a service's `db` beside it. `begun` comes first in each of its transactions. */
+export function beside<Db, Tx>(store: Store<Db, Tx>, db: Later<Db>, begun?: (tx: Tx) => Promise<unknown>): OpenedStore {
+  return {
+    store: store as unknown as Store<never, never>,
+    transaction: async (work) =>
+      store.transactor.transaction(await db.get(), async (tx) => {
+        await begun?.(tx);
+        return work(tx as never);
+      }),
+    async [Symbol.asyncDispose]() {
+      await db.close();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}

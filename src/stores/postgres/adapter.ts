@@ -1,0 +1,63 @@
+import type { Ask, StoreAdapter } from "../../contracts/adapter.ts";
+import { checkOut } from "../../core/check-out.ts";
+import { beside, end, guardedBySslmode, later, serverUrl } from "../kit/describe.ts";
+import { openPool, type PgClient } from "./driver.ts";
+import { postgres } from "./index.ts";
+
+const runPool = { connections: 4, connectTimeoutMs: 5_000 };
+
+export const postgresAdapter: StoreAdapter = {
+  name: "PostgreSQL",
+  schemes: ["postgres", "postgresql"],
+  example: "postgres://user:password@host:5432/database",
+  server: { port: 5432, ...guardedBySslmode("PGSSLMODE") },
+  noTail: "this version cannot follow PostgreSQL's log: use --mode poll",
+  open(given, _, placing) {
+    const url = serverUrl(given);
+    const pool = later(() => openPool({ url, connections: 1, connectTimeoutMs: 10_000 }), end);
+    // A table that somebody has locked must not keep the command waiting for ever.
+    return beside(postgres({ url, ...placing }), pool, (tx) => tx.query("SET LOCAL lock_timeout = '10s'"));
+  },
+  /** A schema of the run's own. */
+  openRun(given, run) {
+    const url = serverUrl(given);
+    // A server that has gone silent must not keep a run waiting.
+    const store = postgres({ url, schema: run, ...runPool, statementTimeoutMs: 10_000 });
+    const pool = later(() => openPool({ url, ...runPool }), end);
+    const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> => {
+      let broken = true;
+      const listen = (): void => undefined;
+      const client = await checkOut(await pool.get(), listen);
+      try {
+        await client.query("SET statement_timeout = 60000");
+        const result = await work(within(client));
+        broken = false;
+        return result;
+      } finally {
+        client.off("error", listen);
+        client.release(broken);
+      }
+    };
+    return {
+      ...beside(store, pool, (tx) => tx.query("SET LOCAL statement_timeout = 10000")),
+      dialect: { key: "text", position: "position bigserial PRIMARY KEY" },
+      within,
+      ask: (sql, values) => once((ask) => ask(sql, values)),
+      table: (name) => `"${run}".${name}`,
+      remove: () =>
+        once(async (ask) => {
+          await ask("SET lock_timeout = 10000");
+          await ask(`DROP SCHEMA IF EXISTS "${run}" CASCADE`);
+        }),
+    };
+  },
+};
+
+function within(tx: unknown): Ask {
+  const client = tx as PgClient;
+  return async (sql, values = []) => {
+    let nth = 0;
+    const numbered = sql.replaceAll("?", () => `$${(nth += 1)}`);
+    return (await client.query(numbered, [...values])).rows;
+  };
+}
