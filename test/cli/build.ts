@@ -77,7 +77,7 @@ export async function start(
 
 /** Everything is loaded by root, since nobody else may be allowed to read this folder; then nobody goes on. */
 function powerlessScript(): string {
-  const [program, driver] = ["cli/program.js", "sqlite/driver.js"].map((file) =>
+  const [program, driver] = ["cli/program.js", "drivers/sqlite/driver.js"].map((file) =>
     JSON.stringify(pathToFileURL(join(root, "dist", file)).href),
   );
   return `
