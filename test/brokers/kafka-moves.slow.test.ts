@@ -31,10 +31,10 @@ await describeWith("kafka", "kafka: a partition that moves to another process", 
   test("its deliveries are told so and released, and those of the other partition go on", async () => {
     const [topic] = await freshTopics(server.url(), 2);
     await publish(open(), [inPartition(0), inPartition(1)], topic);
-    const receive = () =>
-      open()
-        .receive({ consumer: "told", topics: [topic], prefetch: 2 }, never)
-        [Symbol.asyncIterator]();
+    const receive = () => {
+      const deliveries = open().receive({ consumer: "told", topics: [topic], prefetch: 2 }, never);
+      return deliveries[Symbol.asyncIterator]();
+    };
     const take = async (from: AsyncIterator<Delivery>) => (await within(30_000, "a delivery", from.next())).value as Delivery;
     const old = receive();
     const held = [await take(old), await take(old)];

@@ -28,7 +28,7 @@ export async function readPayload(
   { session, place }: Pick<Connection, "session" | "place">,
   n: Names,
   { seq, size }: { readonly seq: bigint; readonly size: number },
-  signal = new AbortController().signal,
+  signal: AbortSignal = new AbortController().signal,
 ): Promise<Uint8Array> {
   const sql = `SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`;
   const calledOff = (): never => {
