@@ -246,9 +246,18 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
     if (parked === true) return true;
   }
   for (let fitting = letter; ; fitting = shortened(fitting) ?? fitting) {
-    const parked = await persist(path, post, "park", () => inParkTime(() => inbox.park(fitting)), true);
+    const park = async (): Promise<boolean> => {
+      try {
+        await inParkTime(() => inbox.park(fitting));
+        return true;
+      } catch (error) {
+        if (isWaybillError(error, "PAYLOAD_TOO_LARGE") && shortened(fitting) !== null) return false;
+        throw error;
+      }
+    };
+    const parked = await persist(path, post, "park", park, true);
     if (parked === left) return false;
-    if (!(parked instanceof Alone)) return true;
+    if (parked === true) return true;
   }
 }
 

@@ -93,6 +93,19 @@ describe("a letter", () => {
     expect(letter!.error).toContain("the inbox did not take its 1000000 bytes");
   });
 
+  it("that the inbox calls too large is kept in part at once, also while no other message comes", async () => {
+    const { broker, inbox, subscriber } = setup();
+    const { park } = inbox.inbox;
+    inbox.inbox.park = async (letter) => {
+      if (letter.envelope.data.byteLength > 500_000) throw new WaybillError("PAYLOAD_TOO_LARGE", "the letter is larger than a packet");
+      await park(letter);
+    };
+    broker.add(topic, envelope("a", {}, { data: new Uint8Array(1_000_000) }));
+    await subscriber({ handlers: refusing }).start();
+    await eventually(() => broker.acked.length === 1);
+    expect([...inbox.letters.values()].map((letter) => letter.envelope.data.byteLength)).toEqual([262_144]);
+  });
+
   it("whose headers and names the inbox does not take is kept without most of them, under its name", async () => {
     const { broker, inbox, subscriber, clock } = setup();
     const id = "i".repeat(1_000_000);
