@@ -167,6 +167,24 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     );
   });
 
+  test("many delayed events that become due at once keep no other lane waiting", async (scene) => {
+    const [crowded, other] = (await scene.lanes()).map(({ aggregates }) => aggregates[0]!) as [string, string];
+    const later = { availableAt: new Date(scene.clock.now() + 1_000) };
+    for (let n = 0; n < 21; n++) await scene.add(...Array.from({ length: 500 }, () => scene.row(crowded, later)));
+    const relay = await scene.relay("r1");
+    assert.deepEqual(await relay.drain(), []);
+    await scene.clock.advance(3_000);
+    const [behind] = await scene.addTo(crowded, 1);
+    const [healthy] = await scene.addTo(other, 1);
+    const first = await relay.claim({ limit: 50 });
+    assert.ok(idsOf(first).includes(healthy!));
+    assert.ok(!idsOf(first).includes(behind!), "it was added behind those that are due");
+    await relay.publish(first);
+    const rest = await relay.drain({ limit: 5_000 });
+    assert.equal(first.claims.length + rest.length, 10_502);
+    assert.equal(rest.at(-1), behind);
+  });
+
   test("a delayed event that is due is overtaken by no later one, however small the windows", async (scene) => {
     const [own, other] = (await scene.lanes())[0]!.aggregates as [string, string];
     const at = (seconds: number): { availableAt: Date } => ({ availableAt: new Date(scene.clock.now() + seconds * 1_000) });

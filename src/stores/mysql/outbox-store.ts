@@ -123,16 +123,18 @@ const none = (more: boolean): Window => ({ ...nothing, more });
 
 async function claim({ session, names: n, holding, request, seen, stale, floors, id, pace, turn }: Claiming): Promise<Window> {
   const owned = await lockLanes(session, n, holding);
-  const lanes = [...owned.lanes.keys()];
+  const all = [...owned.lanes.keys()];
   await forgetWindows(session, n, holding.relay, request.open, stale);
-  if (lanes.length === 0) return none(false);
+  if (all.length === 0) return none(false);
   floors.enter({ link: session.link, ...owned });
   const reopen = (rows: readonly Reopened[]): void => {
     for (const { lane, seq } of rows) floors.lower(lane, seq);
   };
-  const freed = seen.delayed ? await freeDelayed(session, n, lanes) : [];
+  const freed = seen.delayed ? await freeDelayed(session, n, all) : [];
   reopen(freed);
-  if (freed.length === rowsPerStep) return none(true);
+  const crowded = freed.length === rowsPerStep ? await lanesWithMoreDue(session, n, all) : new Set<number>();
+  const lanes = all.filter((lane) => !crowded.has(lane));
+  if (lanes.length === 0) return none(true);
   if (seen.suspicious) await forgetSuspects(session, n, lanes);
   const releasing = seen.releasing ? await releaseStep(session, n, lanes) : { remain: false, rows: [] };
   reopen(releasing.rows);
@@ -168,7 +170,7 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
     claims: whole.map((row) => claimOf(row, holding, bounds)),
     suspects: (await narrowRows({ ...scan, open: open.parts })).length,
     destinations: seen.destinations,
-    more: caught.cut || releasing.remain,
+    more: caught.cut || releasing.remain || crowded.size > 0,
   };
 }
 
@@ -236,6 +238,14 @@ async function freeDelayed(session: Session, n: Names, lanes: readonly number[])
       `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET next_attempt_at = UTC_TIMESTAMP(6) WHERE seq IN (${list(freed.map(({ seq }) => seq))}) AND status = 'PENDING'`,
     );
   return freed;
+}
+
+/** Nothing is claimed from these now: a later event would go before one that is due. */
+async function lanesWithMoreDue(session: Session, n: Names, lanes: readonly number[]): Promise<ReadonlySet<number>> {
+  const rows = await session.run(
+    `SELECT DISTINCT lane FROM ${n.outbox} FORCE INDEX (due) WHERE due_at <= UTC_TIMESTAMP(6) AND status = 'PENDING' AND lane IN (${list(lanes)})`,
+  );
+  return new Set(rows.map((row) => numberOf(row, "lane")));
 }
 
 /** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */

@@ -172,18 +172,16 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
   const reopen = (rows: readonly Reopened[]): void => {
     for (const { lane, first } of rows) reopened.set(lane, least(first - 1n, reopened.get(lane) ?? first));
   };
-  if (seen.delayed) {
-    const freed = await freeDelayed(run, n, lanes);
-    reopen(freed.lanes);
-    if (freed.rows === rowsPerStep)
-      return { window: { ...nothing, more: true }, sighting: { reopened, redrives: owned.lanes, proof: null } };
-  }
+  const freed = seen.delayed ? await freeDelayed(run, n, lanes) : { rows: 0, lanes: [] };
+  reopen(freed.lanes);
+  const crowded = freed.rows === rowsPerStep ? await lanesWithMoreDue(run, n, lanes) : new Set<number>();
   if (seen.suspicious) await forgetSuspects(run, n);
   const releasing = seen.releasing ? await releaseStep(run, n, list(lanes)) : { remain: false, lanes: [] };
   reopen(releasing.lanes);
 
-  const scan = scanOf(run, n, lanes, request, seen.suspicious);
-  const from = new Map(lanes.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
+  const scanned = lanes.filter((lane) => !crowded.has(lane));
+  const scan = scanOf(run, n, scanned, request, seen.suspicious);
+  const from = new Map(scanned.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
   const inFlight = await recordWindow(run, n, id, holding, request, caught);
   return {
@@ -192,13 +190,13 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
       claims: caught.found.map((found) => claimOf(found, holding)),
       suspects: seen.suspicious ? await countNarrow({ ...scan, open: [...request.open, id] }) : 0,
       destinations: seen.destinations,
-      more: caught.cut || releasing.remain,
+      more: caught.cut || releasing.remain || crowded.size > 0,
     },
     sighting: {
       reopened,
       redrives: owned.lanes,
       proof:
-        request.narrow || elsewhere || lanes.length === 0
+        request.narrow || elsewhere || scanned.length < lanes.length || lanes.length === 0
           ? null
           : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
     },
@@ -247,7 +245,7 @@ async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> 
   };
 }
 
-/** Events that have become available join their lane, all of them before anything is claimed. */
+/** Events that have become available join their lane, all of a lane's before anything of it is claimed. */
 async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promise<{ rows: number; lanes: readonly Reopened[] }> {
   const freed = await run(
     `WITH freed AS (
@@ -262,6 +260,12 @@ async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promis
     rows: freed.reduce((sum, row) => sum + Number(row["n"]), 0),
     lanes: freed.map((row) => ({ lane: Number(row["lane"]), first: BigInt(row["first"]!) })),
   };
+}
+
+/** Nothing is claimed from these now: a later event would go before one that is due. */
+async function lanesWithMoreDue(run: Run, n: Names, lanes: readonly number[]): Promise<ReadonlySet<number>> {
+  const rows = await run(`SELECT DISTINCT lane FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])`, [list(lanes)]);
+  return new Set(rows.map((row) => Number(row["lane"])));
 }
 
 /** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */

@@ -76,11 +76,13 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     JSON.stringify(request.open),
   );
   const waiting = fillLanes(statements);
-  if (waiting === null || freeDelayed(statements, iso(nowMs))) return { ...nothing, more: true };
+  if (waiting === null) return { ...nothing, more: true };
+  const crowded = freeDelayed(statements, iso(nowMs));
+  const scanned = owned.filter((lane) => !crowded.has(lane));
   forgetSuspects(statements);
   const releasing = releaseStep(statements, lanes);
   const bounds = boundsOf(request);
-  const scan = { statements, relay: holding.relay, lanes: owned, now: iso(nowMs), limit: request.limit, waiting, ...bounds };
+  const scan = { statements, relay: holding.relay, lanes: scanned, now: iso(nowMs), limit: request.limit, waiting, ...bounds };
   const { found, cut } = request.narrow ? claimNarrow(scan) : claimNormal(scan, turn);
   const id = found.length === 0 ? null : newId();
   if (id !== null) recordWindow(statements, id, holding, found, nowMs);
@@ -89,7 +91,7 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
     claims: claimsOf(statements, holding, found, bounds),
     suspects: countNarrow(scan),
     destinations: destinationsOf(statements, lanes),
-    more: cut || releasing,
+    more: cut || releasing || crowded.size > 0,
   };
 }
 
@@ -151,13 +153,18 @@ function fillLanes(statements: Statements): ReadonlySet<string> | null {
   return rows.length === rowsPerStep ? null : waiting;
 }
 
-/** Events that have become available join their lane, all of them before anything is claimed. */
-function freeDelayed(statements: Statements, now: string): boolean {
+/**
+ * Events that have become available join their lane, all of a lane's before anything of it is claimed. Says which lanes have more of them:
+ * nothing is claimed from these now.
+ */
+function freeDelayed(statements: Statements, now: string): ReadonlySet<number> {
+  const due = `${delayed} AND available_at <= ?`;
   const freed = statements.run(
-    `UPDATE outbox SET next_attempt_at = available_at WHERE seq IN (SELECT seq FROM outbox WHERE ${delayed} AND available_at <= ? ORDER BY available_at LIMIT ${rowsPerStep})`,
+    `UPDATE outbox SET next_attempt_at = available_at WHERE seq IN (SELECT seq FROM outbox WHERE ${due} ORDER BY available_at LIMIT ${rowsPerStep})`,
     now,
   );
-  return freed === rowsPerStep;
+  if (freed < rowsPerStep) return new Set();
+  return new Set(statements.all(`SELECT DISTINCT lane FROM outbox WHERE ${due}`, now).map((row) => Number(row["lane"])));
 }
 
 /** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
