@@ -244,7 +244,13 @@ await describeWith("postgres", "housekeeping on PostgreSQL", () => {
       );
       await place.store.operator.discard({}, by);
       expect(byAggregate(await hand.drain())).toEqual({ a: [2] });
-      expect(await purgeStore(place.store, new Date(Date.now() - day), by, {})).toEqual({ events: 0, dropped: [], moved: 0, undone: [] });
+      expect(await purgeStore(place.store, new Date(Date.now() - day), by, {})).toEqual({
+        events: 0,
+        dropped: [],
+        moved: 0,
+        undone: [],
+        kept: [],
+      });
       expect((await purgeStore(place.store, soon(), by, {})).events).toBe(1);
     });
   });
