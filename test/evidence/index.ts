@@ -4,6 +4,6 @@ import { recallAll } from "./files.ts";
 import { evidencePart, filledIn } from "./page.ts";
 import { promises } from "./promises.ts";
 
-/** Writes the generated part of docs/promises.md. */
-const page = new URL("../../docs/promises.md", import.meta.url);
+/** Writes the generated part of docs/evidence.md. */
+const page = new URL("../../docs/evidence.md", import.meta.url);
 writeFileSync(page, filledIn(readFileSync(page, "utf8"), evidencePart(promises, mutants, recallAll())));
