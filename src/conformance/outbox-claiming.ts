@@ -169,11 +169,11 @@ export function claimingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("many delayed events that become due at once keep no other lane waiting", async (scene) => {
     const [crowded, other] = (await scene.lanes()).map(({ aggregates }) => aggregates[0]!) as [string, string];
-    const later = { availableAt: new Date(scene.clock.now() + 1_000) };
+    const later = { availableAt: new Date(scene.clock.now() + 40_000) };
     for (let n = 0; n < 21; n++) await scene.add(...Array.from({ length: 500 }, () => scene.row(crowded, later)));
     const relay = await scene.relay("r1");
     assert.deepEqual(await relay.drain(), []);
-    await scene.clock.advance(3_000);
+    await scene.clock.advance(42_000);
     const [behind] = await scene.addTo(crowded, 1);
     const [healthy] = await scene.addTo(other, 1);
     const first = await relay.claim({ limit: 50 });

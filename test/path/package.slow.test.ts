@@ -131,7 +131,7 @@ describe("the package", () => {
     expect(small).toContain("outbox/outbox.js");
     expect(small.filter((id) => !/^(core|outbox)\//.test(id))).toEqual([]);
     const whole = await modules('import * as waybill from "waybill"; globalThis.out = { ...waybill };');
-    expect(whole).toEqual(expect.arrayContaining(["relay/relay.js", "subscriber/subscriber.js", "create-relay.js"]));
+    expect(whole).toEqual(expect.arrayContaining(["relay/relay.js", "subscriber/subscriber.js", "relay/create-relay.js"]));
   });
 });
 
