@@ -148,8 +148,10 @@ async function* iterate(
       const messages = await Promise.race([server.call(process, () => fetch(scheduler, broker, opened, limit), away), aborted]);
       if (messages === "aborted") return;
       for (const message of messages) {
+        const size = message.data.byteLength;
+        while (!room.fits(size) && !signal.aborted) await wake.wait(process.clock, longPollMs, signal);
         if (signal.aborted) return;
-        const taken = room.take();
+        const taken = room.take(size);
         yield {
           topic: message.topic,
           envelope: fromAttributes(message.attributes, message.headers, message.data.slice())!,

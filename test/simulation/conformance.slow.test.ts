@@ -69,7 +69,10 @@ async function openStore(oneWriter: boolean): Promise<StoreHarness<SimDb, SimTx>
     },
     effect: (tx, name) => tx.effect(name),
     effects: async () => server.database.image.effects as string[],
-    lose: (tx) => server.database.rollback(tx.server),
+    lose: (tx) => {
+      tx.server.givenUp = true;
+      server.database.rollback(tx.server);
+    },
     commitInside: (tx) => server.database.commit(tx.server),
     letters: async () => [...server.database.image.letters.values()],
     audit: async () => server.database.image.tables.audit.map(({ who, action, events }): AuditLine => ({ who, action, events })),

@@ -21,6 +21,8 @@ export interface Image {
 /** A transaction as the server has it. */
 export interface ServerTx {
   open: boolean;
+  /** The handler itself has rolled it back: its session is still there. */
+  givenUp?: boolean;
   readonly rows: { readonly seq: bigint; readonly row: Row; readonly createdAt: number }[];
   readonly keys: Map<string, string>;
   counters: Map<string, number>;

@@ -271,6 +271,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
           return "seen";
         }
         await work(tx);
+        if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
         if (!tx.server.open) throw new SessionEnded("the database", null);
         tx.server.mark!.finished = true;
       } catch (error) {
