@@ -14,7 +14,7 @@ import { built, cli, start, until } from "./cli/build.ts";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
 const read = (page: string): string => readFileSync(join(root, "docs", page), "utf8");
-const patienceMs = 30_000;
+const patienceMs = 90_000;
 const cleanups: (() => unknown)[] = [];
 
 beforeAll(() => built());

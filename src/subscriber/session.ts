@@ -123,10 +123,13 @@ function assignedSessions(session: Session): (delivery: Delivery) => Session {
     const ended = follow(session.ended, assignment.ended);
     const over = follow(session.over, assignment.ended);
     const release = (): void => {
+      over.abort();
       ended.release();
       over.release();
     };
-    assignment.ended.addEventListener("abort", release, { once: true });
+    // Whichever ends first: an assignment may outlive many sessions, and a session many assignments.
+    if (ended.signal.aborted) release();
+    else ended.signal.addEventListener("abort", release, { once: true });
     const own: Session = {
       ...{ ended: ended.signal, over: over.signal },
       ours: () => session.ours() && assignment.ours(),
