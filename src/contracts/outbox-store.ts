@@ -37,7 +37,7 @@ export interface Claim {
   readonly unreadable?: string;
   /**
    * How many bytes its payload takes, where the claim left it behind. The envelope's data is empty. If the event is alone in its window,
-   * `payload` reads it. In a window with others it is larger than `largest`, and nobody reads it.
+   * `payload` reads it. In a window with others it is larger than `largest`, and the relay never reads it.
    */
   readonly unread?: number;
 }
