@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import mysql2 from "mysql2/promise";
 
 /** The statements that made the tables of version 1, as `waybill migrate --print` gave them. */
-const statements = readFileSync(new URL("mysql-v1.sql", import.meta.url), "utf8")
+export const statements: readonly string[] = readFileSync(new URL("mysql-v1.sql", import.meta.url), "utf8")
   .split(/DELIMITER (?:\/\/|;)\n?/)
   .flatMap((part) => (part.trimEnd().endsWith("//") ? [part.trimEnd().slice(0, -2)] : part.split(/;\n/)))
   .filter((sql) => sql.trim() !== "");
