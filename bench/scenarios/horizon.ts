@@ -1,5 +1,5 @@
-import type { Holder } from "../src/contracts/housekeeping.ts";
-import type { Finding } from "./report.ts";
+import type { Holder } from "../../src/contracts/housekeeping.ts";
+import type { Finding } from "../report/finding.ts";
 import { subjectOn, timed, type Subject } from "./subject.ts";
 
 const chunk = 20_000;

@@ -1,4 +1,4 @@
-import type { Finding } from "./report.ts";
+import type { Finding } from "../report/finding.ts";
 import { percentile, subjectOn, timed, type Subject } from "./subject.ts";
 
 const claims = 400;

@@ -1,6 +1,6 @@
 import pg from "pg";
-import type { Claim, Holding, Window } from "../src/contracts/outbox-store.ts";
-import { postgres, type PostgresStore } from "../src/stores/postgres/index.ts";
+import type { Claim, Holding, Window } from "../../src/contracts/outbox-store.ts";
+import { postgres, type PostgresStore } from "../../src/stores/postgres/index.ts";
 
 export interface Subject extends AsyncDisposable {
   readonly store: PostgresStore;

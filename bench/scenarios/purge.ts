@@ -1,6 +1,6 @@
-import { systemClock } from "../src/core/clock.ts";
-import { pauses, purgeStore } from "../src/relay/housekeeping/purge.ts";
-import type { Finding } from "./report.ts";
+import { systemClock } from "../../src/core/clock.ts";
+import { pauses, purgeStore } from "../../src/relay/housekeeping/purge.ts";
+import type { Finding } from "../report/finding.ts";
 import { subjectOn, timed, type Subject } from "./subject.ts";
 
 const batch = 1_000;

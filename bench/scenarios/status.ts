@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createPool } from "mysql2/promise";
-import type { Operator } from "../src/contracts/operator.ts";
-import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
-import { mysql } from "../src/stores/mysql/index.ts";
-import { sqlite } from "../src/stores/sqlite/index.ts";
-import { startMariadb } from "../test/servers/mariadb.ts";
-import type { Finding } from "./report.ts";
+import type { Operator } from "../../src/contracts/operator.ts";
+import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
+import { mysql } from "../../src/stores/mysql/index.ts";
+import { sqlite } from "../../src/stores/sqlite/index.ts";
+import { startMariadb } from "../../test/servers/mariadb.ts";
+import type { Finding } from "../report/finding.ts";
 import { subjectOn, timed } from "./subject.ts";
 
 const step = 1_000_000;

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { nats } from "../src/brokers/nats/index.ts";
-import { rabbitmq } from "../src/brokers/rabbitmq/index.ts";
-import { redis } from "../src/brokers/redis/index.ts";
-import { startTcpProxy } from "../src/cli/verify/tcp-proxy.ts";
-import type { Sink } from "../src/contracts/sink.ts";
-import { createRelay } from "../src/relay/create-relay.ts";
-import { postgres } from "../src/stores/postgres/index.ts";
-import { startNats } from "../test/servers/nats.ts";
-import { startRabbitmq } from "../test/servers/rabbitmq.ts";
-import { startRedis } from "../test/servers/redis.ts";
-import type { Finding } from "./report.ts";
+import { nats } from "../../src/brokers/nats/index.ts";
+import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
+import { redis } from "../../src/brokers/redis/index.ts";
+import { startTcpProxy } from "../../src/cli/verify/tcp-proxy.ts";
+import type { Sink } from "../../src/contracts/sink.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
+import { postgres } from "../../src/stores/postgres/index.ts";
+import { startNats } from "../../test/servers/nats.ts";
+import { startRabbitmq } from "../../test/servers/rabbitmq.ts";
+import { startRedis } from "../../test/servers/redis.ts";
+import type { Finding } from "../report/finding.ts";
 import { percentile } from "./subject.ts";
 
 type Broker = Sink & { provision(topics: readonly string[], consumers?: readonly string[]): Promise<unknown> };

@@ -1,0 +1,104 @@
+import { rmSync } from "node:fs";
+import pg from "pg";
+import { startKafka } from "../../test/servers/kafka.ts";
+import { startMariadb } from "../../test/servers/mariadb.ts";
+import { startNats } from "../../test/servers/nats.ts";
+import { ownFolder } from "../../test/servers/place.ts";
+import { startPostgres, type Postgres } from "../../test/servers/postgres.ts";
+import { startRabbitmq } from "../../test/servers/rabbitmq.ts";
+import { startRedis } from "../../test/servers/redis.ts";
+
+/** What scenarios run on. */
+export interface Ground extends AsyncDisposable {
+  readonly postgres: Postgres;
+  readonly quick: boolean;
+  /** Rounds of each side, fewer when a comparison takes too long. */
+  readonly rounds: number;
+  /** Another checkout, built: each round of ours is run there too, by turns. */
+  readonly beside: string | null;
+  /** A fresh database of the PostgreSQL server. */
+  database(name: string): Promise<string>;
+  /** A tenth of the events with --quick. */
+  size(events: number): number;
+  /** Of these names, those that --only mentions; all of them when it mentions none. */
+  chosen<Name extends string>(names: readonly Name[]): readonly Name[];
+}
+
+/**
+ * Full-page images are off, so that the WAL of an event does not depend on when the last checkpoint was. The rest is as durable as it is
+ * by itself.
+ */
+const settings = { shared_buffers: "512MB", max_wal_size: "4GB", full_page_writes: "off" };
+
+export interface GroundOptions extends Pick<Ground, "quick" | "beside"> {
+  readonly only: readonly string[];
+}
+
+export async function openGround({ quick, beside, only }: GroundOptions): Promise<Ground> {
+  const postgres = await startPostgres({ version: 15, settings });
+  const admin = new pg.Client({ connectionString: postgres.url() });
+  admin.on("error", () => undefined); // of a run that fails, its own error is shown
+  await admin.connect();
+  let databases = 0;
+  return {
+    postgres,
+    quick,
+    rounds: quick ? 1 : 5,
+    beside,
+    database: async (name) => {
+      const unique = `bench_${name}_${++databases}`;
+      await admin.query(`CREATE DATABASE ${unique}`);
+      return postgres.url(unique);
+    },
+    size: (events) => (quick ? Math.ceil(events / 10) : events),
+    chosen: (names) => (names.some((name) => only.includes(name)) ? names.filter((name) => only.includes(name)) : names),
+    async [Symbol.asyncDispose]() {
+      await admin.end();
+      await postgres[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A place that events come from or go to, and the process whose CPU it costs. */
+export interface Place extends AsyncDisposable {
+  readonly url: string;
+  readonly pid: number | null;
+}
+
+/** A folder, in memory as those of the servers are: the file in it is our own process's work. */
+function folder(): Place {
+  const path = ownFolder("bench", {});
+  return { url: path, pid: null, [Symbol.asyncDispose]: async () => rmSync(path, { recursive: true }) };
+}
+
+const serverOf = (start: () => Promise<{ url(): string; readonly pid: number | null } & AsyncDisposable>) => async (): Promise<Place> => {
+  const server = await start();
+  return { url: server.url(), pid: server.pid, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
+};
+
+/** Brokers by the name of their adapter. */
+export const brokers = {
+  kafka: { name: "Kafka", open: serverOf(() => startKafka()) },
+  rabbitmq: { name: "RabbitMQ", open: serverOf(() => startRabbitmq()) },
+  nats: { name: "JetStream", open: serverOf(() => startNats()) },
+  redis: { name: "Redis", open: serverOf(() => startRedis()) },
+  embedded: { name: "the embedded broker", open: async () => folder() },
+  none: { name: "a sink that acknowledges at once", open: async () => folder() },
+} as const;
+
+export type BrokerName = keyof typeof brokers;
+
+/** Databases by name. The PostgreSQL server is shared, a database of it is not. */
+export const databases = {
+  postgres: {
+    name: "PostgreSQL",
+    open: async (ground: Ground): Promise<Place> => {
+      const url = await ground.database("side");
+      return { url, pid: ground.postgres.pid, [Symbol.asyncDispose]: async () => undefined };
+    },
+  },
+  mariadb: { name: "MariaDB", open: serverOf(() => startMariadb()) },
+  sqlite: { name: "SQLite", open: async () => folder() },
+} as const;
+
+export type DatabaseName = keyof typeof databases;

@@ -1,0 +1,12 @@
+// A further relay of the relay side; it reports each acknowledged batch to its parent.
+import { openBroker } from "./brokers.mjs";
+import { from } from "./package.mjs";
+import { relayOf, storedOf } from "./relay.mjs";
+
+const task = JSON.parse(process.argv[2]);
+const { postgres } = await from(task.root, "stores/postgres/index.js");
+const store = postgres({ url: task.store, schema: task.schema });
+const relay = await relayOf(task, store, await openBroker(task), (_, results) => process.send(storedOf(results)));
+await relay.start();
+process.send("started");
+process.once("disconnect", () => process.exit(0));

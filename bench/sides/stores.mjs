@@ -1,0 +1,103 @@
+// The outbox of a round: a schema, a database or a file of its own, and how events get into it without any library.
+import pg from "pg";
+import { createPool } from "mysql2/promise";
+import { from } from "./package.mjs";
+
+const chunk = 100_000;
+
+/**
+ * `insert(count)` adds events of `task.payload` bytes. `task.hot` is the share that one aggregate has; the rest is spread over 20,000.
+ * `published(count)` adds events that were published before.
+ */
+export async function openStore(task, options = {}) {
+  const opened = await { postgres: onPostgres, mariadb: onMariadb, sqlite: onSqlite }[task.database ?? "postgres"](task, options);
+  await opened.store.schema.migrate();
+  const inChunks = (insertSome) => async (count) => {
+    for (let left = count; left > 0; left -= chunk) await insertSome(Math.min(left, chunk));
+  };
+  return { ...opened, insert: inChunks(opened.insertSome), published: inChunks(opened.insertPublished) };
+}
+
+/** As JSON of that many bytes. */
+const textBytes = ({ payload = 300 }) => Math.max(0, payload - '{"text":""}'.length);
+
+async function onPostgres(task, options) {
+  const pool = new pg.Pool({ connectionString: task.store, max: task.connections ?? 2 });
+  pool.on("error", () => undefined);
+  const { postgres } = await from(task.root, "stores/postgres/index.js");
+  const store = postgres({ url: task.store, schema: task.schema, ...options });
+  return {
+    store,
+    pool,
+    insertSome: (count) =>
+      pool.query(
+        `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload)
+         SELECT '${task.schema}', CASE WHEN random() < ${task.hot ?? 0} THEN 'hot' ELSE 'order-' || (random() * 20000)::int END,
+                'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}' FROM generate_series(1, $1::int)`,
+        [count],
+      ),
+    insertPublished: (count) =>
+      pool.query(
+        `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload, status, published_at)
+         SELECT '${task.schema}', 'order-' || i % 20000, 'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}',
+                'PUBLISHED', clock_timestamp() FROM generate_series(1, $1::int) i`,
+        [count],
+      ),
+    position: async () => {
+      const { rows } = await pool.query("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS at");
+      return Number(rows[0].at);
+    },
+    close: async () => {
+      await store[Symbol.asyncDispose]();
+      await pool.query(`DROP SCHEMA ${task.schema} CASCADE`);
+      await pool.end();
+    },
+  };
+}
+
+async function onMariadb(task) {
+  const url = new URL(task.store);
+  const admin = createPool(url.href);
+  await admin.query(`CREATE DATABASE ${task.schema}`);
+  url.pathname = `/${task.schema}`;
+  const { mysql } = await from(task.root, "stores/mysql/index.js");
+  const store = mysql({ url: url.href });
+  return {
+    store,
+    insertSome: (count) =>
+      admin.query(
+        `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload)
+         SELECT '${task.schema}', IF(RAND() < ${task.hot ?? 0}, 'hot', CONCAT('order-', FLOOR(RAND() * 20000))),
+                'OrderPlaced', CONCAT('{"text":"', REPEAT('x', ${textBytes(task)}), '"}') FROM seq_1_to_${count}`,
+      ),
+    position: null,
+    close: async () => {
+      await store[Symbol.asyncDispose]();
+      await admin.query(`DROP DATABASE ${task.schema}`);
+      await admin.end();
+    },
+  };
+}
+
+async function onSqlite(task) {
+  const { sqlite } = await from(task.root, "stores/sqlite/index.js");
+  const { defaultDriver } = await from(task.root, "drivers/sqlite/driver.js");
+  const path = `${task.store}/${task.schema}.db`;
+  const store = sqlite({ path });
+  const file = (await defaultDriver())(path);
+  return {
+    store,
+    insertSome: async (count) =>
+      file.exec(
+        `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
+         INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+         SELECT '${task.schema}', CASE WHEN abs(random()) % 1000 < ${(task.hot ?? 0) * 1_000} THEN 'hot' ELSE 'order-' || abs(random()) % 20000 END,
+                'OrderPlaced', '{"text":"${"x".repeat(textBytes(task))}"}' FROM n`,
+      ),
+    position: null,
+    close: async () => {
+      file.close();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}
