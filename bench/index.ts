@@ -3,12 +3,13 @@ import { cpus } from "node:os";
 import { resolve } from "node:path";
 import { openGround } from "./measure/ground.ts";
 import { holds, type Finding } from "./report/finding.ts";
+import { html } from "./report/html.ts";
 import { text } from "./report/text.ts";
 import { scenarios } from "./scenarios/index.ts";
 
 const flags = { quick: process.argv.includes("--quick"), long: process.argv.includes("--long") };
 const valueOf = (flag: string): string | null => process.argv.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1) ?? null;
-const [beside, json, only] = [valueOf("--beside"), valueOf("--json"), valueOf("--only")];
+const [beside, json, page, only] = [valueOf("--beside"), valueOf("--json"), valueOf("--html"), valueOf("--only")];
 
 const asked = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const unknown = asked.find((name) => !Object.hasOwn(scenarios, name));
@@ -30,7 +31,8 @@ const setting = {
   quick: flags.quick,
   at: new Date().toISOString(),
 };
-console.log(`PostgreSQL ${setting.postgres} without full-page images, Node ${setting.node}, ${setting.cpu}, events of 300 bytes\n`);
+const title = `PostgreSQL ${setting.postgres} without full-page images, Node ${setting.node}, ${setting.cpu}, events of 300 bytes`;
+console.log(`${title}\n`);
 const findings: (Finding & { readonly scenario: string })[] = [];
 for (const scenario of asked.length === 0 ? standard : asked) {
   const run = scenarios[scenario]!.run(ground);
@@ -40,4 +42,5 @@ for (const scenario of asked.length === 0 ? standard : asked) {
   }
 }
 if (json !== null) writeFileSync(json, `${JSON.stringify({ ...setting, findings }, null, 2)}\n`);
+if (page !== null) writeFileSync(page, html({ title: `${title}, ${setting.at}`, findings }));
 process.exitCode = findings.every(holds) ? 0 : 1;

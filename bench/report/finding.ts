@@ -52,10 +52,11 @@ export const measures: Readonly<Record<string, Measure>> = {
   ackP99: { title: "to ack p99", unit: "ms" },
   effectP50: { title: "to effect p50", unit: "ms" },
   effectP99: { title: "to effect p99", unit: "ms" },
+  ackUnseen: { title: "never acked", unit: "events" },
+  effectUnseen: { title: "never applied", unit: "events" },
   ownPercent: { title: "our CPU", unit: "% of a core" },
   databasePercent: { title: "database CPU", unit: "% of a core" },
   statements: { title: "statements", unit: "/s" },
-  transactions: { title: "transactions", unit: "/s" },
 };
 
 export const cpu = ["ownMicros", "databaseMicros", "brokerMicros"] as const;

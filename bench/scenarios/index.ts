@@ -6,6 +6,8 @@ import { blocked } from "./blocked.ts";
 import { drain } from "./drain.ts";
 import { horizon } from "./horizon.ts";
 import { hot } from "./hot.ts";
+import { idle } from "./idle.ts";
+import { latency } from "./latency.ts";
 import { purge } from "./purge.ts";
 import { status } from "./status.ts";
 import { subscriber } from "./subscriber.ts";
@@ -20,7 +22,9 @@ export interface Scenario {
 export const scenarios: Readonly<Record<string, Scenario>> = {
   add: { run: add },
   drain: { run: drain },
+  latency: { run: latency },
   subscriber: { run: subscriber },
+  idle: { run: idle },
   horizon: { run: (ground) => horizon((name) => ground.database(name), ground.size(600_000)) },
   blocked: { run: async (ground) => blocked(await ground.database("blocked"), ground.size(100_000)) },
   backlog: { run: async (ground) => backlog(await ground.database("backlog"), ground.quick ? 50_000 : 1_000_000) },

@@ -1,0 +1,29 @@
+import { compare, ours, type Side } from "../measure/compare.ts";
+import { brokers, databases, type Ground } from "../measure/ground.ts";
+import type { Finding } from "../report/finding.ts";
+
+const side = (name: string, task: object): Side => ({ name, side: "idle", task });
+
+/** What a relay costs that has nothing to do, or twenty events a second. */
+export async function* idle(ground: Ground): AsyncGenerator<Finding> {
+  const seconds = ground.quick ? 4 : 15;
+  await using broker = await brokers.none.open();
+  await using store = await databases.postgres.open(ground);
+  const task = { broker: "none", seconds };
+  yield await compare(ground, {
+    question: `No events, for ${seconds} seconds`,
+    store,
+    broker,
+    sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("no relay", { relays: 0 })],
+    task,
+    minutes: 3,
+  });
+  yield await compare(ground, {
+    question: `Twenty events a second, for ${seconds} seconds`,
+    store,
+    broker,
+    sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("writers alone", { relays: 0 })],
+    task: { ...task, rate: 20 },
+    minutes: 3,
+  });
+}

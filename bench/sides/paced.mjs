@@ -1,0 +1,80 @@
+// A relay beside writers at a steady rate: what an event costs then, and how long it takes to the broker and to its effect.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { openBroker } from "./brokers.mjs";
+import { measured, now, percentile } from "./measure.mjs";
+import { relayOf } from "./relay.mjs";
+import { openStore } from "./stores.mjs";
+
+const child = (file, task) => fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(task)]);
+
+/** Ends a child, which may wait for these events, and returns what it remembers. */
+async function told(process, expected = []) {
+  process.send(expected);
+  const [list] = await once(process, "message");
+  return list;
+}
+
+/** With `relays: 0` there are the writers only; with `subscriber`, the effects too. */
+export default async function paced(task) {
+  const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warmSeconds = 2, seconds } = task;
+  const { store, pool, position } = await openStore(task, { listen });
+  await pool.query(`CREATE TABLE ${task.schema}.work (id text PRIMARY KEY, body text NOT NULL)`);
+  const broker = await openBroker(task);
+  const acked = [];
+  const remember = (batch, results) => {
+    const at = now();
+    results.forEach(({ status }, i) => status === "stored" && acked.push([batch[i].envelope.id, at]));
+  };
+  const relay = relays === 0 ? null : await relayOf(task, store, broker, remember, { pollIntervalMs });
+  await relay?.start();
+  const effects = subscriber ? child("./effects.mjs", task) : null;
+  if (effects !== null) await once(effects, "message");
+  const load = child("./load.mjs", task);
+  await sleep(warmSeconds * 1_000);
+  const from = now();
+  let until = 0;
+  const taken = await measured(task, async () => void (await sleep(seconds * 1_000), (until = now())), { position, events: 1 });
+  const committed = (await told(load)).filter(([, at]) => at >= from && at < until);
+  if (relay !== null) await within(10, () => acked.length >= committed.length && lastOf(committed, acked));
+  const applied =
+    effects === null
+      ? []
+      : await told(
+          effects,
+          committed.map(([id]) => id),
+        );
+  const count = committed.length;
+  return {
+    ...perEvent(taken, count),
+    ...waits("ack", committed, acked),
+    ...waits("effect", committed, applied),
+  };
+}
+
+function perEvent(sums, count) {
+  const { seconds, rssMb } = sums;
+  const each = Object.fromEntries(Object.entries(sums).map(([name, value]) => [name, value / count]));
+  return { ...each, perSecond: count / seconds, rssMb, seconds };
+}
+
+/** From the commit to what is remembered of the same events. */
+function waits(name, committed, seen) {
+  if (seen.length === 0) return {};
+  const at = new Map(seen);
+  const all = committed.flatMap(([id, began]) => (at.has(id) ? [Math.max(0, at.get(id) - began)] : []));
+  const unseen = committed.length - all.length; // percentiles without them would flatter
+  return {
+    [`${name}P50`]: percentile(all, 0.5),
+    [`${name}P99`]: percentile(all, 0.99),
+    ...(unseen > 0 ? { [`${name}Unseen`]: unseen } : {}),
+  };
+}
+
+const lastOf = (committed, acked) => committed.length === 0 || acked.some(([id]) => id === committed.at(-1)[0]);
+
+async function within(seconds, done) {
+  for (const end = now() + seconds * 1_000; now() < end && !done();) await sleep(20);
+}
