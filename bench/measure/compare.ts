@@ -28,6 +28,8 @@ export interface Comparison {
   readonly broker?: Place;
   /** The side that the others are compared with. */
   readonly base?: string;
+  /** @default the ground's */
+  readonly rounds?: number;
   /** No further round of all sides is begun after so long. @default 3 */
   readonly minutes?: number;
 }
@@ -44,13 +46,14 @@ export function ours({ beside }: Ground, side: Side): readonly Side[] {
 /** Rounds by turns, each in a process of its own: whatever else the machine does, it does to all sides. The first side is the one judged. */
 export async function compare(ground: Ground, comparison: Comparison): Promise<Finding> {
   const { question, sides, base, minutes = 3 } = comparison;
+  const wanted = Math.min(ground.rounds, comparison.rounds ?? ground.rounds);
   const rounds = new Map<Side, Record<string, number>[]>(sides.map((side) => [side, []]));
   const until = performance.now() + minutes * 60_000;
   let made = 0;
-  for (; made < ground.rounds && (made === 0 || performance.now() < until); made++)
+  for (; made < wanted && (made === 0 || performance.now() < until); made++)
     for (const side of made % 2 === 0 ? sides : sides.toReversed()) rounds.get(side)!.push(await oneRound(comparison, side));
   const rows = [...rounds].map(([{ name }, each]): Row => ({ name, rounds: each.length, measures: spreadsOf(each) }));
-  const notes = made < ground.rounds ? [`${made} of ${ground.rounds} rounds: there was no time for more`] : [];
+  const notes = made < wanted ? [`${made} of ${wanted} rounds: there was no time for more`] : [];
   return { question, rows, figures: [], notes, ...judged(rows, base), ...(base === undefined ? {} : { base }) };
 }
 

@@ -18,6 +18,8 @@ export interface Ground extends AsyncDisposable {
   readonly beside: string | null;
   /** A fresh database of the PostgreSQL server. */
   database(name: string): Promise<string>;
+  /** Ends whoever is connected to it. */
+  dropDatabase(url: string): Promise<void>;
   /** A tenth of the events with --quick. */
   size(events: number): number;
   /** Of these names, those that --only mentions; all of them when it mentions none. */
@@ -50,6 +52,7 @@ export async function openGround({ quick, beside, only }: GroundOptions): Promis
       await admin.query(`CREATE DATABASE ${unique}`);
       return postgres.url(unique);
     },
+    dropDatabase: async (url) => void (await admin.query(`DROP DATABASE ${new URL(url).pathname.slice(1)} WITH (FORCE)`)),
     size: (events) => (quick ? Math.ceil(events / 10) : events),
     chosen: (names) => (names.some((name) => only.includes(name)) ? names.filter((name) => only.includes(name)) : names),
     async [Symbol.asyncDispose]() {
@@ -94,7 +97,7 @@ export const databases = {
     name: "PostgreSQL",
     open: async (ground: Ground): Promise<Place> => {
       const url = await ground.database("side");
-      return { url, pid: ground.postgres.pid, [Symbol.asyncDispose]: async () => undefined };
+      return { url, pid: ground.postgres.pid, [Symbol.asyncDispose]: () => ground.dropDatabase(url) };
     },
   },
   mariadb: { name: "MariaDB", open: serverOf(() => startMariadb()) },

@@ -6,7 +6,16 @@ import { relayOf, storedOf } from "./relay.mjs";
 const task = JSON.parse(process.argv[2]);
 const { postgres } = await from(task.root, "stores/postgres/index.js");
 const store = postgres({ url: task.store, schema: task.schema });
-const relay = await relayOf(task, store, await openBroker(task), (_, results) => process.send(storedOf(results)));
-await relay.start();
-process.send("started");
-process.once("disconnect", () => process.exit(0));
+const broker = await openBroker(task);
+let relay = null;
+process.on("message", async (order) => {
+  if (order === "start") {
+    relay = await relayOf(task, store, broker, (_, results) => process.send(storedOf(results)));
+    await relay.start();
+  } else {
+    await relay.drain();
+    process.send("drained");
+  }
+});
+process.once("disconnect", () => process.exit(0)); // whoever started it is gone
+process.send("ready");

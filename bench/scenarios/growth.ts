@@ -1,0 +1,67 @@
+import { compare, ours, type Comparison, type Side } from "../measure/compare.ts";
+import { brokers, databases, type BrokerName, type Ground } from "../measure/ground.ts";
+import type { Finding } from "../report/finding.ts";
+
+interface Part extends Pick<Comparison, "question" | "sides" | "rounds" | "base"> {
+  readonly broker: BrokerName;
+  readonly events: number;
+}
+
+const relay = (name: string, task: object): Side => ({ name, side: "relay", task });
+const told = (count: number): string => count.toLocaleString("en");
+
+/** What the relay does when one thing grows and the rest stays. Parts are picked with --only. */
+const parts = {
+  published: (scale) => ({
+    question: "Events that were published before, and are still in the table",
+    broker: "none",
+    events: 50_000 / scale,
+    sides: [10_000, 1_000_000, 10_000_000].map((count) => relay(told(count / scale), { published: count / scale })),
+    rounds: 1,
+  }),
+  pending: (scale) => ({
+    question: `Events that wait: the first ${told(100_000 / scale)} of them`,
+    broker: "none",
+    events: 100_000 / scale,
+    sides: [0, 1_000_000, 5_000_000].map((count) => relay(`${told(count / scale)} more`, { pending: count / scale })),
+    rounds: 1,
+  }),
+  ...Object.fromEntries(
+    (["nats", "redis", "kafka"] as const).map((broker) => [
+      `hot-${broker}`,
+      (scale: number): Part => ({
+        question: `One aggregate has nine of ten events, to ${brokers[broker].name}`,
+        broker,
+        events: 10_000 / Math.min(scale, 10),
+        sides: [relay("hot", { hot: 0.9 }), relay("uniform", {})],
+        base: "uniform",
+      }),
+    ]),
+  ),
+  relays: (scale) => ({
+    question: "Several relays on one outbox, to JetStream",
+    broker: "nats",
+    events: 30_000 / Math.min(scale, 10),
+    sides: [1, 2, 4].map((relays) => relay(`${relays}`, { relays })),
+    base: "1",
+  }),
+  payload: (scale) => ({
+    question: "Payloads, to JetStream",
+    broker: "nats",
+    events: 1,
+    sides: [100, 1_000, 10_000, 100_000].map((payload) =>
+      relay(`${told(payload)} B`, { payload, events: Math.min(30_000, 100_000_000 / payload) / Math.min(scale, 10) }),
+    ),
+  }),
+} satisfies Record<string, (scale: number) => Part>;
+
+export async function* growth(ground: Ground): AsyncGenerator<Finding> {
+  const all: Readonly<Record<string, (scale: number) => Part>> = parts;
+  for (const name of ground.chosen(Object.keys(all))) {
+    const { broker, events, sides, ...rest } = all[name]!(ground.quick ? 100 : 1);
+    await using server = await brokers[broker].open();
+    await using store = await databases.postgres.open(ground);
+    const both = ground.beside === null ? sides : [...ours(ground, sides[0]!), ...sides.slice(1)];
+    yield await compare(ground, { ...rest, store, broker: server, sides: both, task: { events, broker }, minutes: 1.5 });
+  }
+}

@@ -1,0 +1,139 @@
+// Other libraries of PostgreSQL drain what is in their tables, into a handler that does nothing. The relay's counterpart has a sink that does nothing.
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createCount, measured } from "./measure.mjs";
+import { openStore } from "./stores.mjs";
+
+const text = `{"text":"${"x".repeat(289)}"}`;
+
+/** Each prepares its tables, and says how events get there and how the work starts; what that returns stops it, with all settled. */
+const peers = {
+  /** As its page on performance says: jobs are fetched and completed in batches. */
+  async "graphile-worker"(task, { require, pool, handled }) {
+    const { run, runMigrations } = require("graphile-worker");
+    const preset = {
+      worker: {
+        connectionString: task.store,
+        schema: task.schema,
+        concurrentJobs: 24,
+        maxPoolSize: 26,
+        localQueue: { size: 500 },
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+      },
+    };
+    await runMigrations({ preset });
+    return {
+      insert: (count) =>
+        pool.query(
+          `SELECT count(*) FROM ${task.schema}.add_jobs((SELECT array_agg(ROW('work', $2::json, NULL, NULL, NULL, NULL, NULL, NULL)::${task.schema}.job_spec)
+             FROM generate_series(1, $1::int)))`,
+          [count, text],
+        ),
+      start: async () => {
+        const runner = await run({ preset, taskList: { work: async () => handled(1) } });
+        return () => runner.stop();
+      },
+    };
+  },
+
+  /** Its batches, without a pause between them. `task.ordered`: FIFO for each key, as the relay has it for each aggregate. */
+  async "pg-boss"(task, { require, handled }) {
+    const { PgBoss } = require("pg-boss");
+    const boss = new PgBoss({ connectionString: task.store, schema: task.schema, max: 10, supervise: false, schedule: false });
+    boss.on("error", (error) => void process.stderr.write(`${error}\n`));
+    await boss.start();
+    await boss.createQueue("work", task.ordered ? { policy: "key_strict_fifo" } : {});
+    let going = true;
+    const worker = async () => {
+      while (going) {
+        const jobs = await boss.fetch("work", { batchSize: 500 });
+        if (jobs.length === 0) await sleep(20);
+        else
+          await boss.complete(
+            "work",
+            jobs.map(({ id }) => id),
+          );
+        handled(jobs.length);
+      }
+    };
+    const job = () => ({
+      data: { text: "x".repeat(289) },
+      ...(task.ordered ? { singletonKey: `order-${Math.floor(Math.random() * 20_000)}` } : {}),
+    });
+    return {
+      insert: async (count) => {
+        for (let left = count; left > 0; left -= 1_000) await boss.insert("work", Array.from({ length: Math.min(left, 1_000) }, job));
+      },
+      start: async () => {
+        going = true;
+        const workers = Array.from({ length: task.ordered ? 1 : 2 }, worker);
+        return () => ((going = false), Promise.all(workers));
+      },
+    };
+  },
+
+  /** The listener that polls. */
+  async "pg-transactional-outbox"(task, { require, pool, handled }) {
+    const { DatabaseSetup, getDisabledLogger, initializePollingMessageListener } = require("pg-transactional-outbox");
+    const setup = {
+      outboxOrInbox: "outbox",
+      schema: task.schema,
+      table: "messages",
+      nextMessagesSchema: task.schema,
+      nextMessagesName: "next_messages",
+    };
+    for (const step of ["dropAndCreateTable", "createPollingFunction", "setupPollingIndexes"]) await pool.query(DatabaseSetup[step](setup));
+    const settings = {
+      dbSchema: task.schema,
+      dbTable: "messages",
+      enableMaxAttemptsProtection: false,
+      enablePoisonousMessageProtection: false,
+      nextMessagesFunctionSchema: task.schema,
+      nextMessagesFunctionName: "next_messages",
+      nextMessagesBatchSize: 100,
+      nextMessagesPollingIntervalInMs: 20,
+    };
+    const config = {
+      outboxOrInbox: "outbox",
+      dbListenerConfig: { connectionString: task.store },
+      dbHandlerConfig: { connectionString: task.store },
+      settings,
+    };
+    return {
+      insert: (count) =>
+        pool.query(
+          `INSERT INTO ${task.schema}.messages (id, aggregate_type, aggregate_id, message_type, segment, payload, concurrency)
+           SELECT gen_random_uuid(), 'Order', key, 'OrderPlaced', key, $2::jsonb, 'sequential'
+           FROM (SELECT 'order-' || (random() * 20000)::int AS key FROM generate_series(1, $1::int)) keys`,
+          [count, text],
+        ),
+      start: async () => {
+        const [stop] = initializePollingMessageListener(config, { handle: async () => handled(1) }, getDisabledLogger());
+        return stop;
+      },
+    };
+  },
+};
+
+export default async function peer(task) {
+  const { pool, position } = await openStore(task);
+  await pool.query(`DROP SCHEMA ${task.schema} CASCADE`); // ours, which it does not need
+  await pool.query(`CREATE SCHEMA ${task.schema}`);
+  const count = createCount();
+  const require = createRequire(join(task.folder, "package.json"));
+  const { insert, start } = await peers[task.peer](task, { require, pool, handled: (some) => count.add(some) });
+  /** As the relay is measured: from the start until all is settled. */
+  const pass = async (some) => {
+    const reached = count.plus(some);
+    const stop = await start();
+    await reached;
+    await stop();
+  };
+  const warm = Math.ceil(task.events / 10);
+  await insert(warm);
+  await pass(warm);
+  await insert(task.events);
+  return measured(task, () => pass(task.events), { position });
+}
