@@ -36,6 +36,8 @@ export interface Comparison {
 
 /** A change that costs more than this much of what it was is seen. */
 const most = 1.05;
+/** A round that takes longer hangs. */
+const roundMs = 10 * 60_000;
 let schemas = 0;
 
 /** Our side, and where another checkout is given, the same of that. */
@@ -69,7 +71,7 @@ function judged(rows: readonly Row[], base: string | undefined): Pick<Finding, "
 async function oneRound({ task, store, broker }: Comparison, { side, root = here, node = process.execPath, ...own }: Side) {
   const processes = { database: store.pid, broker: broker?.pid ?? null };
   const given = { ...task, ...own.task, side, root, processes, store: store.url, brokerUrl: broker?.url, schema: `leg${++schemas}` };
-  const { stdout } = await run(node, [worker, JSON.stringify(given)], { maxBuffer: 1 << 20 });
+  const { stdout } = await run(node, [worker, JSON.stringify(given)], { maxBuffer: 1 << 20, timeout: roundMs, killSignal: "SIGKILL" });
   return JSON.parse(stdout.trim().split("\n").at(-1)!) as Record<string, number>;
 }
 

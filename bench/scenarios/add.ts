@@ -22,6 +22,7 @@ export async function* add(ground: Ground): AsyncGenerator<Finding> {
     ],
     base: "by hand into our table",
     task: { events },
+    minutes: 2,
   });
   yield await compare(ground, {
     question: `Twenty events in one transaction, ${events.toLocaleString("en")} events`,
@@ -33,7 +34,7 @@ export async function* add(ground: Ground): AsyncGenerator<Finding> {
     ],
     base: "by hand into our table",
     task: { events, perCommit: 20 },
-    minutes: 1,
+    minutes: 0.5,
   });
   for (const [library, name] of Object.entries(libraries)) {
     yield await compare(ground, {
@@ -42,7 +43,7 @@ export async function* add(ground: Ground): AsyncGenerator<Finding> {
       sides: [...ours(ground, way("outbox.add", { way: "outbox" })), way("no event", { way: "none" })],
       base: "no event",
       task: { events, library },
-      minutes: 1,
+      minutes: 0.5,
     });
   }
 }

@@ -16,7 +16,7 @@ export async function* idle(ground: Ground): AsyncGenerator<Finding> {
     broker,
     sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("no relay", { relays: 0 })],
     task,
-    minutes: 3,
+    minutes: 1.5,
   });
   yield await compare(ground, {
     question: `Twenty events a second, for ${seconds} seconds`,
@@ -24,6 +24,6 @@ export async function* idle(ground: Ground): AsyncGenerator<Finding> {
     broker,
     sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("writers alone", { relays: 0 })],
     task: { ...task, rate: 20 },
-    minutes: 3,
+    minutes: 1.5,
   });
 }

@@ -41,7 +41,7 @@ async function atSteadyRate(ground: Ground, { broker, server, store, seconds }: 
       paced("writers alone", { relays: 0 }),
     ],
     task: { broker, rate, seconds },
-    minutes: 2.5,
+    minutes: 1.2,
   });
   return { ...finding, figures: ["relay", "relay, listen"].flatMap((name) => beyondWriters(finding.rows!, name)) };
 }
@@ -64,7 +64,7 @@ async function* atCapacity(ground: Ground, { broker, server, store, seconds }: P
     broker: server,
     sides: [{ name: "relay", side: "relay" }],
     task: { broker, events: ground.size(20_000) },
-    minutes: 0.5,
+    minutes: 0.4,
   });
   yield capacity;
   const most = capacity.rows![0]!.measures["perSecond"]!.median;
@@ -75,7 +75,7 @@ async function* atCapacity(ground: Ground, { broker, server, store, seconds }: P
     broker: server,
     sides: shares.map((share) => paced(`${share * 100} % of capacity`, { ...at(share), subscriber: share < 0.5 })),
     task: { broker, seconds, listen: true },
-    minutes: 2,
+    minutes: 1.2,
   });
   yield await compare(ground, {
     question: `Latency by poll interval, ${to}, 10 % of capacity`,
@@ -83,6 +83,6 @@ async function* atCapacity(ground: Ground, { broker, server, store, seconds }: P
     broker: server,
     sides: polls.map((pollIntervalMs) => paced(`every ${pollIntervalMs} ms`, { pollIntervalMs })),
     task: { broker, seconds, ...at(0.1) },
-    minutes: 1.5,
+    minutes: 1,
   });
 }

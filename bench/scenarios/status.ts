@@ -120,7 +120,7 @@ async function onSqlite(): Promise<Filled> {
     file.exec(
       `WITH RECURSIVE n (i) AS (VALUES (${from}) UNION ALL SELECT i + 1 FROM n WHERE i < ${to})
        INSERT INTO outbox (seq, aggregate_type, aggregate_id, event_type, payload, status, published_at)
-       SELECT i, 'Order', 'order-' || i % 20000, 'OrderPlaced', 'x', ${state} FROM n`,
+       SELECT i, 'Order', 'order-' || (i % 20000), 'OrderPlaced', 'x', ${state} FROM n`,
     );
   return {
     name: "SQLite",

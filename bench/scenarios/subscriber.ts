@@ -18,5 +18,6 @@ export async function* subscriber(ground: Ground): AsyncGenerator<Finding> {
     ],
     base: "by hand, one transaction each",
     task: { events, broker: "nats" },
+    minutes: 2,
   });
 }

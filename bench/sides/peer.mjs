@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createCount, measured } from "./measure.mjs";
+import { createCount, measured, now } from "./measure.mjs";
 import { openStore } from "./stores.mjs";
 
 const text = `{"text":"${"x".repeat(289)}"}`;
@@ -74,7 +74,7 @@ const peers = {
     };
   },
 
-  /** The listener that polls. */
+  /** The listener that polls. By itself it fetches one message at a time at first; here it fetches whole batches from the start. */
   async "pg-transactional-outbox"(task, { require, pool, handled }) {
     const { DatabaseSetup, getDisabledLogger, initializePollingMessageListener } = require("pg-transactional-outbox");
     const setup = {
@@ -85,6 +85,7 @@ const peers = {
       nextMessagesName: "next_messages",
     };
     for (const step of ["dropAndCreateTable", "createPollingFunction", "setupPollingIndexes"]) await pool.query(DatabaseSetup[step](setup));
+    const batch = 100;
     const settings = {
       dbSchema: task.schema,
       dbTable: "messages",
@@ -92,13 +93,13 @@ const peers = {
       enablePoisonousMessageProtection: false,
       nextMessagesFunctionSchema: task.schema,
       nextMessagesFunctionName: "next_messages",
-      nextMessagesBatchSize: 100,
+      nextMessagesBatchSize: batch,
       nextMessagesPollingIntervalInMs: 20,
     };
     const config = {
       outboxOrInbox: "outbox",
       dbListenerConfig: { connectionString: task.store },
-      dbHandlerConfig: { connectionString: task.store },
+      dbHandlerConfig: { connectionString: task.store, max: 24 },
       settings,
     };
     return {
@@ -110,7 +111,9 @@ const peers = {
           [count, text],
         ),
       start: async () => {
-        const [stop] = initializePollingMessageListener(config, { handle: async () => handled(1) }, getDisabledLogger());
+        const [stop] = initializePollingMessageListener(config, { handle: async () => handled(1) }, getDisabledLogger(), {
+          batchSizeStrategy: async () => batch,
+        });
         return stop;
       },
     };
@@ -124,16 +127,20 @@ export default async function peer(task) {
   const count = createCount();
   const require = createRequire(join(task.folder, "package.json"));
   const { insert, start } = await peers[task.peer](task, { require, pool, handled: (some) => count.add(some) });
+  let stopSeconds = 0;
   /** As the relay is measured: from the start until all is settled. */
   const pass = async (some) => {
     const reached = count.plus(some);
     const stop = await start();
     await reached;
+    const from = now();
     await stop();
+    stopSeconds = (now() - from) / 1_000;
   };
   const warm = Math.ceil(task.events / 10);
   await insert(warm);
   await pass(warm);
   await insert(task.events);
-  return measured(task, () => pass(task.events), { position });
+  const taken = await measured(task, () => pass(task.events), { position });
+  return { ...taken, stopSeconds };
 }

@@ -93,7 +93,7 @@ async function onSqlite(task) {
       file.exec(
         `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
          INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-         SELECT '${task.schema}', CASE WHEN abs(random()) % 1000 < ${(task.hot ?? 0) * 1_000} THEN 'hot' ELSE 'order-' || abs(random()) % 20000 END,
+         SELECT '${task.schema}', CASE WHEN abs(random()) % 1000 < ${(task.hot ?? 0) * 1_000} THEN 'hot' ELSE 'order-' || (abs(random()) % 20000) END,
                 'OrderPlaced', '{"text":"${"x".repeat(textBytes(task))}"}' FROM n`,
       ),
     position: null,
