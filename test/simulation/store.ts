@@ -254,8 +254,9 @@ function connect(process: Process, server: Server, database: Database, committed
       }
     },
     async rollback({ server: tx }) {
-      open.delete(tx);
+      // Open until then: where the request is lost and the process dies, the server still sees its link end.
       await server.call(process, () => database.rollback(tx), unavailable).catch(() => database.rollback(tx));
+      open.delete(tx);
     },
   };
 }
