@@ -18,7 +18,7 @@ export interface Ground extends AsyncDisposable {
   readonly beside: string | null;
   /** A fresh database of the PostgreSQL server. */
   database(name: string): Promise<string>;
-  /** Ends whoever is connected to it. */
+  /** Ends every connection to it. */
   dropDatabase(url: string): Promise<void>;
   /** A tenth of the events with --quick. */
   size(events: number): number;

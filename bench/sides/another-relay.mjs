@@ -17,5 +17,5 @@ process.on("message", async (order) => {
     process.send("drained");
   }
 });
-process.once("disconnect", () => process.exit(0)); // whoever started it is gone
+process.once("disconnect", () => process.exit(0)); // the worker that started it has ended
 process.send("ready");

@@ -18,7 +18,7 @@ const subscriber = createSubscriber({
 });
 await subscriber.start();
 process.send("started");
-process.once("disconnect", () => process.exit(0)); // whoever started it is gone
+process.once("disconnect", () => process.exit(0)); // the worker that started it has ended
 process.once("message", async (expected) => {
   const missing = new Set(expected);
   for (const end = now() + 20_000; now() < end && missing.size > 0; await sleep(20)) for (const [id] of applied) missing.delete(id);

@@ -31,7 +31,7 @@ async function write() {
   open -= 1;
 }
 
-process.once("disconnect", () => process.exit(0)); // whoever started it is gone
+process.once("disconnect", () => process.exit(0)); // the worker that started it has ended
 process.once("message", async () => {
   going = false;
   while (open > 0) await sleep(1);
