@@ -13,7 +13,7 @@ export type { Clock } from "./core/clock.ts";
 export type { Random } from "./core/random.ts";
 export type { RetryOptions } from "./core/retry.ts";
 export type { Service } from "./core/service.ts";
-export type { Schema as EventSchema } from "./core/standard-schema.ts";
+export type { StandardSchema as EventSchema } from "./core/standard-schema.ts";
 export type { Failpoint, Failpoints } from "./core/failpoints.ts";
 export { LANES, laneOf } from "./core/lane.ts";
 export { fromAttributes, toAttributes, type Attributes } from "./core/cloudevents.ts";
@@ -33,9 +33,10 @@ export type {
 export type { Lane, LaneTable, LeaseStore } from "./contracts/lease-store.ts";
 export type { Outgoing, PublishResult, Sink } from "./contracts/sink.ts";
 export type { Delivery, Source, Subscription } from "./contracts/source.ts";
-export type { Examination, Finding } from "./contracts/examination.ts";
+export type { Examination, Finding } from "./contracts/doctor.ts";
 export type { Inbox, InboxKey, Seat } from "./contracts/inbox.ts";
-export type { DeadLetters, Letter } from "./contracts/dead-letters.ts";
+export type { DeadLetters } from "./contracts/dead-letters.ts";
+export type { Letter } from "./core/letter.ts";
 export type {
   Action,
   ActionReport,

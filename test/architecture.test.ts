@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { describe, expect, test } from "vitest";
+import { sharedNames } from "./architecture/names.ts";
 import { violations } from "./architecture/rules.ts";
 
 const root = new URL("../", import.meta.url);
@@ -29,6 +30,8 @@ const sound = {
   "src/stores/memory/index.ts": `import { lane } from "../../core/lane.ts";\nimport { expiry } from "../kit/expiry.ts";\nexport const memory = lane + expiry;\n`,
   "src/stores/sqlite/index.ts": `import { open } from "../../drivers/sqlite/driver.ts";\nexport const sqlite = open;\n`,
   "src/brokers/kafka/driver.ts": `import { Kafka } from "some-client";\nexport const kafka = Kafka;\n`,
+  "src/proof/judge/check.ts": `export const check = 1;\n`,
+  "src/proof/run/run.ts": `import { check } from "../judge/check.ts";\nimport { createRelay } from "../../relay/create-relay.ts";\nexport const run = [check, createRelay];\n`,
   "src/conformance/sink.ts": `import type { Sink } from "../contracts/sink.ts";\nexport const suite = (sink: Sink) => sink;\n`,
   "src/cli/main.ts": `import { sqlite } from "../stores/sqlite/index.ts";\nexport const main = sqlite;\n`,
 } as const;
@@ -148,6 +151,18 @@ describe("the import directions", () => {
       `export { sqlite } from "./stores/sqlite/index.ts";\n`,
       /root may not import stores\/sqlite/,
     ],
+    [
+      "the checker of a run imports its engine",
+      "src/proof/judge/check.ts",
+      `import { run } from "../run/run.ts";\n`,
+      /proof\/judge may not import proof\/run/,
+    ],
+    [
+      "the engine of a run imports the command line",
+      "src/proof/run/run.ts",
+      `import { main } from "../../cli/main.ts";\n`,
+      /proof\/run may not import cli/,
+    ],
     ["the suite is imported", "src/cli/main.ts", `import { suite } from "../conformance/sink.ts";\n`, /cli may not import conformance/],
     [
       "the suite imports an adapter",
@@ -184,5 +199,21 @@ describe("the import directions", () => {
 
   test("allow a file of exactly 350 lines", () => {
     expect(violations(new Map([["src/core/lane.ts", "export {};\n".repeat(350)]]))).toEqual([]);
+  });
+});
+
+describe("the names of exported types", () => {
+  test("mean one thing each in src", () => {
+    expect(sharedNames(sources())).toEqual([]);
+  });
+
+  test("are refused when two files give them different meanings, and not when two adapters have the same part", () => {
+    const of = (...paths: string[]): ReadonlyMap<string, string> => new Map(paths.map((path) => [path, "export interface Fate {}\n"]));
+    expect(sharedNames(of("src/relay/fate.ts", "src/testing/fate.ts"))).toEqual([
+      "Fate is a type in src/relay/fate.ts and in src/testing/fate.ts: one name for one thing",
+    ]);
+    expect(sharedNames(of("src/brokers/kafka/fate.ts", "src/brokers/nats/other.ts"))).toHaveLength(1);
+    expect(sharedNames(of("src/brokers/kit/fate.ts", "src/brokers/nats/fate.ts"))).toHaveLength(1);
+    expect(sharedNames(of("src/brokers/kafka/fate.ts", "src/brokers/nats/fate.ts"))).toEqual([]);
   });
 });

@@ -86,7 +86,7 @@ describe("the programs of the docs", () => {
   const withPrograms = pages.filter((page) => programsOf(page).size > 0);
 
   test("are there", () => {
-    expect(withPrograms).toEqual(expect.arrayContaining(["deploying.md", "quick-start.md", "writing-an-adapter.md"]));
+    expect(withPrograms).toEqual(expect.arrayContaining(["deploying.md", "observing.md", "quick-start.md", "writing-an-adapter.md"]));
   });
 
   test("have the types that the package has", () => {
@@ -173,6 +173,34 @@ describe("deploying", () => {
     const once = ["relay", "--store", "sqlite:shop.db", "--broker", "embedded:broker.db", "--once", "--lease", "6s", "--json"];
     const { code, stdout } = await cli(once, { cwd: folder });
     expect([code, JSON.parse(stdout)]).toEqual([0, { published: 1, failed: 0, dead: 0, held: 0 }]);
+  });
+});
+
+describe("observing", () => {
+  test("a service logs, counts and serves what its relay and subscriber do", async () => {
+    const folder = temporary(tmpdir());
+    const path = join(folder, "shop.db");
+    await cli(["migrate", "--store", `sqlite:${path}`], { cwd: folder });
+    const event = ["--aggregate-type", "Order", "--aggregate-id", "1", "--type", "OrderPlaced", "--payload", "{}"];
+    await cli(["events", "add", "--store", `sqlite:${path}`, ...event], { cwd: folder });
+    const programs = new Map([...programsOf("observing.md")].map(([name, code]) => [name, code.replace("127.0.0.1:9464", "127.0.0.1:0")]));
+    const { child, ended } = node([join(place(programs), "observed-service.js")], folder);
+    let out = "";
+    child.stdout!.on("data", (text: string) => (out += text));
+    const metrics = async (): Promise<string> => {
+      const [url] = /http:\S+/.exec(out) ?? [];
+      return url === undefined ? "" : (await fetch(`${url}/metrics`)).text();
+    };
+    await until(async () => (await metrics()).includes('waybill_applied_total{consumer="shipping"} 1'), patienceMs);
+    expect(await metrics()).toMatch(/^waybill_published_total 1$/m);
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0 });
+    expect(out).toContain("won 64 lanes");
+  });
+
+  test("the program that follows events runs", async () => {
+    const folder = place(programsOf("observing.md"));
+    expect(await node([join(folder, "follow.js")], folder).ended).toEqual({ code: 0, out: "" });
   });
 });
 

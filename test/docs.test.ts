@@ -5,7 +5,11 @@ import { describe, expect, test } from "vitest";
 import { apiPage, doors } from "../scripts/api-page.mjs";
 import { errorsPage } from "../scripts/errors-page.mjs";
 import { settings } from "../src/cli/config.ts";
+import { commonFlags } from "../src/cli/parse.ts";
+import { commands } from "../src/cli/program.ts";
 import { errorTable } from "../src/core/errors.ts";
+import { sentences } from "../src/observe/log.ts";
+import { counters, gauges } from "../src/observe/metrics.ts";
 import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { inProcess } from "./cli/in-process.ts";
 
@@ -90,20 +94,49 @@ describe("the docs", () => {
     if (process.versions.node.startsWith("20.")) expect(read("README.md")).toContain(`SQLite ${row!.version}`);
   });
 
-  test("cli.md has every command, flag and key", async () => {
+  test("cli.md has every command and key, and in each command's section exactly the flags that it has", () => {
     const page = read("docs/cli.md");
-    const help = async (...command: string[]): Promise<string> =>
-      (await inProcess([...command, "--help"], { cwd: fileURLToPath(root) })).stdout;
-    const commands = [...(await help()).matchAll(/^ {2}(\w+(?: \w+)?) {2,}/gm)].map(([, command]) => command!);
-    expect(commands).toContain("dead redrive");
-    const missing = commands.filter((command) => !page.includes(`waybill ${command}`));
-    for (const command of commands) {
-      const flags = [...(await help(...command.split(" "))).matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, flag]) => flag!);
-      expect(flags).toContain("--json");
-      missing.push(...flags.filter((flag) => !page.includes(flag)).map((flag) => `${command} ${flag}`));
+    const sections = new Map(page.split(/^## /m).map((text) => [text.split("\n")[0]!, text]));
+    const everywhere = [...Object.keys(commonFlags), "store", "store-file", "broker-file", "management-file"];
+    const wrong: string[] = [];
+    for (const group of new Set(commands.map(({ name }) => name.split(" ")[0]!))) {
+      const ours = commands.filter(({ name }) => name.split(" ")[0] === group);
+      const section = sections.get(group) ?? "";
+      const known = ours.flatMap(({ flags }) => Object.keys(flags));
+      const named = [...section.matchAll(/--([a-z]+(?:-[a-z]+)*)/g)].map(([, flag]) => flag!);
+      wrong.push(
+        ...ours.filter(({ name }) => !section.includes(`waybill ${name}`)).map(({ name }) => `cli.md lacks ${name}`),
+        ...known.filter((flag) => !named.includes(flag) && !everywhere.includes(flag)).map((flag) => `${group} lacks --${flag}`),
+        ...named.filter((flag) => !known.includes(flag) && !everywhere.includes(flag)).map((flag) => `${group} has no --${flag}`),
+      );
     }
-    missing.push(...[...Object.keys(settings), "retry"].filter((key) => !page.includes(`\`${key}\``)));
-    expect(missing).toEqual([]);
+    wrong.push(...everywhere.filter((flag) => !page.includes(`--${flag}`)).map((flag) => `cli.md lacks --${flag}`));
+    wrong.push(...[...Object.keys(settings), "retry"].filter((key) => !page.includes(`\`${key}\``)).map((key) => `cli.md lacks ${key}`));
+    expect(wrong).toEqual([]);
+  });
+
+  test("README.md has a row for every database and broker, and no other", () => {
+    const rows = [...read("README.md").matchAll(/^\| [^|]+ \| `waybill\/([a-z]+)`/gm)].map(([, subpath]) => subpath!);
+    const adapters = ["src/stores", "src/brokers"]
+      .flatMap((folder) => readdirSync(new URL(folder, root), { withFileTypes: true }))
+      .flatMap((entry) => (entry.isDirectory() && entry.name !== "kit" ? [entry.name] : []));
+    expect(rows.filter((row) => row !== "handles").sort()).toEqual(adapters.sort());
+  });
+
+  test("observing.md has exactly the path events that there are", () => {
+    const [, part = ""] = /^<!-- path events -->$([\s\S]*?)^[A-Z]/m.exec(read("docs/observing.md")) ?? [];
+    expect([...part.matchAll(/^\| `([a-z.]+)`/gm)].map(([, type]) => type)).toEqual(Object.keys(sentences));
+  });
+
+  test.each(pages)("%s names only metrics and path events that there are", (page) => {
+    const metrics = [...counters, ...gauges].map(({ name }) => name);
+    const named = [
+      ...read(page).matchAll(/`(waybill_[a-z_]+_(?:total|seconds)|(?:relay|subscriber|destination|lanes|watch|housekeeping)\.[a-z]+)`/g),
+    ]
+      .map(([, name]) => name!)
+      .filter((name) => !name.endsWith(".ts"));
+    const others = ["relay.started", "relay.draining", "relay.drained", "relay.stopped", "relay.drain", "subscriber.drain"];
+    expect(named.filter((name) => ![...metrics, ...Object.keys(sentences), ...others].includes(name))).toEqual([]);
   });
 
   test.each(pages)("%s names only codes of the table", (page) => {

@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { settingsOf } from "../src/brokers/kafka/url.ts";
+import { adapterOf } from "../src/cli/adapters.ts";
 import { readConfig } from "../src/cli/config.ts";
-import { targetOf } from "../src/cli/verify/network.ts";
+import { targetOf } from "../src/proof/run/network.ts";
 import type { Envelope } from "../src/core/event.ts";
-import type { Schema } from "../src/core/standard-schema.ts";
+import type { StandardSchema } from "../src/core/standard-schema.ts";
 import { defineEvents, fit } from "../src/outbox/catalogue.ts";
 import { routeOf, topicOf } from "../src/relay/route.ts";
 import { resultCode } from "../src/drivers/sqlite/driver.ts";
@@ -16,7 +17,7 @@ import { inProcess } from "./cli/in-process.ts";
 /** Every object answers to these, unless it is asked for what is its own. */
 const names = ["constructor", "__proto__", "toString", "hasOwnProperty", "valueOf", "isPrototypeOf"];
 
-const schema: Schema = { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } };
+const schema: StandardSchema = { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } };
 const events = defineEvents({ OrderPlaced: schema });
 const envelope = (headers: Readonly<Record<string, string>>): Envelope => ({
   ...{ id: "1", seq: 1n, aggregateType: "Order", aggregateId: "1", type: "OrderPlaced", eventVersion: 1, data: new Uint8Array() },
@@ -44,7 +45,7 @@ describe.each(names)("%s is a name like any other", (name) => {
 
   test("as a type it has no schema, as a scheme no port, and as a code of SQLite none", () => {
     expect(schemaIn({ OrderPlaced: schema }, name)).toBeNull();
-    expect(targetOf(`${name}://host/db`)).toBeTypeOf("string");
+    expect(targetOf(`${name}://host/db`, adapterOf(`${name}://host/db`)?.server ?? null)).toBeTypeOf("string");
     expect(resultCode({ code: `SQLITE_${name}` })).toBe(0);
   });
 

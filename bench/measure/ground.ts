@@ -32,7 +32,7 @@ export interface Ground extends AsyncDisposable {
  */
 const settings = { shared_buffers: "512MB", max_wal_size: "4GB", full_page_writes: "off" };
 
-export interface GroundOptions extends Pick<Ground, "quick" | "beside"> {
+interface GroundOptions extends Pick<Ground, "quick" | "beside"> {
   readonly only: readonly string[];
 }
 

@@ -67,7 +67,7 @@ export function totalCpu(row: Row): number | null {
   return parts.length === 0 ? null : parts.reduce((sum, each) => sum + each, 0);
 }
 
-export const round = (value: number): number => (Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 100) / 100);
+const round = (value: number): number => (Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 100) / 100);
 export const shown = (value: number): string => round(value).toLocaleString("en");
 
 /** Half of the way from the least to the most, in percent of the median. */

@@ -1,6 +1,6 @@
 import { cpu, holds, measures, shown, spreadPercent, totalCpu, type Finding, type Row, type Spread } from "./finding.ts";
 
-export interface Run {
+interface Run {
   readonly title: string;
   readonly findings: readonly (Finding & { readonly scenario: string })[];
 }

@@ -3,7 +3,7 @@ import pg from "pg";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { redis } from "../../src/brokers/redis/index.ts";
-import { startTcpProxy } from "../../src/cli/verify/tcp-proxy.ts";
+import { startTcpProxy } from "../../src/proof/run/tcp-proxy.ts";
 import type { Sink } from "../../src/contracts/sink.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";

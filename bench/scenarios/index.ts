@@ -14,7 +14,7 @@ import { purge } from "./purge.ts";
 import { status } from "./status.ts";
 import { subscriber } from "./subscriber.ts";
 
-export interface Scenario {
+interface Scenario {
   readonly run: (ground: Ground) => AsyncIterable<Finding> | Promise<readonly Finding[]>;
   /** Only with --long, or by name. */
   readonly long?: boolean;

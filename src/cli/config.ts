@@ -8,11 +8,11 @@ import type { Envelope } from "../core/event.ts";
 import { LANES } from "../core/lane.ts";
 import { checkOptions, suggestion } from "../core/options.ts";
 import type { RetryOptions } from "../core/retry.ts";
-import { partitionUnits } from "../stores/kit/partition-units.ts";
+import { partitionUnits } from "../stores/kit/schema.ts";
 import { duration } from "./duration.ts";
 import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "./read.ts";
 
-export const modes = ["poll", "tail"] as const;
+const modes = ["poll", "tail"] as const;
 const day = 86_400_000;
 
 /** How each setting is written, in a flag or in the file. */

@@ -1,5 +1,5 @@
-import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/errors.ts";
-import { redactText } from "./redact.ts";
+import { asError, isWaybillError, type ErrorCode } from "../core/errors.ts";
+import { redactText } from "../core/text.ts";
 
 /** Exit code 2: the command must be written differently. Everything else that fails is 1. */
 const wrongUse: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -17,7 +17,7 @@ const wrongUse: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "UNKNOWN_EVENT_TYPE",
 ]);
 
-export interface Failure {
+interface Failure {
   readonly exitCode: 1 | 2;
   /** For stderr; no secret of a URL is in it, and no stack unless it was asked for. */
   readonly lines: readonly string[];
@@ -35,8 +35,6 @@ export function failure(cause: unknown, { json, debug }: { readonly json: boolea
     : [`waybill: ${message}`, `  ${remedy}${code === null ? "" : ` [${code}]`}`, ...(stack ?? [])];
   return { exitCode: known !== null && wrongUse.has(known.code) ? 2 : 1, lines };
 }
-
-export const stoppedAtOnce = (): WaybillError => new WaybillError("STOPPED", "stopped by a second signal before everything was settled");
 
 /** A message may hold line ends; it stays one line. */
 function stackOf(error: Error, before = ""): string[] {

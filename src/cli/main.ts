@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-import { failure, stoppedAtOnce } from "./failure.ts";
-import { print, type Stream } from "./output.ts";
+import { failure } from "./failure.ts";
+import { stoppedAtOnce } from "../core/service.ts";
+import { print, type OutputStream } from "./output.ts";
 import { debugging, run, type Host } from "./program.ts";
 
 /** A reader that went away (`| head`) ends nothing: a relay must go on when its log is no longer read. */
-function stream(to: NodeJS.WriteStream): Stream {
+function stream(to: NodeJS.WriteStream): OutputStream {
   let open = true;
   to.on("error", (error: NodeJS.ErrnoException) => {
     open = false;
@@ -21,7 +22,7 @@ function stream(to: NodeJS.WriteStream): Stream {
 }
 
 /** An old or odd terminal may not tell its size. */
-function screenOf(to: Stream): Pick<Host, "screen"> {
+function screenOf(to: OutputStream): Pick<Host, "screen"> {
   const { stdout } = process;
   if (!stdout.isTTY || process.env["TERM"] === "dumb") return {};
   return { screen: { size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }), write: to.write, colour: to.colour } };

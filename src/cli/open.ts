@@ -1,20 +1,20 @@
 import type * as contract from "../contracts/adapter.ts";
-import { WaybillError } from "../core/errors.ts";
 import type { Added, Draft } from "../core/event.ts";
-import { createOutbox, type Outbox } from "../outbox/outbox.ts";
+import { outboxOn } from "../outbox/opened.ts";
 import { adapters as table } from "./adapters.ts";
 import { withoutSecrets } from "./told.ts";
 import { brokerUrl, storeUrl } from "./url.ts";
+import { usage } from "./usage.ts";
 
 /** A store as commands use it; only the adapters know which one it is. */
-export interface OpenedStore extends AsyncDisposable {
+export interface CommandStore extends AsyncDisposable {
   readonly store: contract.OpenedStore["store"];
   readonly noTail: string | null;
   /** Adds events in a transaction on a connection of its own, as a service would. */
   add(drafts: readonly Draft[]): Promise<readonly Added[]>;
 }
 
-export type OpenedBroker = contract.OpenedBroker & AsyncDisposable;
+export type CommandBroker = contract.OpenedBroker & AsyncDisposable;
 
 /**
  * With `create`, tables (and a file) that are not there yet may be made; otherwise they must be there, and fit this code unless
@@ -24,7 +24,7 @@ export async function openStore(
   text: string,
   { create, check = !create, ...placing }: { readonly create: boolean; readonly check?: boolean } & contract.Placing,
   adapters = table,
-): Promise<OpenedStore> {
+): Promise<CommandStore> {
   const url = storeUrl(text, adapters);
   const opened = url.adapter.open(url, create, placing);
   const { store } = opened;
@@ -49,18 +49,12 @@ export function openBroker(
   text: string,
   { management, ...options }: { readonly create: boolean; readonly management?: string | undefined },
   adapters = table,
-): OpenedBroker {
+): CommandBroker {
   const url = brokerUrl(text, adapters);
   if (management !== undefined && url.adapter.management === undefined) {
     const managed = adapters.brokers.flatMap((one) => (one.management === undefined ? [] : one.schemes.map((scheme) => `${scheme}:`)));
-    throw new WaybillError("USAGE", `--management is for ${managed.join(" and ")} alone: leave it out for ${url.scheme}:`);
+    usage(`--management is for ${managed.join(" and ")} alone: leave it out for ${url.scheme}:`);
   }
   const opened = url.adapter.open(url, { ...options, ...(management === undefined ? {} : { management }) });
   return { ...opened, [Symbol.asyncDispose]: () => opened.sink[Symbol.asyncDispose]() };
-}
-
-/** Its transactions are the adapter's own, and need no handle to begin on. */
-export function outboxOn({ store, transaction }: contract.OpenedStore): Outbox<null, never> {
-  const transactor = { transaction: <T>(_: null, work: (tx: never) => T | Promise<T>): Promise<T> => transaction(work) };
-  return createOutbox({ store: { writer: store.writer, wake: store.wake, transactor } });
 }

@@ -1,5 +1,7 @@
+import { visible } from "../core/text.ts";
+
 /** Where output goes; a closed pipe is not an error. */
-export interface Stream {
+export interface OutputStream {
   write(text: string): void;
   readonly colour: boolean;
 }
@@ -13,7 +15,7 @@ export interface Output {
   bold(text: string): string;
 }
 
-export function createOutput(stdout: Stream, json: boolean): Output {
+export function createOutput(stdout: OutputStream, json: boolean): Output {
   return {
     json,
     answer(value, lines) {
@@ -31,7 +33,7 @@ const styles = new RegExp(`(${[bold, plainAgain].map((style) => style.replace("[
  * The one way out of the program, but for the picture that `dev` draws: stored text must not move the cursor, fake a line or turn the reading
  * order, whichever command forgot about it. What it writes instead is the same character as JSON spells it.
  */
-export function print(to: Stream, lines: readonly string[]): void {
+export function print(to: OutputStream, lines: readonly string[]): void {
   const shown = to.colour ? lines.map((line) => line.split(styles).map(piece).join("")) : lines.map(visible);
   to.write(`${shown.join("\n")}\n`);
 }
@@ -48,22 +50,9 @@ export function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item)]));
 }
 
-/** Controls (C0, DEL and C1, which some terminals obey like an escape), line ends, and marks that turn the reading order. */
-const unseen = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
-const short = new Map([
-  ["\n", "\\n"],
-  ["\r", "\\r"],
-  ["\t", "\\t"],
-]);
-
-/** As it may be shown on a terminal. Twice is the same as once. */
-export function visible(text: string): string {
-  return text.replace(unseen, (c) => short.get(c) ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-}
-
 export type Cell = string | number | bigint | Date | null;
 
-export function cell(value: Cell): string {
+function cell(value: Cell): string {
   if (value === null) return "-";
   return value instanceof Date ? value.toISOString() : visible(String(value));
 }
@@ -90,8 +79,3 @@ export function fields(out: Output, entries: readonly (readonly [string, Cell])[
 
 /** With an empty line between them. */
 export const paragraphs = (all: readonly (readonly string[])[]): string[] => all.flatMap((lines, i) => (i === 0 ? lines : ["", ...lines]));
-
-export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-
-/** "1 event", "2 events". */
-export const count = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`;

@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util";
-import { WaybillError } from "../core/errors.ts";
 import { suggestion } from "../core/options.ts";
 import { asIs, type Read, type Refuse } from "./read.ts";
 import type { Terminal } from "./terminal.ts";
+import { usage } from "./usage.ts";
 
 export interface Flag<T = unknown> {
   readonly form: "switch" | "value" | "repeated";
@@ -46,7 +46,7 @@ export const commonFlags = {
   help: flag.switch("show this help"),
 };
 
-export interface Parsed<F extends Flags> {
+interface Parsed<F extends Flags> {
   readonly values: Values<F & typeof commonFlags>;
   readonly words: readonly string[];
 }
@@ -74,17 +74,17 @@ export function parse<F extends Flags>({ name, flags, words: wanted }: Command<F
       const entry = Object.hasOwn(table, token.name) ? table[token.name] : undefined;
       if (entry === undefined) {
         const known = Object.keys(table).map((key) => `--${key}`);
-        throw new WaybillError("USAGE", `waybill ${name} has no flag ${token.rawName}${suggestion(token.rawName, known)}`);
+        usage(`waybill ${name} has no flag ${token.rawName}${suggestion(token.rawName, known)}`);
       }
       const texts = given.get(token.name) ?? [];
       given.set(token.name, [...texts, textOf(token.rawName, entry, token.value, token.inlineValue === true)]);
-      if (texts.length > 0 && entry.form === "value") throw new WaybillError("USAGE", `${token.rawName} is given twice`);
+      if (texts.length > 0 && entry.form === "value") usage(`${token.rawName} is given twice`);
     }
   }
   const values: Record<string, unknown> = {};
   for (const [key, entry] of Object.entries(table)) {
     values[key] = entry.read(given.get(key) ?? [], (why) => {
-      throw new WaybillError("USAGE", `--${key} ${why}`);
+      usage(`--${key} ${why}`);
     });
   }
   if (values["help"] !== true) countWords(name, wanted ?? { shown: "", least: 0, most: 0 }, words);
@@ -93,20 +93,19 @@ export function parse<F extends Flags>({ name, flags, words: wanted }: Command<F
 
 function textOf(rawName: string, { form, shown }: Flag, value: string | undefined, inline: boolean): string {
   if (form === "switch") {
-    if (value !== undefined) throw new WaybillError("USAGE", `${rawName} takes no value`);
+    if (value !== undefined) usage(`${rawName} takes no value`);
     return "";
   }
-  if (value === undefined) throw new WaybillError("USAGE", `${rawName} needs a value: ${rawName} ${shown}`);
+  if (value === undefined) usage(`${rawName} needs a value: ${rawName} ${shown}`);
   // "--store --json" is a forgotten value far more often than a file called "--json"; "-" alone means stdin.
   if (!inline && /^-./.test(value)) {
-    throw new WaybillError("USAGE", `${rawName} needs a value: ${rawName} ${shown}, or ${rawName}=… for one that begins with "-"`);
+    usage(`${rawName} needs a value: ${rawName} ${shown}, or ${rawName}=… for one that begins with "-"`);
   }
   return value;
 }
 
 function countWords(name: string, { shown, least, most }: NonNullable<Command["words"]>, words: readonly string[]): void {
-  if (words.length < least) throw new WaybillError("USAGE", `waybill ${name} needs ${shown}`);
+  if (words.length < least) usage(`waybill ${name} needs ${shown}`);
   const [extra] = words.slice(most);
-  if (extra !== undefined)
-    throw new WaybillError("USAGE", `waybill ${name} does not know what to do with ${JSON.stringify(extra.slice(0, 80))}`);
+  if (extra !== undefined) usage(`waybill ${name} does not know what to do with ${JSON.stringify(extra.slice(0, 80))}`);
 }

@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
-import { asError, WaybillError } from "../core/errors.ts";
+import { asError } from "../core/errors.ts";
 import { adapters } from "./adapters.ts";
 import { settings } from "./config.ts";
 import { flag, type Flag } from "./parse.ts";
 import type { Read } from "./read.ts";
 import type { Terminal } from "./terminal.ts";
+import { usage } from "./usage.ts";
 
 const mostCharacters = 8_192;
 
@@ -47,8 +48,7 @@ type Around = Pick<Terminal, "env" | "config">;
 /** What was asked for on this command line. */
 export function asked<W extends Place>(what: W, values: Placed<W>): string | undefined {
   const { [what]: url, [`${what}-file`]: inFile } = values as Readonly<Record<string, string | undefined>>;
-  if (url !== undefined && inFile !== undefined)
-    throw new WaybillError("USAGE", `--${what} and --${what}-file name the same thing: leave one out`);
+  if (url !== undefined && inFile !== undefined) usage(`--${what} and --${what}-file name the same thing: leave one out`);
   return url ?? inFile;
 }
 

@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { WaybillError } from "../core/errors.ts";
 import { suggestion } from "../core/options.ts";
 import { adapters as table, type Adapters } from "./adapters.ts";
 import { dead } from "./commands/dead.ts";
@@ -10,20 +9,21 @@ import { purge } from "./commands/purge.ts";
 import { relay } from "./commands/relay.ts";
 import { status } from "./commands/status.ts";
 import { loadConfig, type Config } from "./config.ts";
-import { dev } from "./dev/dev.ts";
+import { dev } from "./commands/dev.ts";
 import { failure } from "./failure.ts";
 import { commandHelp, groupHelp, programHelp } from "./help.ts";
-import { createOutput, print, type Stream } from "./output.ts";
+import { createOutput, print, type OutputStream } from "./output.ts";
 import { parse, type Command } from "./parse.ts";
 import type { Terminal } from "./terminal.ts";
-import { verify } from "./verify/verify.ts";
+import { verify } from "./commands/verify.ts";
+import { usage } from "./usage.ts";
 
-const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
+export const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
 
 /** The process around the program. */
 export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen"> {
-  readonly stdout: Stream;
-  readonly stderr: Stream;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
   readonly cwd: string;
 }
 
@@ -54,7 +54,7 @@ export async function run(argv: readonly string[], host: Host, adapters: Adapter
 }
 
 function withoutConfig(named: string | undefined): Config {
-  if (named !== undefined) throw new WaybillError("USAGE", "--config and --no-config do not go together: leave one out");
+  if (named !== undefined) usage("--config and --no-config do not go together: leave one out");
   return {};
 }
 
@@ -67,8 +67,8 @@ function choose(argv: readonly string[], adapters: Adapters): Chosen {
   if (first === "--version") return { lines: [version()] };
   if (first === "--help" || first === "-h") return { lines: programHelp(commands, adapters) };
   if (first === "help") return { lines: helpFor(argv.slice(1), adapters) };
-  if (first === undefined) throw new WaybillError("USAGE", `waybill needs a command: ${firstWords().join(", ")}`);
-  if (first.startsWith("-")) throw new WaybillError("USAGE", `the command comes before its flags: waybill COMMAND ${first.split("=")[0]!}`);
+  if (first === undefined) usage(`waybill needs a command: ${firstWords().join(", ")}`);
+  if (first.startsWith("-")) usage(`the command comes before its flags: waybill COMMAND ${first.split("=")[0]!}`);
   const single = commands.find(({ name }) => name === first);
   if (single !== undefined) return { command: single, rest: argv.slice(1) };
   const group = groupOf(first);
@@ -76,9 +76,8 @@ function choose(argv: readonly string[], adapters: Adapters): Chosen {
   const found = group.find(({ name }) => name === `${first} ${second ?? ""}`);
   if (found !== undefined) return { command: found, rest: argv.slice(2) };
   const actions = group.map(({ name }) => name.split(" ")[1]!);
-  if (second === undefined || second.startsWith("-"))
-    throw new WaybillError("USAGE", `waybill ${first} needs one of ${actions.join(", ")}`);
-  throw new WaybillError("USAGE", `waybill ${first} has no action ${JSON.stringify(second.slice(0, 80))}${suggestion(second, actions)}`);
+  if (second === undefined || second.startsWith("-")) usage(`waybill ${first} needs one of ${actions.join(", ")}`);
+  usage(`waybill ${first} has no action ${JSON.stringify(second.slice(0, 80))}${suggestion(second, actions)}`);
 }
 
 function helpFor(words: readonly string[], adapters: Adapters): readonly string[] {
@@ -91,10 +90,7 @@ function helpFor(words: readonly string[], adapters: Adapters): readonly string[
 function groupOf(first: string): readonly Command[] {
   const group = commands.filter(({ name }) => name.startsWith(`${first} `));
   if (group.length > 0) return group;
-  throw new WaybillError(
-    "USAGE",
-    `waybill has no command ${JSON.stringify(first.slice(0, 80))}${suggestion(first, [...firstWords(), "help"])}`,
-  );
+  usage(`waybill has no command ${JSON.stringify(first.slice(0, 80))}${suggestion(first, [...firstWords(), "help"])}`);
 }
 
 const firstWords = (): string[] => [...new Set(commands.map(({ name }) => name.split(" ")[0]!))];

@@ -1,5 +1,5 @@
+import { redactText } from "../core/text.ts";
 import type { EventRecord, Operator, Status } from "../contracts/operator.ts";
-import { redactText } from "./redact.ts";
 
 /**
  * The same operator, and no password of a URL in what it tells of failures: those texts were written by clients, routes and handlers,

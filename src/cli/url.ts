@@ -1,15 +1,19 @@
-import type { Adapter, BrokerAdapter, StoreAdapter } from "../contracts/adapter.ts";
+import type { Adapter, BrokerAdapter, Named, StoreAdapter } from "../contracts/adapter.ts";
 import { WaybillError } from "../core/errors.ts";
 import { refuseUrl, type Url } from "../core/url.ts";
+import type { Access } from "../proof/run/access.ts";
 import { adapterOf, adapters as table, type Adapters } from "./adapters.ts";
 import { redact } from "./redact.ts";
-
-/** A URL with the adapter that answers to it. */
-export type Named<A extends Adapter> = Url & { readonly adapter: A };
 
 /** Refused unless there is an adapter for it; nothing is opened. */
 export const storeUrl = (text: string, adapters = table): Named<StoreAdapter> => readUrl(text, "store", adapters.stores, adapters);
 export const brokerUrl = (text: string, adapters = table): Named<BrokerAdapter> => readUrl(text, "broker", adapters.brokers, adapters);
+
+/** For a verify run, whose code knows no adapter. */
+export const accessTo = (adapters = table): Access => ({
+  store: (text) => storeUrl(text, adapters),
+  broker: (text) => brokerUrl(text, adapters),
+});
 
 /** A URL of the other role is told apart from one of nobody. */
 function readUrl<A extends Adapter>(text: string, role: Url["role"], ours: readonly A[], adapters: Adapters): Named<A> {

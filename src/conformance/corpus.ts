@@ -1,8 +1,9 @@
 import { systemClock, type Clock } from "../core/clock.ts";
 import { DEFAULT_MAX_PAYLOAD_BYTES } from "../core/draft.ts";
-import type { Envelope } from "../core/event.ts";
+import { aggregateKey, type Envelope } from "../core/event.ts";
 import { uuidv7 } from "../core/ids.ts";
 import { systemRandom } from "../core/random.ts";
+import { within as inTime } from "../core/time.ts";
 
 const newId = uuidv7(systemClock, systemRandom);
 let seq = 0n;
@@ -62,7 +63,7 @@ export function difficultEvents(): readonly (readonly [about: string, event: Env
   ];
 }
 
-export const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** For comparison: bytes as plain arrays, so that a Buffer equals a Uint8Array of the same bytes. */
 export function comparable(event: Envelope): object {
@@ -74,30 +75,27 @@ export function comparable(event: Envelope): object {
   };
 }
 
+export const never = (): AbortSignal => new AbortController().signal;
+
+export function idsByAggregate(events: readonly Envelope[]): Record<string, string[]> {
+  const found: Record<string, string[]> = {};
+  for (const event of events) (found[aggregateKey(event)] ??= []).push(event.id);
+  return found;
+}
+
 /** Rejects when `work` takes too long, so that a hang is a failure with a name. */
 export async function within<T>(ms: number, what: string, work: PromiseLike<T>, clock: Clock = systemClock): Promise<T> {
-  const ended = new AbortController();
-  const late = clock.sleep(ms, ended.signal).then(() => {
-    throw new Error(`${what} took longer than ${ms} ms`);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    late.catch(() => undefined);
-    ended.abort();
-  }
+  const done = Promise.resolve(work).then((value) => ({ value }));
+  const first = await inTime(clock, ms, done);
+  if (first === null) throw new Error(`${what} took longer than ${ms} ms`);
+  return first.value;
 }
 
 /** Resolves when `work` has not ended after `ms`: what must not happen can only be waited for. */
 export async function quiet(ms: number, what: string, work: Promise<unknown>, clock: Clock = systemClock): Promise<void> {
-  const ended = new AbortController();
   const happened = work.then(
     () => true,
     () => true,
   );
-  try {
-    if (await Promise.race([happened, clock.sleep(ms, ended.signal).then(() => false)])) throw new Error(what);
-  } finally {
-    ended.abort();
-  }
+  if (await inTime(clock, ms, happened)) throw new Error(what);
 }

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
-import type { Letter } from "../contracts/dead-letters.ts";
-import { letterRow, type LetterRow } from "../core/letter.ts";
+import { letterRow, type Letter, type LetterRow } from "../core/letter.ts";
 import { idOfBytes, unreadableEnvelope } from "../core/unreadable.ts";
 import { sampleEvent } from "./corpus.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases } from "./scene.ts";
+import { cases, type Scene } from "./scene.ts";
 
 const letterOf = (change: Partial<Letter> = {}): Letter => ({
   envelope: sampleEvent({ headers: { tenant: "t1" } }),
@@ -21,6 +20,11 @@ const comparable = (row: LetterRow): object => ({
   data: Buffer.from(row.data).toString("hex"),
   raw: row.raw === null ? null : Buffer.from(row.raw).toString("hex"),
 });
+
+/** The inbox keeps these letters, in this order, and no other. */
+async function keeps<Db, Tx>({ letters }: Scene<Db, Tx>, expected: readonly Letter[]): Promise<void> {
+  assert.deepEqual((await letters()).map(comparable), expected.map(letterRow).map(comparable));
+}
 
 const nul = "\0";
 const difficult: readonly (readonly [about: string, letter: () => Letter])[] = [
@@ -54,17 +58,15 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const key = { consumer: "billing", id: "e1" };
 
   for (const [about, make] of difficult) {
-    test(`a letter is kept whole: ${about}`, async ({ store, letters }) => {
+    test(`a letter is kept whole: ${about}`, async (scene) => {
       const letter = make();
-      await store.inbox.park(letter);
-      assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(letter))]);
+      await scene.store.inbox.park(letter);
+      await keeps(scene, [letter]);
     });
   }
 
-  test("the first letter is kept as it is: the same message is no second one, another message with its id is", async ({
-    store,
-    letters,
-  }) => {
+  test("the first letter is kept as it is: the same message is no second one, another message with its id is", async (scene) => {
+    const { inbox } = scene.store;
     const letter = letterOf();
     const { envelope } = letter;
     const raw = Uint8Array.of(1);
@@ -77,24 +79,19 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       { ...letter, raw, envelope: { ...envelope, data: Uint8Array.of(1) } },
     ];
     for (const parked of [letter, ...others]) {
-      await store.inbox.park(parked);
-      await store.inbox.park({ ...parked, error: "OTHER: later", attempts: 9, handlerVersion: 2 });
+      await inbox.park(parked);
+      await inbox.park({ ...parked, error: "OTHER: later", attempts: 9, handlerVersion: 2 });
     }
-    await store.inbox.park(letter);
-    assert.deepEqual(
-      (await letters()).map(comparable),
-      [letter, ...others].map((parked) => comparable(letterRow(parked))),
-    );
+    await inbox.park(letter);
+    await keeps(scene, [letter, ...others]);
   });
 
-  test("a message that is known by its bytes stays one letter, whatever the broker adds when it delivers it again", async ({
-    store,
-    letters,
-  }) => {
+  test("a message that is known by its bytes stays one letter, whatever the broker adds when it delivers it again", async (scene) => {
+    const { inbox } = scene.store;
     const letter = letterOf({ envelope: unreadableEnvelope(idOfBytes(Uint8Array.of(1))), raw: Uint8Array.of(1) });
-    await store.inbox.park(letter);
-    await store.inbox.park({ ...letter, raw: Uint8Array.of(1, 2) });
-    assert.deepEqual((await letters()).map(comparable), [comparable(letterRow(letter))]);
+    await inbox.park(letter);
+    await inbox.park({ ...letter, raw: Uint8Array.of(1, 2) });
+    await keeps(scene, [letter]);
   });
 
   test("letters are told apart byte by byte, by consumer, topic and id", async ({ store, letters }) => {
@@ -107,14 +104,8 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => letterOf({ envelope: { ...envelope, id } })),
     ];
     for (const letter of [...given, ...given]) await store.inbox.park(letter);
-    const kept = (await letters()).map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
-    assert.deepEqual(
-      kept,
-      given
-        .map(letterRow)
-        .map((row) => JSON.stringify([row.consumer, row.topic, row.id]))
-        .sort(),
-    );
+    const named = (rows: readonly LetterRow[]): string[] => rows.map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
+    assert.deepEqual(named(await letters()), named(given.map(letterRow)));
   });
 
   test("a letter is no mark, and a mark no letter", async ({ store, effect, effects, letters }) => {
@@ -134,14 +125,9 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const steps: number[] = [];
     do steps.push(await inbox.forget(between, 10));
     while (steps.at(-1)! > 0);
-    assert.ok(
-      steps.every((n) => n <= 20),
-      `${steps.join(", ")} at a time`,
-    );
-    assert.equal(
-      steps.reduce((sum, n) => sum + n),
-      37,
-    );
+    assert.ok(Math.max(...steps) <= 20, `${steps.join(", ")} at a time`);
+    const forgotten = steps.reduce((sum, n) => sum + n);
+    assert.equal(forgotten, 37);
     assert.equal(await inbox.once({ ...key, id: "mark-24" }, 1, () => undefined), "done");
     assert.equal(await inbox.once({ ...key, id: "young" }, 1, () => undefined), "seen");
     assert.equal(await inbox.failed({ ...key, id: "failed-11" }, "no"), 1);

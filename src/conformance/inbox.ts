@@ -6,23 +6,11 @@ import { cases } from "./scene.ts";
 
 export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "inbox");
-  const key = { consumer: "billing", id: "e1" };
   const seatMs = 60_000;
   /** How long the statements of a case may take before a seat that it needs has run out: a server's clock cannot be stopped. */
   const marginMs = 20_000;
 
   effectCases(suite);
-
-  test("old marks can be forgotten, and only old ones", async ({ store, clock }) => {
-    await store.inbox.once(key, 1, () => undefined);
-    await clock.advance(10_000);
-    const between = new Date(clock.now() - 5_000);
-    await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined);
-    assert.equal(await store.inbox.forget(between, 1_000), 1);
-    assert.equal(await store.inbox.forget(between, 1_000), 0);
-    assert.equal(await store.inbox.once({ ...key, id: "e2" }, 1, () => undefined), "seen");
-    assert.equal(await store.inbox.once(key, 1, () => undefined), "done");
-  });
 
   test("a seat has one owner until it runs out or is left", async ({ store, clock }) => {
     const { inbox } = store;

@@ -2,14 +2,13 @@ import assert from "node:assert/strict";
 import type { WholeEvent } from "../contracts/operator.ts";
 import type { Row } from "../core/event.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases, type Scene } from "./scene.ts";
+import { by, cases, type Scene } from "./scene.ts";
 
-const by = { who: "ada", dryRun: false };
 const mib = 1024 * 1024;
 /** What a list brings along of each event, and an archive is given at once. */
 const [listed, archived] = [64 * 1024, 8 * mib];
 
-const bytesOf = (payload: string | Uint8Array): Buffer => (typeof payload === "string" ? Buffer.from(payload) : Buffer.from(payload));
+const bytesOf = (payload: string | Uint8Array): Buffer => Buffer.from(payload as string);
 
 function assertSame(actual: string | Uint8Array | null, expected: string | Uint8Array, id: string): void {
   assert.ok(actual !== null, `the payload of ${id} was not read`);
@@ -53,13 +52,13 @@ export function payloadCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     }
   });
 
-  test("an archive is given 8 MiB of payloads at once, and each event whole", async (scene) => {
+  test("an archive is given 8 MiB of payloads at once, and each event whole", async (scene, relay) => {
     const sizes = [3 * mib, 10, 3 * mib, 100_000, 6 * mib, 3 * mib, 20, 5 * mib, 3 * mib - 30, 10];
     const rows = sizes.map((size, n) =>
       scene.row(`order-${n}`, n % 2 === 0 ? { payload: `"${"x".repeat(size - 2)}"` } : { payload: random(size), ...binary }),
     );
     await addEach(scene, rows);
-    assert.equal((await (await scene.relay("r1")).drain({ bytes: mib })).length, rows.length);
+    assert.equal((await relay.drain({ bytes: mib })).length, rows.length);
     const given: WholeEvent[] = [];
     const purged = await scene.store.operator.purge(new Date(scene.clock.now() + 60_000), by, {
       async archive(events) {

@@ -1,34 +1,32 @@
 import assert from "node:assert/strict";
 import type { StoreSuite } from "./harness.ts";
-import { cases, heldFor, idsOf, judgeBy, near, parked, retry, returned, ttlMs } from "./scene.ts";
+import { cases, heldFor, idsOf, inOrder, judgeBy, near, parked, published, retry, returned } from "./scene.ts";
 
 export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "destinations");
 
-  test("what waits for a destination leaves the scan, costs no attempt, and holds nobody else", async (scene) => {
+  test("what waits for a destination leaves the scan, costs no attempt, and holds nobody else", async (scene, relay) => {
     const { aggregates } = (await scene.lanes())[0]!;
     const waiting = await scene.addTo(aggregates[0]!, 2);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), heldFor("order.events", "no such topic"));
     const late = await scene.addTo(aggregates[0]!, 1);
     const flowing = await scene.addTo(aggregates[1]!, 2);
     assert.deepEqual(await relay.drain(), flowing);
     assert.deepEqual(await scene.states([...waiting, ...late]), ["BLOCKED", "BLOCKED", "BLOCKED"]);
-    const { retryCount, lastError, hold } = await scene.show(waiting[0]!);
-    assert.deepEqual({ retryCount, lastError, hold }, { retryCount: 0, lastError: null, hold: "no such topic" });
+    await scene.shows(waiting[0]!, { retryCount: 0, lastError: null, hold: "no such topic" });
     await scene.clock.advance(24 * 3_600_000);
     const { id, destinations } = await relay.claim();
     assert.deepEqual({ id, destinations }, { id: null, destinations: ["order.events"] });
-    const [breaker, ...others] = (await scene.store.operator.status()).breakers;
+    const [breaker, ...others] = (await scene.status()).breakers;
     assert.deepEqual(others, []);
     assert.deepEqual({ ...breaker!, since: null }, { destination: "order.events", why: "no such topic", since: null, aggregates: 1 });
     near(breaker!.since, scene.clock.now() - 24 * 3_600_000);
 
-    assert.equal(await scene.store.outbox.release(relay.holding, "order.events", 10), 1);
-    assert.equal(await scene.store.outbox.release(relay.holding, "order.events", 10), 0);
+    assert.equal(await relay.release("order.events", 10), 1);
+    assert.equal(await relay.release("order.events", 10), 0);
     assert.deepEqual(await relay.drain({ limit: 2 }), [...waiting, ...late]);
     assert.deepEqual((await relay.claim()).destinations, []);
-    const { holds, breakers } = await scene.store.operator.status();
+    const { holds, breakers } = await scene.status();
     assert.deepEqual([holds.aggregates, breakers], [0, []]);
   });
 
@@ -43,7 +41,7 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const [a, b, c] = ids;
     const tried: string[] = [];
     for (let round = 0; round < 6; round++) {
-      assert.equal(await scene.store.outbox.release(relay.holding, "t", 1), 1);
+      assert.equal(await relay.release("t", 1), 1);
       const window = await relay.claim();
       tried.push(...idsOf(window));
       await relay.settle(window, heldFor("t"));
@@ -51,20 +49,20 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     }
     assert.deepEqual(tried, [a, b, c, a, b, c]);
     assert.deepEqual(await scene.states(ids), ["BLOCKED", "BLOCKED", "BLOCKED"]);
-    assert.equal(await scene.store.outbox.release(relay.holding, "t", 2), 2);
+    assert.equal(await relay.release("t", 2), 2);
     assert.deepEqual(await relay.drain(), [a, b]);
     assert.deepEqual((await relay.claim()).destinations, ["t"]);
-    assert.equal(await scene.store.outbox.release(relay.holding, "t", 2), 1);
+    assert.equal(await relay.release("t", 2), 1);
     assert.deepEqual(await relay.drain(), [c]);
   });
 
   test("each destination is its own", async (scene) => {
     const relay = await scene.relay("r1");
-    const [a, b] = (await scene.add(scene.row("a"), scene.row("b"))).map(({ id }) => id);
+    const [a, b] = await scene.addEach(["a", "b"]);
     await relay.settle(await relay.claim(), judgeBy(new Map([[a!, heldFor("one")]]), heldFor("two")));
     assert.deepEqual([...(await relay.claim()).destinations].sort(), ["one", "two"]);
-    assert.equal(await scene.store.outbox.release(relay.holding, "three", 10), 0);
-    assert.equal(await scene.store.outbox.release(relay.holding, "two", 10), 1);
+    assert.equal(await relay.release("three", 10), 0);
+    assert.equal(await relay.release("two", 10), 1);
     assert.deepEqual(await relay.drain(), [b]);
     assert.deepEqual((await relay.claim()).destinations, ["one"]);
     assert.deepEqual(await scene.states([a!]), ["BLOCKED"]);
@@ -77,11 +75,10 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     await scene.store.leases.leave("old");
     const heir = await scene.relay("heir");
     assert.deepEqual((await heir.claim()).destinations, ["t"]);
-    await scene.clock.advance(ttlMs + 2_000);
-    const third = await scene.relay("third");
+    const third = await scene.heir("third");
     assert.deepEqual((await third.claim()).destinations, ["t"]);
-    assert.equal(await scene.store.outbox.release(heir.holding, "t", 10), 0, "an owner of yesterday releases nothing");
-    assert.equal(await scene.store.outbox.release(third.holding, "t", 10), 1);
+    assert.equal(await heir.release("t", 10), 0, "an owner of yesterday releases nothing");
+    assert.equal(await third.release("t", 10), 1);
     assert.deepEqual(await third.drain(), left);
   });
 
@@ -93,22 +90,21 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const two = await scene.relay("r2", [b!.lane]);
     await one.settle(await one.claim(), heldFor("t"));
     await two.settle(await two.claim(), heldFor("t"));
-    assert.equal(await scene.store.outbox.release(one.holding, "t", 10), 1);
+    assert.equal(await one.release("t", 10), 1);
     await one.drain();
     assert.deepEqual((await one.claim()).destinations, []);
     assert.deepEqual((await two.claim()).destinations, ["t"]);
     assert.deepEqual(await scene.states(theirs), ["BLOCKED"]);
   });
 
-  test("a failed event whose destination is gone keeps its count", async (scene) => {
+  test("a failed event whose destination is gone keeps its count", async (scene, relay) => {
     const [cause, follower] = await scene.addTo("order-1", 2);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim({ limit: 1 }), retry(0));
     await relay.settle(await relay.claim(), heldFor("t"));
     await scene.clock.advance(1_000_000);
     assert.deepEqual(await relay.drain(), []);
     assert.deepEqual(await scene.states([cause!, follower!]), ["BLOCKED", "BLOCKED"]);
-    assert.equal(await scene.store.outbox.release(relay.holding, "t", 1), 1);
+    assert.equal(await relay.release("t", 1), 1);
     const window = await relay.claim({ limit: 1 });
     assert.deepEqual(idsOf(window), [cause]);
     assert.equal(window.claims[0]!.failures, 1);
@@ -116,28 +112,26 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), [follower]);
   });
 
-  test("an earlier failure stays the cause when a later event's destination is gone", async (scene) => {
+  test("an earlier failure stays the cause when a later event's destination is gone", async (scene, relay) => {
     const [cause] = await scene.addTo("order-1", 1);
-    const relay = await scene.relay("r1");
     const one = await relay.claim();
     const [follower] = await scene.addTo("order-1", 1);
     const two = await relay.claim();
     await relay.settle(one, retry(5_000));
     await relay.settle(two, heldFor("t"));
-    await scene.store.outbox.release(relay.holding, "t", 10);
+    await relay.release("t", 10);
     assert.deepEqual(await relay.drain(), []);
     assert.deepEqual(await scene.states([cause!, follower!]), ["FAILED", "BLOCKED"]);
     await scene.clock.advance(7_000);
     assert.deepEqual(await relay.drain(), [cause, follower]);
-    await scene.store.outbox.release(relay.holding, "t", 10);
+    await relay.release("t", 10);
     assert.deepEqual((await relay.claim()).destinations, []);
   });
 
-  test("an event that is refused at its trial holds its followers as any failed event does", async (scene) => {
+  test("an event that is refused at its trial holds its followers as any failed event does", async (scene, relay) => {
     const [cause, ...followers] = await scene.addTo("order-1", 3);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), heldFor("t"));
-    await scene.store.outbox.release(relay.holding, "t", 1);
+    await relay.release("t", 1);
     await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, retry(5_000)]]), returned));
     assert.deepEqual(await relay.drain(), []);
     assert.deepEqual((await relay.claim()).destinations, []);
@@ -146,57 +140,47 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), [cause, ...followers]);
   });
 
-  test("an aggregate that spans destinations waits for each in turn", async (scene) => {
+  test("an aggregate that spans destinations waits for each in turn", async (scene, relay) => {
     const [first, second, third] = await scene.addTo("order-1", 3);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), judgeBy(new Map([[second!, heldFor("two")]]), heldFor("one")));
     assert.deepEqual(await relay.drain(), []);
-    await scene.store.outbox.release(relay.holding, "two", 10);
+    await relay.release("two", 10);
     assert.deepEqual(await relay.drain(), [], "the first one's destination decides");
-    assert.equal(await scene.store.outbox.release(relay.holding, "one", 10), 1);
+    assert.equal(await relay.release("one", 10), 1);
     const window = await relay.claim();
     assert.deepEqual(idsOf(window)[0], first);
-    await relay.settle(window, judgeBy(new Map([[first!, (claim) => ({ claim, as: "published" })]]), heldFor("two")));
+    await relay.settle(window, judgeBy(new Map([[first!, published]]), heldFor("two")));
     assert.deepEqual(await relay.drain(), []);
     assert.deepEqual((await relay.claim()).destinations, ["two"]);
-    assert.equal(await scene.store.outbox.release(relay.holding, "two", 10), 1);
+    assert.equal(await relay.release("two", 10), 1);
     assert.deepEqual(await relay.drain(), [second, third]);
   });
 
-  test("many aggregates are released in steps, each in its own order", async (scene) => {
-    const rows = Array.from({ length: 120 }, (_, n) => scene.row(`order-${n % 40}`));
-    await scene.add(...rows);
-    const relay = await scene.relay("r1");
+  test("many aggregates are released in steps, each in its own order", async (scene, relay) => {
+    const ids = await scene.addEach(Array.from({ length: 120 }, (_, n) => `order-${n % 40}`));
     await relay.settle(await relay.claim(), heldFor("t"));
     const seen: string[] = [];
     let released = 0;
-    for (
-      let n = await scene.store.outbox.release(relay.holding, "t", 7);
-      n > 0;
-      n = await scene.store.outbox.release(relay.holding, "t", 7)
-    ) {
+    for (let n = 1; n > 0; released += n) {
+      n = await relay.release("t", 7);
       assert.ok(n <= 7);
-      released += n;
       seen.push(...(await relay.drain({ limit: 5 })));
     }
-    assert.equal(released, 40);
-    assert.equal(seen.length, rows.length);
-    for (let n = 0; n < 40; n++) {
-      const own = rows.filter(({ aggregateId }) => aggregateId === `order-${n}`).map(({ id }) => id);
-      assert.deepEqual(
-        seen.filter((id) => own.includes(id)),
-        own,
+    assert.deepEqual([released, seen.length], [40, ids.length]);
+    for (const n of Array(40).keys()) {
+      inOrder(
+        seen,
+        ids.filter((_, at) => at % 40 === n),
       );
     }
   });
 
-  test("a dead event and a destination's event are told apart in one lane", async (scene) => {
+  test("a dead event and a destination's event are told apart in one lane", async (scene, relay) => {
     const { aggregates } = (await scene.lanes())[0]!;
     const [dead] = await scene.addTo(aggregates[0]!, 1);
     const [held] = await scene.addTo(aggregates[1]!, 1);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), judgeBy(new Map([[dead!, parked()]]), heldFor("t")));
-    assert.equal(await scene.store.outbox.release(relay.holding, "t", 10), 1);
+    assert.equal(await relay.release("t", 10), 1);
     assert.deepEqual(await relay.drain(), [held]);
     assert.deepEqual(await scene.states([dead!]), ["DEAD"]);
   });

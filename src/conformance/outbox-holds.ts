@@ -1,31 +1,42 @@
 import assert from "node:assert/strict";
+import type { Claim, Outcome } from "../contracts/outbox-store.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases, idsOf, judgeBy, parked, retry, returned, ttlMs, type Scene } from "./scene.ts";
-
-const by = { who: "ada", dryRun: false };
+import { by, cases, idsOf, judgeBy, parked, retry, returned, type SceneRelay, type Scene } from "./scene.ts";
 
 async function holdsOf<Db, Tx>(scene: Scene<Db, Tx>): Promise<number> {
-  return (await scene.store.operator.status()).holds.aggregates;
+  return (await scene.status()).holds.aggregates;
+}
+
+interface Held {
+  readonly relay: SceneRelay;
+  /** The first event of the aggregate. */
+  readonly cause: string;
+  readonly followers: readonly string[];
+}
+
+/** Adds that many events of one aggregate, and settles the first, which was claimed alone. */
+async function settleFirst<Db, Tx>(scene: Scene<Db, Tx>, count: number, outcome: (claim: Claim) => Outcome): Promise<Held> {
+  const [cause, ...followers] = await scene.addTo("order-1", count);
+  const relay = await scene.relay("r1");
+  await relay.settle(await relay.claim({ limit: 1 }), outcome);
+  return { relay, cause: cause!, followers };
 }
 
 export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "holds");
 
-  test("followers of a failed event wait, late ones too, and nobody else does", async (scene) => {
+  test("followers of a failed event wait, late ones too, and nobody else does", async (scene, relay) => {
     const { aggregates } = (await scene.lanes())[0]!;
     const [cause, ...followers] = await scene.addTo(aggregates[0]!, 4);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, retry(10_000, "no")]]), returned));
     const neighbour = await scene.addTo(aggregates[1]!, 2);
     assert.deepEqual(await relay.drain(), neighbour);
     assert.deepEqual(await scene.states([cause!, ...followers]), ["FAILED", "BLOCKED", "BLOCKED", "BLOCKED"]);
     const late = await scene.addTo(aggregates[0]!, 2);
-    const { state, hold } = await scene.show(late[0]!);
-    assert.deepEqual({ state, hold }, { state: "PENDING", hold: "no" }, "it tells what it will wait for before a claim has met it");
+    await scene.shows(late[0]!, { state: "PENDING", hold: "no" }); // it shows what it will wait for before a claim has met it
     assert.deepEqual(await relay.drain(), []);
-    assert.deepEqual(await scene.states(late), ["BLOCKED", "BLOCKED"]);
-    assert.equal((await scene.show(late[0]!)).hold, "no");
-    const { holds } = await scene.store.operator.status();
+    for (const id of late) await scene.shows(id, { state: "BLOCKED", hold: "no" });
+    const { holds } = await scene.status();
     assert.deepEqual([holds.aggregates, holds.blocked], [1, 5]);
     assert.deepEqual(
       { ...holds.list[0]!, since: null },
@@ -40,9 +51,8 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(await holdsOf(scene), 0);
   });
 
-  test("a follower that was claimed before its predecessor failed waits as well", async (scene) => {
+  test("a follower that was claimed before its predecessor failed waits as well", async (scene, relay) => {
     const [cause] = await scene.addTo("order-1", 1);
-    const relay = await scene.relay("r1");
     const one = await relay.claim();
     const [follower] = await scene.addTo("order-1", 1);
     const two = await relay.claim();
@@ -69,10 +79,8 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("thousands of followers are released in order while more arrive", async (scene) => {
-    const [cause] = await scene.addTo("order-1", 1);
-    const expected = await scene.addTo("order-1", 2_500);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    const { relay, cause, followers } = await settleFirst(scene, 2_501, retry(0));
+    const expected = [...followers];
     const first = await relay.claim();
     assert.deepEqual(idsOf(first), [cause]);
     await relay.publish(first);
@@ -81,7 +89,7 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     for (let round = 0; round < 200; round++) {
       if (round < 20) expected.push(...(await scene.addTo("order-1", 7)));
       const window = await relay.claim({ limit: round % 2 === 0 ? 3_000 : 400 });
-      const blocked = (await scene.store.operator.status()).states.BLOCKED;
+      const blocked = (await scene.status()).states.BLOCKED;
       if (blocked > 0) assert.equal(await holdsOf(scene), 1, "a hold stays while anything is BLOCKED behind it");
       if (window.id === null && !window.more && round >= 20) break;
       seen.push(...idsOf(window));
@@ -92,25 +100,22 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("`more` says that a release goes on", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 1_200);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    const { relay, cause, followers } = await settleFirst(scene, 1_200, retry(0));
     await relay.publish(await relay.claim({ limit: 2_000 }));
-    assert.equal((await scene.show(cause!)).state, "PUBLISHED");
+    await scene.shows(cause, { state: "PUBLISHED" });
     const seen: string[] = [];
-    for (let window = await relay.claim({ limit: 5_000 }); ; window = await relay.claim({ limit: 5_000 })) {
+    for (let more = true; more;) {
+      const window = await relay.claim({ limit: 5_000 });
       seen.push(...idsOf(window));
       if (window.id !== null) await relay.publish(window);
-      if (!window.more) break;
+      more = window.more;
     }
     assert.deepEqual(seen, followers);
   });
 
   test("a failure while releasing holds the rest again", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 6);
+    const { relay, cause, followers } = await settleFirst(scene, 6, retry(0));
     const [one, two, failing, ...rest] = followers;
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
     const first = await relay.claim();
     assert.deepEqual(idsOf(first), [cause]);
     await relay.publish(first);
@@ -130,23 +135,18 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("a failure in the middle of a long release holds what is freed and what is not", async (scene) => {
-    const [, ...followers] = await scene.addTo("order-1", 1_501);
+    const { relay, followers } = await settleFirst(scene, 1_501, retry(0));
     const failing = followers[10]!;
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
     await relay.publish(await relay.claim({ limit: 2_000 }));
     const window = await relay.claim({ limit: 100 });
     const at = idsOf(window).indexOf(failing);
     assert.deepEqual(idsOf(window), followers.slice(0, window.claims.length));
     assert.ok(at >= 0, "the first chunk is smaller than a window");
-    const rest = new Map(
-      idsOf(window)
-        .slice(at + 1)
-        .map((id) => [id, returned]),
-    );
-    await relay.settle(window, judgeBy(new Map([[failing, retry(10_000)], ...rest])));
+    const behind = new Set(followers.slice(at + 1));
+    const outcome = judgeBy(new Map([[failing, retry(10_000)]]));
+    await relay.settle(window, (claim) => (behind.has(claim.envelope.id) ? returned : outcome)(claim));
     assert.deepEqual(await relay.drain(), []);
-    const { states } = await scene.store.operator.status();
+    const { states } = await scene.status();
     assert.deepEqual([states.FAILED, states.BLOCKED, states.PENDING], [1, followers.length - at - 1, 0]);
     await scene.clock.advance(12_000);
     assert.deepEqual(await relay.drain({ limit: 700 }), followers.slice(at));
@@ -154,19 +154,15 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("a dead event blocks its followers until an operator acts", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 3);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), parked());
+    const { relay, cause, followers } = await settleFirst(scene, 3, parked());
     await scene.clock.advance(10_000_000);
     const late = await scene.addTo("order-1", 1);
     assert.deepEqual(await relay.drain(), []);
-    assert.deepEqual(await scene.states([cause!, ...followers, ...late]), ["DEAD", "BLOCKED", "BLOCKED", "BLOCKED"]);
+    assert.deepEqual(await scene.states([cause, ...followers, ...late]), ["DEAD", "BLOCKED", "BLOCKED", "BLOCKED"]);
   });
 
   test("with skip, followers go on at the death and not before", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 3);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(5_000));
+    const { relay, cause, followers } = await settleFirst(scene, 3, retry(5_000));
     assert.deepEqual(await relay.drain(), []);
     const late = await scene.addTo("order-1", 1);
     await scene.clock.advance(7_000);
@@ -174,13 +170,12 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(idsOf(last), [cause]);
     await relay.settle(last, parked(true));
     assert.deepEqual(await relay.drain(), [...followers, ...late]);
-    assert.equal((await scene.show(cause!)).state, "DEAD");
+    assert.equal((await scene.show(cause)).state, "DEAD");
     assert.equal(await holdsOf(scene), 0);
   });
 
-  test("with skip, an event that dies at once holds nobody", async (scene) => {
+  test("with skip, an event that dies at once holds nobody", async (scene, relay) => {
     const [cause, ...followers] = await scene.addTo("order-1", 3);
-    const relay = await scene.relay("r1");
     await relay.settle(await relay.claim(), judgeBy(new Map([[cause!, parked(true)]]), returned));
     assert.deepEqual(await relay.drain(), followers);
     await scene.store.operator.redrive({ ids: [cause!] }, by);
@@ -188,17 +183,11 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("redrive: the event first, then its followers in order", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 4);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(0));
+    const { relay, cause, followers } = await settleFirst(scene, 4, retry(0));
     await relay.settle(await relay.claim({ limit: 1 }), parked(false, "bad"));
     await relay.drain();
-    assert.deepEqual(await scene.store.operator.redrive({ ids: [cause!] }, by), { events: 1, followers: 3, ids: [cause] });
-    const { state, retryCount, lastError, nextAttemptAt } = await scene.show(cause!);
-    assert.deepEqual(
-      { state, retryCount, lastError, nextAttemptAt },
-      { state: "PENDING", retryCount: 0, lastError: "bad", nextAttemptAt: null },
-    );
+    assert.deepEqual(await scene.store.operator.redrive({ ids: [cause] }, by), { events: 1, followers: 3, ids: [cause] });
+    await scene.shows(cause, { state: "PENDING", retryCount: 0, lastError: "bad", nextAttemptAt: null });
     const late = await scene.addTo("order-1", 1);
     const first = await relay.claim();
     assert.deepEqual(idsOf(first), [cause]);
@@ -211,73 +200,58 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   test("a redriven event that fails again still holds its followers", async (scene) => {
-    const [cause, follower] = await scene.addTo("order-1", 2);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), parked());
+    const { relay, cause, followers } = await settleFirst(scene, 2, parked());
     await relay.drain();
     await scene.store.operator.redrive({}, by);
     await relay.settle(await relay.claim(), retry(5_000));
     assert.deepEqual(await relay.drain(), []);
-    assert.deepEqual(await scene.states([cause!, follower!]), ["FAILED", "BLOCKED"]);
+    assert.deepEqual(await scene.states([cause, ...followers]), ["FAILED", "BLOCKED"]);
     await scene.clock.advance(7_000);
-    assert.deepEqual(await relay.drain(), [cause, follower]);
+    assert.deepEqual(await relay.drain(), [cause, ...followers]);
   });
 
   test("discard: followers are released in order", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 4);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), parked(false, "bad"));
+    const { relay, cause, followers } = await settleFirst(scene, 4, parked(false, "bad"));
     await relay.drain();
-    assert.deepEqual(await scene.store.operator.discard({ ids: [cause!] }, by), { events: 1, followers: 3, ids: [cause] });
+    assert.deepEqual(await scene.store.operator.discard({ ids: [cause] }, by), { events: 1, followers: 3, ids: [cause] });
     const late = await scene.addTo("order-1", 1);
     assert.deepEqual(await relay.drain({ limit: 2 }), [...followers, ...late]);
-    const { state, lastError } = await scene.show(cause!);
-    assert.deepEqual([state, lastError], ["DISCARDED", "bad"]);
+    await scene.shows(cause, { state: "DISCARDED", lastError: "bad" });
     assert.equal(await holdsOf(scene), 0);
   });
 
   test("a letter that was passed over by skip waits for a later hold when it is redriven", async (scene) => {
-    const [skipped, failing] = await scene.addTo("order-1", 2);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), parked(true));
+    const { relay, cause, followers } = await settleFirst(scene, 2, parked(true));
     await relay.settle(await relay.claim(), retry(5_000));
-    await scene.store.operator.redrive({ ids: [skipped!] }, by);
+    await scene.store.operator.redrive({ ids: [cause] }, by);
     assert.deepEqual(await relay.drain(), []);
     await scene.clock.advance(7_000);
-    assert.deepEqual(await relay.drain(), [failing, skipped]);
+    assert.deepEqual(await relay.drain(), [...followers, cause]);
     assert.equal(await holdsOf(scene), 0);
   });
 
   test("a hold outlives its relay", async (scene) => {
-    const [cause, ...followers] = await scene.addTo("order-1", 3);
-    const old = await scene.relay("old");
-    await old.settle(await old.claim({ limit: 1 }), retry(5_000));
-    await old.drain();
-    await scene.clock.advance(ttlMs + 2_000);
-    const heir = await scene.relay("heir");
+    const { relay, cause, followers } = await settleFirst(scene, 3, retry(5_000));
+    await relay.drain();
+    const heir = await scene.heir("heir");
     const late = await scene.addTo("order-1", 1);
     assert.deepEqual(await heir.drain(), [cause, ...followers, ...late]);
   });
 
   test("a release outlives its relay", async (scene) => {
-    const [, ...followers] = await scene.addTo("order-1", 1_500);
-    const old = await scene.relay("old");
-    await old.settle(await old.claim({ limit: 1 }), retry(0));
-    await old.publish(await old.claim({ limit: 2_000 }));
-    await scene.clock.advance(ttlMs + 2_000);
-    assert.deepEqual(await (await scene.relay("heir")).drain(), followers);
+    const { relay, followers } = await settleFirst(scene, 1_500, retry(0));
+    await relay.publish(await relay.claim({ limit: 2_000 }));
+    assert.deepEqual(await (await scene.heir("heir")).drain(), followers);
   });
 
   test("a lower seq that becomes due behind a hold is released before the higher ones", async (scene) => {
     const delayed = scene.row("order-1", { availableAt: new Date(scene.clock.now() + 5_000) });
     await scene.add(delayed);
-    const [cause, follower] = await scene.addTo("order-1", 2);
-    const relay = await scene.relay("r1");
-    await relay.settle(await relay.claim({ limit: 1 }), retry(20_000));
+    const { relay, cause, followers } = await settleFirst(scene, 2, retry(20_000));
     assert.deepEqual(await relay.drain(), []);
     await scene.clock.advance(10_000);
     assert.deepEqual(await relay.drain(), []);
     await scene.clock.advance(15_000);
-    assert.deepEqual(await relay.drain(), [cause, delayed.id, follower]);
+    assert.deepEqual(await relay.drain(), [cause, delayed.id, ...followers]);
   });
 }

@@ -27,6 +27,8 @@ export interface Receiving {
 
 /** A harness, and how a test receives from it. */
 export interface SourceBench extends SourceHarness {
+  /** The first of the topics. */
+  readonly topic: string;
   /** Opens, receives, and closes at the end of the test. */
   readonly receive: (subscription: Partial<Subscription>, signal?: AbortSignal) => Promise<Receiving>;
 }
@@ -36,7 +38,9 @@ export const quietMs = 200;
 
 export const many = (count: number): readonly Envelope[] => Array.from({ length: count }, () => sampleEvent());
 
-export const ids = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ envelope }) => envelope.id);
+export const eventIds = (events: readonly Envelope[]): string[] => events.map(({ id }) => id);
+
+export const ids = (deliveries: readonly Delivery[]): string[] => eventIds(deliveries.map(({ envelope }) => envelope));
 
 /** Connects, and receives what is asked for. */
 export async function begin(

@@ -1,12 +1,19 @@
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { EventRecord } from "../contracts/operator.ts";
+import type { EventRecord, Status } from "../contracts/operator.ts";
 import type { Claim, ClaimRequest, Holding, Outcome, SettleReport, Window } from "../contracts/outbox-store.ts";
 import { systemClock } from "../core/clock.ts";
 import type { Added, Row, State } from "../core/event.ts";
 import type { StoreCan, StoreHarness, StoreSuite } from "./harness.ts";
 
-export type Case<Db, Tx> = (name: string, body: (scene: Scene<Db, Tx>) => Promise<void>, needs?: keyof StoreCan) => void;
+/** `relay` is r1. It takes every lane when a case first uses it. */
+type Body<Db, Tx, T = void> = (scene: Scene<Db, Tx>, relay: SceneRelay) => Promise<T>;
+type Case<Db, Tx> = (name: string, body: Body<Db, Tx>) => void;
+
+interface Cases<Db, Tx> extends Case<Db, Tx> {
+  /** Cases of what not every store can do. Where it cannot, they are skipped in sight. */
+  needing(can: keyof StoreCan): Case<Db, Tx>;
+}
 
 /**
  * No case uses an id that another has used: a server may not have cleared away a deleted row yet (InnoDB does it when nobody
@@ -17,41 +24,51 @@ let made = 0;
 /** When the case that runs began. */
 const began = new AsyncLocalStorage<number>();
 
-/** Registers cases with the runner, each with a store of its own. What a store cannot do is skipped in sight. */
-export function cases<Db, Tx>(suite: StoreSuite<Db, Tx>, group: string): Case<Db, Tx> {
-  return (name, body, needs) => {
-    const play = async (): Promise<void> => {
-      const harness = await suite.create();
-      try {
-        await body(createScene(harness, suite));
-      } finally {
-        await harness.close();
-      }
-    };
-    const run = (): Promise<void> => began.run(systemClock.monotonic(), play);
-    if (needs !== undefined && !suite.can[needs]) suite.test.skip?.(`${group}: ${name} (cannot: ${needs})`, run);
-    else suite.test(`${group}: ${name}`, run);
-  };
+/** Registers cases with the runner, each with a store of its own. */
+export function cases<Db, Tx>(suite: StoreSuite<Db, Tx>, group: string): Cases<Db, Tx> {
+  const run = (body: Body<Db, Tx>) => (): Promise<void> => began.run(systemClock.monotonic(), () => inScene(suite, body));
+  const needing =
+    (can: keyof StoreCan): Case<Db, Tx> =>
+    (name, body) =>
+      suite.can[can] ? suite.test(`${group}: ${name}`, run(body)) : suite.test.skip?.(`${group}: ${name} (cannot: ${can})`, run(body));
+  const test: Case<Db, Tx> = (name, body) => suite.test(`${group}: ${name}`, run(body));
+  return Object.assign(test, { needing });
+}
+
+async function inScene<Db, Tx, T>(suite: StoreSuite<Db, Tx>, body: Body<Db, Tx, T>): Promise<T> {
+  const harness = await suite.create();
+  try {
+    return await body(createScene(harness, suite), createRelay(harness, "r1"));
+  } finally {
+    await harness.close();
+  }
 }
 
 export interface Scene<Db, Tx> extends StoreHarness<Db, Tx> {
   row(aggregateId: string, fields?: Partial<Row>): Row;
   /** Adds in a transaction of its own, and commits it. */
   add(...rows: Row[]): Promise<readonly Added[]>;
+  /** One event of each of these aggregates; their ids, in order. */
+  addEach(aggregateIds: readonly string[]): Promise<string[]>;
   /** That many events of one aggregate; their ids, in order. */
   addTo(aggregateId: string, count: number): Promise<string[]>;
   /** A live relay that owns these lanes, or all. */
-  relay(name: string, lanes?: readonly number[]): Promise<Relay>;
+  relay(name: string, lanes?: readonly number[]): Promise<SceneRelay>;
+  /** The same, once every lease of now has expired: the other relays die with whatever they have claimed. */
+  heir(name: string, lanes?: readonly number[]): Promise<SceneRelay>;
   /** The event as an operator sees it. */
   show(id: string): Promise<EventRecord>;
+  /** An operator sees these fields of the event so. */
+  shows(id: string, fields: Partial<EventRecord>): Promise<void>;
+  status(): Promise<Status>;
   states(ids: readonly string[]): Promise<State[]>;
   /** Lanes with aggregates that fall into them, at least two each. */
   lanes(): Promise<readonly { readonly lane: number; readonly aggregates: readonly string[] }[]>;
 }
 
-export interface Relay {
-  readonly name: string;
-  readonly holding: Holding;
+export interface SceneRelay {
+  /** The lanes that it owns. It takes them when it is first used. */
+  holding(): Promise<Holding>;
   /** Unsettled windows are left out, as a relay does it, unless `open` says otherwise. */
   claim(request?: Partial<ClaimRequest>): Promise<Window>;
   /** With the payload that the claim left behind. */
@@ -60,11 +77,20 @@ export interface Relay {
   publish(window: Window): Promise<SettleReport>;
   /** Claims and publishes until there is nothing more; the ids in the order they were claimed. */
   drain(request?: Partial<ClaimRequest>): Promise<string[]>;
+  /** Claims until there is nothing more. Each window is published in between, unless it was settled otherwise. */
+  windows(request?: Partial<ClaimRequest>): AsyncIterable<Window>;
+  /** Lets aggregates that wait for this topic go; how many. */
+  release(topic: string, limit: number): Promise<number>;
 }
 
 export const ttlMs = 60_000;
 
-export const idsOf = (window: Window): string[] => window.claims.map(({ envelope }) => envelope.id);
+/** An operator who acts, and one who only asks. */
+export const by = { who: "ada", dryRun: false };
+export const dry = { who: "ada", dryRun: true };
+
+export const ids = (those: readonly { readonly id: string }[]): string[] => those.map(({ id }) => id);
+export const idsOf = (window: Pick<Window, "claims">): string[] => window.claims.map(({ envelope }) => envelope.id);
 export const published = (claim: Claim): Outcome => ({ claim, as: "published" });
 export const returned = (claim: Claim): Outcome => ({ claim, as: "returned" });
 export const retry =
@@ -95,6 +121,15 @@ export function near(actual: Date | null, expectedMs: number): void {
   );
 }
 
+/** These ids came in this order, whatever came between them. */
+export function inOrder(seen: readonly string[], expected: readonly string[]): void {
+  const own = new Set(expected);
+  assert.deepEqual(
+    seen.filter((id) => own.has(id)),
+    expected,
+  );
+}
+
 export function code(expected: string): (error: unknown) => boolean {
   return (error) => {
     assert.equal((error as { code?: unknown }).code, expected, String(error));
@@ -120,16 +155,28 @@ function createScene<Db, Tx>(harness: StoreHarness<Db, Tx>, suite: StoreSuite<Db
       ...fields,
     }),
     add: (...rows) => store.transactor.transaction(db, (tx) => store.writer.append(tx, rows)),
-    addTo: async (aggregateId, count) => {
-      const added = await scene.add(...Array.from({ length: count }, () => scene.row(aggregateId)));
-      return added.map(({ id }) => id);
+    addEach: async (aggregateIds) => ids(await scene.add(...aggregateIds.map((aggregateId) => scene.row(aggregateId)))),
+    addTo: (aggregateId, count) => scene.addEach(Array<string>(count).fill(aggregateId)),
+    relay: async (name, lanes) => {
+      const relay = createRelay(harness, name, lanes);
+      await relay.holding();
+      return relay;
     },
-    relay: (name, lanes) => createRelay(harness, name, lanes),
+    heir: async (name, lanes) => {
+      await harness.clock.advance(ttlMs + 2_000);
+      return scene.relay(name, lanes);
+    },
     show: async (id) => {
       const record = await store.operator.show(id);
       assert.ok(record !== null, `there is no event ${id}`);
       return record;
     },
+    shows: async (id, fields) => {
+      const record = await scene.show(id);
+      const shown = Object.keys(fields).map((name) => [name, record[name as keyof EventRecord]]);
+      assert.deepEqual(Object.fromEntries(shown), fields);
+    },
+    status: () => store.operator.status(),
     states: async (ids) => {
       const found: State[] = [];
       for (const id of ids) found.push((await scene.show(id)).state);
@@ -140,16 +187,18 @@ function createScene<Db, Tx>(harness: StoreHarness<Db, Tx>, suite: StoreSuite<Db
   return scene;
 }
 
-async function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string, wanted?: readonly number[]): Promise<Relay> {
-  const every = (await store.leases.look()).lanes.map(({ lane }) => lane);
-  await store.leases.renew(name, ttlMs);
-  const holding: Holding = { relay: name, lanes: await store.leases.take(name, wanted ?? every) };
+function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string, wanted?: readonly number[]): SceneRelay {
+  const take = async (): Promise<Holding> => {
+    const every = (await store.leases.look()).lanes.map(({ lane }) => lane);
+    await store.leases.renew(name, ttlMs);
+    return { relay: name, lanes: await store.leases.take(name, wanted ?? every) };
+  };
+  let taken: Promise<Holding> | undefined;
   const open = new Set<string>();
-  const relay: Relay = {
-    name,
-    holding,
+  const relay: SceneRelay = {
+    holding: () => (taken ??= take()),
     claim: async (request = {}) => {
-      const window = await store.outbox.claim(holding, { limit: 1_000, open: [...open], narrow: false, ...request });
+      const window = await store.outbox.claim(await relay.holding(), { limit: 1_000, open: [...open], narrow: false, ...request });
       assert.equal(window.id === null, window.claims.length === 0, "a window has an id exactly when it has claims");
       if (window.id !== null) open.add(window.id);
       return window;
@@ -168,15 +217,20 @@ async function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string
     },
     publish: (window) => relay.settle(window, published),
     drain: async (request = {}) => {
-      const ids: string[] = [];
+      const drained: string[] = [];
+      for await (const window of relay.windows(request)) drained.push(...idsOf(window));
+      return drained;
+    },
+    windows: async function* (request = {}) {
       for (let round = 0; round < 10_000; round++) {
         const window = await relay.claim(request);
-        if (window.id === null && !window.more) return ids;
-        ids.push(...idsOf(window));
-        if (window.id !== null) await relay.publish(window);
+        if (window.id === null && !window.more) return;
+        yield window;
+        if (window.id !== null && open.has(window.id)) await relay.publish(window);
       }
-      return assert.fail("claims did not come to an end");
+      assert.fail("claims did not come to an end");
     },
+    release: async (topic, limit) => store.outbox.release(await relay.holding(), topic, limit),
   };
   return relay;
 }
@@ -190,19 +244,15 @@ function scout<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lan
   return found;
 }
 
-async function ask<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lanes"]> {
-  const harness = await suite.create();
-  try {
-    const scene = createScene(harness, suite);
-    await scene.add(...Array.from({ length: 400 }, (_, n) => scene.row(`order-${n}`)));
+function ask<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lanes"]> {
+  return inScene(suite, async (scene) => {
+    await scene.addEach(Array.from({ length: 400 }, (_, n) => `order-${n}`));
     const aggregates = new Map<number, string[]>();
     for (const { lane, envelope } of (await (await scene.relay("scout")).claim()).claims) {
       aggregates.set(lane, [...(aggregates.get(lane) ?? []), envelope.aggregateId]);
     }
-    const shared = [...aggregates].filter(([, ids]) => ids.length > 1).sort(([a], [b]) => a - b);
+    const shared = [...aggregates].filter(([, names]) => names.length > 1).sort(([a], [b]) => a - b);
     assert.ok(shared.length >= 16, `400 aggregates fall into ${shared.length} lanes only`);
-    return shared.map(([lane, ids]) => ({ lane, aggregates: ids }));
-  } finally {
-    await harness.close();
-  }
+    return shared.map(([lane, names]) => ({ lane, aggregates: names }));
+  });
 }

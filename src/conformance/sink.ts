@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { Outgoing, PublishResult, Sink } from "../contracts/sink.ts";
 import { toAttributes, type Attributes } from "../core/cloudevents.ts";
-import { aggregateKey, type Envelope } from "../core/event.ts";
+import type { Envelope } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
-import { difficultEvents, sampleEvent, within } from "./corpus.ts";
+import { difficultEvents, idsByAggregate, never, sampleEvent, within } from "./corpus.ts";
 import type { Test } from "./harness.ts";
 
 /** A message as somebody else reads it from the broker. */
@@ -38,31 +38,43 @@ export interface SinkSuite {
   };
 }
 
+/** A harness, and how a case publishes to it. */
+interface SinkBench extends SinkHarness {
+  /** The first of the topics. */
+  readonly topic: string;
+  readonly publish: (batch: readonly Outgoing[], signal?: AbortSignal) => Promise<readonly PublishResult[]>;
+  /** Publishes to the topic, and fails unless all are stored. */
+  readonly store: (events: readonly Envelope[]) => Promise<void>;
+}
+
 const source = "/conformance";
 
 /** Every promise of the Sink contract. A third party's adapter that passes keeps them. */
 export function sinkSuite(suite: SinkSuite): void {
   const soonMs = suite.patienceMs ?? 5_000;
-  const run = (body: (harness: SinkHarness) => Promise<void>) => async (): Promise<void> => {
+  const run = (body: (bench: SinkBench) => Promise<void>) => async (): Promise<void> => {
     const harness = await suite.create();
+    const { sink, topics } = harness;
+    const publish = (batch: readonly Outgoing[], signal = never()): Promise<readonly PublishResult[]> => sink.publish(batch, signal);
+    const store = async (events: readonly Envelope[]): Promise<void> => {
+      const results = statuses(await publish(to(topics[0], events)));
+      assert.deepEqual(results, Array(events.length).fill("stored"));
+    };
     try {
-      await within(soonMs, "connect", harness.sink.connect(never()));
-      await body(harness);
+      await within(soonMs, "connect", sink.connect(never()));
+      await body({ ...harness, topic: topics[0], publish, store });
     } finally {
-      await harness.sink[Symbol.asyncDispose]();
+      await sink[Symbol.asyncDispose]();
       await harness.close();
     }
   };
-  const connected = (name: string, body: (harness: SinkHarness) => Promise<void>): void => void suite.test(`sink: ${name}`, run(body));
-  const whenMissing = (name: string, body: (harness: SinkHarness) => Promise<void>): void => {
-    // Skipped in sight.
-    if (suite.can.missing) connected(name, body);
-    else suite.test.skip?.(`sink: ${name} (cannot: missing)`, run(body));
-  };
+  const test = (name: string, body: (bench: SinkBench) => Promise<void>): unknown => suite.test(`sink: ${name}`, run(body));
+  const whenMissing: typeof test = (name, body) =>
+    suite.can.missing ? test(name, body) : suite.test.skip?.(`sink: ${name} (cannot: missing)`, run(body));
 
-  connected("a message is stored with its key, attributes, headers and exact bytes", async ({ sink, topics: [topic], stored }) => {
+  test("a message is stored with its key, attributes, headers and exact bytes", async ({ topic, store, stored }) => {
     const events = difficultEvents().map(([, event], i) => ({ ...event, aggregateId: `${event.aggregateId}-${i}` }));
-    all("stored", await sink.publish(to(topic, events), never()));
+    await store(events);
     const byId = new Map((await stored(topic)).map((message) => [message.attributes["id"], message]));
     assert.equal(byId.size, events.length);
     difficultEvents().forEach(([about], i) => {
@@ -76,94 +88,80 @@ export function sinkSuite(suite: SinkSuite): void {
     });
   });
 
-  connected(
-    "one aggregate's messages are stored in the order given, within and across batches",
-    async ({ sink, topics: [topic], stored }) => {
-      const random = seededRandom(7);
-      const events = Array.from({ length: 300 }, () => sampleEvent({ aggregateId: `order-${Math.floor(random.next() * 9)}` }));
-      for (let at = 0; at < events.length; at += 100) all("stored", await sink.publish(to(topic, events.slice(at, at + 100)), never()));
-      assert.deepEqual(idsByKey(await stored(topic)), idsByAggregate(events));
-    },
-  );
+  test("one aggregate's messages are stored in the order given, within and across batches", async ({ topic, store, stored }) => {
+    const random = seededRandom(7);
+    const events = Array.from({ length: 300 }, () => sampleEvent({ aggregateId: `order-${Math.floor(random.next() * 9)}` }));
+    for (let at = 0; at < events.length; at += 100) await store(events.slice(at, at + 100));
+    assert.deepEqual(idsByKey(await stored(topic)), idsByAggregate(events));
+  });
 
-  connected("publishes under way at once keep each aggregate's order", async ({ sink, topics: [topic], stored }) => {
+  test("publishes under way at once keep each aggregate's order", async ({ topic, store, stored }) => {
     const runs = [1, 2, 3, 4].map((n) => Array.from({ length: 50 }, () => sampleEvent({ aggregateId: `order-${n}` })));
-    for (const results of await Promise.all(runs.map((run) => sink.publish(to(topic, run), never())))) all("stored", results);
+    await Promise.all(runs.map(store));
     assert.deepEqual(idsByKey(await stored(topic)), idsByAggregate(runs.flat()));
   });
 
-  connected("no messages give no results", async ({ sink }) => {
-    assert.deepEqual(await sink.publish([], never()), []);
+  test("no messages give no results", async ({ publish }) => {
+    assert.deepEqual(await publish([]), []);
   });
 
-  connected(
-    "a message that is too large is refused for what it is, its followers are skipped, all others are stored",
-    async ({ sink, topics: [topic, other], stored }) => {
-      const huge = new Uint8Array(sink.can.maxBytes + 1);
-      const batch = [
-        ...to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]),
-        ...to(topic, [sampleEvent({ aggregateId: "b", data: huge })]),
-        ...to(topic, [sampleEvent({ aggregateId: "c" }), sampleEvent({ aggregateId: "b" })]),
-        ...to(other, [sampleEvent({ aggregateId: "b" })]),
-        // The same id under another type is another aggregate.
-        ...to(topic, [sampleEvent({ aggregateId: "b", aggregateType: "Invoice" })]),
-      ];
-      const results = await sink.publish(batch, never());
-      assert.deepEqual(statuses(results), ["stored", "stored", "refused", "stored", "skipped", "skipped", "stored"]);
-      const refused = results[2]!;
-      assert.ok(refused.status === "refused" && refused.blame === "event" && !refused.retryable && refused.error instanceof Error);
-      await agree({ stored }, batch, results);
-    },
-  );
+  test("a message that is too large is refused for what it is, its followers are skipped, all others are stored", async (bench) => {
+    const { topic, topics, publish } = bench;
+    const huge = new Uint8Array(bench.sink.can.maxBytes + 1);
+    const batch = [
+      ...to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]),
+      ...to(topic, [sampleEvent({ aggregateId: "b", data: huge })]),
+      ...to(topic, [sampleEvent({ aggregateId: "c" }), sampleEvent({ aggregateId: "b" })]),
+      ...to(topics[1], [sampleEvent({ aggregateId: "b" })]),
+      // The same id under another type is another aggregate.
+      ...to(topic, [sampleEvent({ aggregateId: "b", aggregateType: "Invoice" })]),
+    ];
+    const results = await publish(batch);
+    assert.deepEqual(statuses(results), ["stored", "stored", "refused", "stored", "skipped", "skipped", "stored"]);
+    const refused = results[2]!;
+    assert.ok(refused.status === "refused" && refused.blame === "event" && !refused.retryable && refused.error instanceof Error);
+    await agree(bench, batch, results);
+  });
 
-  whenMissing(
-    "a topic that is not there is refused as the destination's fault, and other topics are stored",
-    async ({ sink, topics: [topic], missing, stored }) => {
-      const batch = [
-        ...to(topic, [sampleEvent({ aggregateId: "a" })]),
-        ...to(missing, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]),
-        // Another topic, but the same aggregate: order comes before isolation.
-        ...to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "c" })]),
-      ];
-      const results = await sink.publish(batch, never());
-      assert.deepEqual(statuses(results), ["stored", "refused", "refused", "skipped", "stored"]);
-      for (const result of results)
-        assert.ok(result.status !== "refused" || (result.blame === "destination" && result.error instanceof Error));
-      await agree(
-        { stored },
-        batch.filter(({ topic: to }) => to === topic),
-        results.filter((_, i) => batch[i]!.topic === topic),
-      );
-    },
-  );
+  whenMissing("a topic that is not there is refused as the destination's fault, and other topics are stored", async (bench) => {
+    const { topic, missing, publish } = bench;
+    const batch = [
+      ...to(topic, [sampleEvent({ aggregateId: "a" })]),
+      ...to(missing, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]),
+      // Another topic, but the same aggregate: order comes before isolation.
+      ...to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "c" })]),
+    ];
+    const results = await publish(batch);
+    assert.deepEqual(statuses(results), ["stored", "refused", "refused", "skipped", "stored"]);
+    for (const result of results)
+      assert.ok(result.status !== "refused" || (result.blame === "destination" && result.error instanceof Error));
+    await agree(
+      bench,
+      batch.filter(({ topic: to }) => to === topic),
+      results.filter((_, i) => batch[i]!.topic === topic),
+    );
+  });
 
-  connected(
-    "after an abort, publish settles soon, and stores nothing that it says is not stored",
-    async ({ sink, topics: [topic], stored }) => {
-      const before = to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]);
-      const early = await within(soonMs, "publish with an aborted signal", sink.publish(before, AbortSignal.abort()));
-      assert.equal(early.length, 2);
+  test("after an abort, publish settles soon, and stores nothing that it says is not stored", async (bench) => {
+    const { topic, publish, store } = bench;
+    const before = to(topic, [sampleEvent({ aggregateId: "a" }), sampleEvent({ aggregateId: "b" })]);
+    const early = await within(soonMs, "publish with an aborted signal", publish(before, AbortSignal.abort()));
+    assert.equal(early.length, 2);
 
-      const during = to(
-        topic,
-        Array.from({ length: 40 }, (_, i) => sampleEvent({ aggregateId: `order-${i % 4}` })),
-      );
-      const controller = new AbortController();
-      const publishing = sink.publish(during, controller.signal);
-      controller.abort();
-      const late = await within(soonMs, "publish whose signal aborts", publishing);
-      assert.equal(late.length, during.length);
+    const events = Array.from({ length: 40 }, (_, i) => sampleEvent({ aggregateId: `order-${i % 4}` }));
+    const during = to(topic, events);
+    const controller = new AbortController();
+    const publishing = publish(during, controller.signal);
+    controller.abort();
+    const late = await within(soonMs, "publish whose signal aborts", publishing);
+    assert.equal(late.length, during.length);
 
-      // Whatever is still on its way has arrived once a later message is there.
-      all(
-        "stored",
-        await within(soonMs, "publish after an abort", sink.publish(to(topic, [sampleEvent({ aggregateId: "last" })]), never())),
-      );
-      await agree({ stored }, [...before, ...during], [...early, ...late]);
-    },
-  );
+    // Whatever is still on its way has arrived once a later message is there.
+    await within(soonMs, "publish after an abort", store([sampleEvent({ aggregateId: "last" })]));
+    await agree(bench, [...before, ...during], [...early, ...late]);
+  });
 
-  connected("probe is content with a topic that is there, and stores nothing", async ({ sink, topics: [topic], stored }) => {
+  test("probe is content with a topic that is there, and stores nothing", async ({ sink, topic, stored }) => {
     await within(soonMs, "probe", sink.probe(topic, never()));
     assert.deepEqual(await stored(topic), []);
   });
@@ -173,46 +171,32 @@ export function sinkSuite(suite: SinkSuite): void {
     await assert.rejects(within(soonMs, "probe", sink.probe(missing, never())), Error);
   });
 
-  connected("connecting twice is harmless", async ({ sink, topics: [topic] }) => {
+  test("connecting twice is harmless", async ({ sink, store }) => {
     await within(soonMs, "connect", sink.connect(never()));
-    all("stored", await sink.publish(to(topic, [sampleEvent()]), never()));
+    await store([sampleEvent()]);
   });
 
-  connected(
-    "closing twice is harmless, and a publish after it does not reject and stores nothing",
-    async ({ sink, topics: [topic], stored }) => {
-      const first = sampleEvent();
-      all("stored", await sink.publish(to(topic, [first]), never()));
-      await within(soonMs, "close", sink[Symbol.asyncDispose]());
-      await within(soonMs, "close again", sink[Symbol.asyncDispose]());
-      const results = await within(soonMs, "publish after close", sink.publish(to(topic, [sampleEvent(), sampleEvent()]), never()));
-      assert.equal(results.length, 2);
-      assert.ok(results.every(({ status }) => status !== "stored"));
-      await assert.rejects(within(soonMs, "probe after close", sink.probe(topic, never())), Error);
-      assert.deepEqual(
-        (await stored(topic)).map(({ attributes }) => attributes["id"]),
-        [first.id],
-      );
-    },
-  );
+  test("closing twice is harmless, and a publish after it does not reject and stores nothing", async (bench) => {
+    const { sink, topic, publish, store, stored } = bench;
+    const first = sampleEvent();
+    await store([first]);
+    await within(soonMs, "close", sink[Symbol.asyncDispose]());
+    await within(soonMs, "close again", sink[Symbol.asyncDispose]());
+    const results = await within(soonMs, "publish after close", publish(to(topic, [sampleEvent(), sampleEvent()])));
+    assert.equal(results.length, 2);
+    assert.ok(results.every(({ status }) => status !== "stored"));
+    await assert.rejects(within(soonMs, "probe after close", sink.probe(topic, never())), Error);
+    const kept = (await stored(topic)).map(({ attributes }) => attributes["id"]);
+    assert.deepEqual(kept, [first.id]);
+  });
 }
-
-const never = (): AbortSignal => new AbortController().signal;
 
 const to = (topic: string, events: readonly Envelope[]): Outgoing[] => events.map((envelope) => ({ topic, source, envelope }));
 
 const statuses = (results: readonly PublishResult[]): string[] => results.map(({ status }) => status);
 
-function all(status: PublishResult["status"], results: readonly PublishResult[]): void {
-  assert.deepEqual(statuses(results), statuses(results).fill(status));
-}
-
 /** What the results say and what the log holds are the same; `unknown` may be either. */
-async function agree(
-  { stored }: Pick<SinkHarness, "stored">,
-  batch: readonly Outgoing[],
-  results: readonly PublishResult[],
-): Promise<void> {
+async function agree({ stored }: SinkHarness, batch: readonly Outgoing[], results: readonly PublishResult[]): Promise<void> {
   assert.equal(results.length, batch.length);
   const ids = new Map<string, ReadonlySet<string | undefined>>();
   for (const topic of new Set(batch.map(({ topic }) => topic))) {
@@ -227,11 +211,5 @@ async function agree(
 function idsByKey(messages: readonly StoredMessage[]): Record<string, (string | undefined)[]> {
   const found: Record<string, (string | undefined)[]> = {};
   for (const { key, attributes } of messages) (found[`${attributes["aggregatetype"]}\0${key}`] ??= []).push(attributes["id"]);
-  return found;
-}
-
-function idsByAggregate(events: readonly Envelope[]): Record<string, string[]> {
-  const found: Record<string, string[]> = {};
-  for (const event of events) (found[aggregateKey(event)] ??= []).push(event.id);
   return found;
 }

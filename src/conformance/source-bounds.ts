@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import type { Envelope } from "../core/event.ts";
 import { quiet, sampleEvent, within } from "./corpus.ts";
-import { ids, many, quietMs, type SourceBench } from "./receiving.ts";
+import { eventIds, ids, many, quietMs, type SourceBench } from "./receiving.ts";
 
 /** How much a source hands out at once, and that nothing of it stops the rest. */
 export function sourceBounds(test: (name: string, run: (bench: SourceBench) => Promise<void>) => void, soonMs: number): void {
-  test("no more than `prefetch` are unacknowledged at once, and an ack makes room for one", async ({ topics: [topic], store, receive }) => {
+  test("no more than `prefetch` are unacknowledged at once, and an ack makes room for one", async ({ topic, store, receive }) => {
     const events = many(8);
     await store(topic, events);
     const { take, next } = await receive({ prefetch: 3 });
@@ -19,11 +19,7 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
     await quiet(quietMs, "a delivery beyond prefetch, after one ack given twice", next());
   });
 
-  test("what is set aside makes room for others, up to `waiting`, and is not acknowledged by it", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
+  test("what is set aside makes room for others, up to `waiting`, and is not acknowledged by it", async ({ topic, store, receive }) => {
     const events = many(8);
     await store(topic, events);
     const first = await receive({ prefetch: 2, waiting: 3 });
@@ -42,16 +38,13 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
     await quiet(quietMs, "a delivery beyond prefetch and waiting", sixth);
     await deliveries[0]!.ack();
     deliveries.push((await within(soonMs, "delivery after an ack of what was set aside", sixth))!);
-    assert.deepEqual(
-      ids(deliveries),
-      events.slice(0, 6).map(({ id }) => id),
-    );
+    assert.deepEqual(ids(deliveries), eventIds(events.slice(0, 6)));
     await first.close();
     assert.deepEqual(ids(await (await receive({})).take(1)), [events[1]!.id]);
   });
 
   test("one message larger than `bytes` comes alone, and once it is set aside others come, up to a bound", async ({
-    topics: [topic],
+    topic,
     store,
     receive,
   }) => {
@@ -82,7 +75,7 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
   });
 
   test("receivings that ended without progress set nothing aside that can be read: `stalls` alone is no verdict", async ({
-    topics: [topic],
+    topic,
     store,
     receive,
   }) => {
@@ -91,11 +84,8 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
     for (const stalls of [1, 3, 30]) {
       const receiving = await receive({ stalls });
       const deliveries = await receiving.take(12);
-      assert.deepEqual(
-        deliveries.map(({ envelope, unreadable }) => unreadable?.why ?? envelope.id),
-        events.map(({ id }) => id),
-        String(stalls),
-      );
+      const found = deliveries.map(({ envelope, unreadable }) => unreadable?.why ?? envelope.id);
+      assert.deepEqual(found, eventIds(events), String(stalls));
       if (stalls === 30) for (const delivery of deliveries) await delivery.ack();
       await receiving.close();
     }

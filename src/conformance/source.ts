@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { Delivery, Subscription } from "../contracts/source.ts";
-import { aggregateKey, type Envelope } from "../core/event.ts";
+import type { Envelope } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
-import { comparable, difficultEvents, quiet, sampleEvent, within } from "./corpus.ts";
+import { comparable, difficultEvents, idsByAggregate, never, quiet, sampleEvent, within } from "./corpus.ts";
 import type { Test } from "./harness.ts";
-import { begin, ids, many, quietMs, type Receiving, type SourceBench, type SourceHarness } from "./receiving.ts";
+import { begin, eventIds, ids, many, quietMs, type Receiving, type SourceBench, type SourceHarness } from "./receiving.ts";
 import { sourceBounds } from "./source-bounds.ts";
 
 export interface SourceSuite {
@@ -28,6 +28,7 @@ export function sourceSuite(suite: SourceSuite): void {
       try {
         await run({
           ...harness,
+          topic: harness.topics[0],
           async receive(subscription, signal) {
             const wanted = { ...defaults(harness), ...subscription };
             const receiving = await begin(await harness.open(), wanted, signal ?? never(), {
@@ -46,12 +47,10 @@ export function sourceSuite(suite: SourceSuite): void {
 
   sourceBounds(test, soonMs);
 
-  test("an event arrives as it was stored: bytes, headers and every field", async ({ topics: [topic], store, receive }) => {
+  test("an event arrives as it was stored: bytes, headers and every field", async ({ topic, store, receive }) => {
     const events = difficultEvents();
-    await store(
-      topic,
-      events.map(([, event]) => event),
-    );
+    const given = events.map(([, event]) => event);
+    await store(topic, given);
     const deliveries = await (await receive({})).take(events.length);
     const byId = new Map(deliveries.map((delivery) => [delivery.envelope.id, delivery]));
     for (const [about, event] of events) {
@@ -62,7 +61,7 @@ export function sourceSuite(suite: SourceSuite): void {
     }
   });
 
-  test("one aggregate's deliveries come in the order they were stored, each once", async ({ topics: [topic], store, receive }) => {
+  test("one aggregate's deliveries come in the order they were stored, each once", async ({ topic, store, receive }) => {
     const random = seededRandom(11);
     const events = Array.from({ length: 1_200 }, () => sampleEvent({ aggregateId: `order-${Math.floor(random.next() * 9)}` }));
     const { next } = await receive({ prefetch: 50 });
@@ -76,7 +75,7 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(idsByAggregate(got), idsByAggregate(events));
   });
 
-  test("an event stored while a source waits is delivered", async ({ topics: [topic], store, receive }) => {
+  test("an event stored while a source waits is delivered", async ({ topic, store, receive }) => {
     const { next } = await receive({});
     const waiting = next();
     await quiet(quietMs, "something came out of an empty topic", waiting);
@@ -92,37 +91,24 @@ export function sourceSuite(suite: SourceSuite): void {
     const both = await receive({ consumer: "both", topics: [one, two] });
     const single = await receive({ consumer: "single", topics: [two] });
     const named = (await both.take(2)).map(({ topic, envelope }) => [envelope.id, topic]);
-    assert.deepEqual(
-      new Map(named as [string, string][]),
-      new Map([
-        [first!.id, one],
-        [second!.id, two],
-      ]),
-    );
+    assert.deepEqual(Object.fromEntries(named), { [first!.id]: one, [second!.id]: two });
     await store(one, [third!]);
     assert.deepEqual(ids(await single.take(1)), [second!.id]);
     await quiet(quietMs, "another topic's event was delivered", single.next());
   });
 
-  test("what was not acknowledged is delivered again, in order, and what was acknowledged is not", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
+  test("what was not acknowledged is delivered again, in order, and what was acknowledged is not", async ({ topic, store, receive }) => {
     const events = many(12);
     await store(topic, events);
     const first = await receive({});
     for (const delivery of (await first.take(12)).slice(0, 5)) await delivery.ack();
     await first.close();
     const second = await receive({});
-    assert.deepEqual(
-      ids(await second.take(7)),
-      events.slice(5).map(({ id }) => id),
-    );
+    assert.deepEqual(ids(await second.take(7)), eventIds(events.slice(5)));
     await quiet(quietMs, "an acknowledged event was delivered again", second.next());
   });
 
-  test("acks out of order never pass one that is missing", async ({ topics: [topic], store, receive }) => {
+  test("acks out of order never pass one that is missing", async ({ topic, store, receive }) => {
     const events = many(6);
     await store(topic, events);
     const first = await receive({});
@@ -135,7 +121,7 @@ export function sourceSuite(suite: SourceSuite): void {
     await again!.ack();
   });
 
-  test("acks out of order count once the missing one is given", async ({ topics: [topic], store, receive }) => {
+  test("acks out of order count once the missing one is given", async ({ topic, store, receive }) => {
     const events = many(4);
     await store(topic, events);
     const first = await receive({});
@@ -145,11 +131,11 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(ids(await (await receive({})).take(1)), [events[3]!.id]);
   });
 
-  test("consumers are independent: each gets everything, each has its own acks", async ({ topics: [topic], store, receive }) => {
+  test("consumers are independent: each gets everything, each has its own acks", async ({ topic, store, receive }) => {
     const events = many(5);
     await store(topic, events);
     const [left, right] = [await receive({ consumer: "left" }), await receive({ consumer: "right" })];
-    const expected = events.map(({ id }) => id);
+    const expected = eventIds(events);
     const deliveries = await left.take(5);
     assert.deepEqual(ids(deliveries), expected);
     for (const delivery of deliveries) await delivery.ack();
@@ -159,11 +145,7 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(ids(await (await receive({ consumer: "right" })).take(5)), expected);
   });
 
-  test("an abort ends the iteration while it waits, while it is full, and before it begins", async ({
-    topics: [topic],
-    store,
-    receive,
-  }) => {
+  test("an abort ends the iteration while it waits, while it is full, and before it begins", async ({ topic, store, receive }) => {
     await store(topic, many(2));
     for (const [prefetch, taken] of [
       [9, 2],
@@ -181,7 +163,7 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.equal(await within(soonMs, "the end of an aborted iteration", next()), undefined);
   });
 
-  test("an abort does not take acks back, and one given after it still counts", async ({ topics: [topic], store, receive }) => {
+  test("an abort does not take acks back, and one given after it still counts", async ({ topic, store, receive }) => {
     const events = many(4);
     await store(topic, events);
     const controller = new AbortController();
@@ -195,7 +177,7 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.deepEqual(ids(await (await receive({})).take(2)), [events[2]!.id, events[3]!.id]);
   });
 
-  test("leaving the loop ends the iteration, also while it waits", async ({ topics: [topic], store, receive }) => {
+  test("leaving the loop ends the iteration, also while it waits", async ({ topic, store, receive }) => {
     const events = many(2);
     await store(topic, events);
     const first = await receive({});
@@ -210,7 +192,7 @@ export function sourceSuite(suite: SourceSuite): void {
     assert.equal(await within(soonMs, "next after return", waiting), undefined);
   });
 
-  test("closing ends the iteration, twice is harmless, and nothing is received after it", async ({ topics: [topic], store, receive }) => {
+  test("closing ends the iteration, twice is harmless, and nothing is received after it", async ({ topic, store, receive }) => {
     const { source, next } = await receive({});
     const waiting = next();
     await within(soonMs, "close", source[Symbol.asyncDispose]());
@@ -221,18 +203,10 @@ export function sourceSuite(suite: SourceSuite): void {
       for await (const delivery of source.receive({ consumer: "late", topics: [topic], prefetch: 1 }, never())) return delivery;
       return undefined;
     };
-    assert.equal(
-      await within(
-        soonMs,
-        "receive after close",
-        after().catch(() => undefined),
-      ),
-      undefined,
-    );
+    const received = after().catch(() => undefined);
+    assert.equal(await within(soonMs, "receive after close", received), undefined);
   });
 }
-
-const never = (): AbortSignal => new AbortController().signal;
 
 const defaults = ({ topics: [topic] }: SourceHarness): Subscription => ({ consumer: "suite", topics: [topic], prefetch: 20 });
 
@@ -241,10 +215,4 @@ async function acked(soonMs: number, next: () => Promise<Delivery | undefined>):
   assert.ok(delivery !== undefined, "the iteration ended early");
   await delivery.ack();
   return delivery.envelope;
-}
-
-function idsByAggregate(events: readonly Envelope[]): Record<string, string[]> {
-  const found: Record<string, string[]> = {};
-  for (const event of events) (found[aggregateKey(event)] ??= []).push(event.id);
-  return found;
 }

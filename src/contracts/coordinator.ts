@@ -1,23 +1,23 @@
 import type { Holding } from "./outbox-store.ts";
 
-/** What a coordinator must know of the relay that it keeps lanes for. */
+/** What a coordinator must know about its relay. */
 export interface Work {
-  /** Every step under way is within its deadline. Without progress the lease is not renewed, so that others take over. */
+  /** True while every step under way is within its deadline. Otherwise the lease is not renewed, so that other relays take over. */
   progress(): boolean;
-  /** Lanes of which something is claimed and not settled; they are not given away before it is. */
+  /** Lanes with events that are claimed and not settled. The coordinator gives such a lane away only after they are settled. */
   lanesInUse(): ReadonlySet<number>;
 }
 
-/** Keeps a relay's holding: wins lanes, gives them up for others, notices those it has lost. */
+/** Keeps a relay's holding: it takes lanes, gives some to other relays, and notices lanes that were lost. */
 export interface Coordinator {
-  /** The lanes of now; the map changes as lanes come and go. */
+  /** The lanes that the relay owns now. The map changes with them. */
   readonly holding: Holding;
-  /** For how long the lease is certain by the monotonic clock; at 0 or less nothing may be published. */
+  /** How long the lease is still certain, by the monotonic clock. At 0 or less, the relay may not publish. */
   trustedForMs(): number;
-  /** The holding has as many lanes as it should have among the relays that live now. */
+  /** True when the holding has its share of the lanes among the relays that live now. */
   settledIn(): boolean;
-  /** Another relay owns these lanes now. */
+  /** Tells the coordinator that another relay owns these lanes now. */
   lost(lanes: readonly number[]): void;
-  /** Wins, renews and gives until `leaving` aborts, then gives everything back; `stopping` ends it without that. */
+  /** Takes, renews and gives lanes until `leaving` aborts, then gives all of them back. After `stopping` it ends without that. */
   run(work: Work, signals: { readonly leaving: AbortSignal; readonly stopping: AbortSignal }, ready: () => void): Promise<void>;
 }

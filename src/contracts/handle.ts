@@ -1,6 +1,6 @@
 import type { Added, Row } from "../core/event.ts";
 
-/** What a store needs of an open transaction, whichever library holds it. */
+/** What a store needs of an open transaction, whatever library it belongs to. */
 export interface SqlTransaction {
   /** Placeholders are the database's own: `$1`, `$2` … on PostgreSQL, `?` elsewhere. Fails with the client's own error. */
   query(sql: string, values: unknown[]): Promise<{ readonly rows: readonly Readonly<Record<string, unknown>>[] }>;
@@ -11,38 +11,38 @@ export interface Handle<Db, Tx, B extends Begins = { readonly db: Db; readonly t
   /** Throws NO_TRANSACTION where the library can tell that there is none, or that it has ended. */
   (tx: Tx): SqlTransaction;
   /**
-   * The library's own way: commits when `work` resolves, rolls back when it fails. What `work` was given cannot be used
-   * any more after that: a late statement would fall into somebody else's transaction.
+   * Begins a transaction as the library does. It commits when `work` resolves, and rolls back when it fails. After that, `work` can no
+   * longer use what it was given: a late statement would run in another caller's transaction.
    */
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** For types alone, and never there. */
+  /** Only for the types. No object has it. */
   readonly begins?: B;
 }
 
-/** The writer of a store that takes the transactions of libraries, beside those of its own client. */
+/** The writer of a store that takes transactions of other libraries as well as those of its own client. */
 export interface SqlWriter {
   append(tx: SqlTransaction, rows: readonly Row[]): Promise<readonly Added[]>;
 }
 
-/** That of a database which goes on outside when it has given a transaction up. Others refuse every statement from there on. */
+/** MySQL continues in autocommit mode after it rolls a transaction back: later statements commit one by one. PostgreSQL refuses them. */
 export interface StayingWriter extends SqlWriter {
-  /** Runs `work`, and fails with TRANSACTION_LOST if the transaction is not the same one afterwards. */
+  /** Runs `work`, and fails with TRANSACTION_LOST if another transaction, or none, is open afterwards. */
   staying<T>(tx: SqlTransaction, work: () => T | Promise<T>): Promise<T>;
 }
 
 /** What a store takes to work in the transactions of a library. */
 export interface Library<Db, Tx, Of extends Db, B extends Begins> {
-  /** The library's handle, one of waybill/handles: fromDrizzle, fromKysely, … Everything that takes or gives a transaction takes and gives the library's. */
+  /** A handle of waybill/handles: fromDrizzle, fromKysely, … Every transaction that you pass or receive is then the library's own. */
   readonly tx: Handle<Db, Tx, B>;
-  /** What the library begins transactions on: handlers of a subscriber work in these. */
+  /** What the library begins transactions on. Handlers of a subscriber run in these transactions. */
   readonly db: Of;
 }
 
-/** Which transaction a library begins on a `db`: an interface that extends this one tells `tx` by `this["db"]`. */
+/** Which transaction a library begins on a `db`. An interface that extends this one derives `tx` from `this["db"]`. */
 export interface Begins {
   readonly db: unknown;
   readonly tx: unknown;
 }
 
-/** The library's own type of a transaction on this `Db`, which handlers and callbacks are given. */
+/** The library's own type of a transaction on this `Db`. Handlers and callbacks receive it. */
 export type TxOf<B extends Begins, Db> = (B & { readonly db: Db })["tx"];

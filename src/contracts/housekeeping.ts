@@ -1,25 +1,25 @@
-/** What a store does for its own tables beside the purge, each part where it can. */
+/** What a store does for its own tables besides the purge. A store leaves out what it cannot do. */
 export interface Housekeeping {
   watch(): Promise<Watch>;
-  /** Where the outbox may be partitioned by time. */
+  /** Present where the outbox may be partitioned by time. */
   readonly partitions?: Partitions;
 }
 
-/** What makes the tables grow and the relay's scans long. "unknown": the store cannot tell; null: there is none. */
+/** What makes the tables grow and the relay's scans long. "unknown" means that the store cannot tell, and null that there is none. */
 export interface Watch {
-  /** Of the outbox with its indexes; of the whole file, where that is all the store can tell. */
+  /** The size of the outbox with its indexes, or of the whole file where the store knows no more. */
   readonly bytes: number | "unknown";
   /** Rows of the outbox that were deleted or replaced and are not cleaned up yet. */
   readonly deadRows: number | "unknown";
-  /** The oldest that keeps dead rows from being cleaned up. */
+  /** The oldest holder that keeps the database from cleaning up dead rows. */
   readonly horizon: Holder | "unknown" | null;
-  /** The oldest open transaction that has written something: while it is open, claims look at more and more rows. */
+  /** The oldest open transaction that has written something. While it is open, claims look at more and more rows. */
   readonly writer: Holder | "unknown" | null;
-  /** What this role may not see, and what would let it; null when it sees everything there is. */
+  /** What this role may not see, and the grant that would change that. Null when the role sees everything. */
   readonly unseen: string | null;
 }
 
-/** Who holds something back; "unknown" is what this role may not see. Never what it runs: a statement may hold secrets. */
+/** What holds something back. "unknown" stands for what this role may not see. No field quotes a statement, which may hold secrets. */
 export interface Holder {
   readonly kind: "session" | "prepared" | "slot";
   /** The session's process id, the prepared transaction's id, or the slot's name. */
@@ -29,18 +29,18 @@ export interface Holder {
   /** Such as "idle in transaction". */
   readonly state: string;
   readonly ageMs: number | "unknown";
-  /** How many transactions have begun since. */
+  /** How many transactions have begun since it began. */
   readonly transactions: number | "unknown";
 }
 
-/** Time partitions of the outbox. On a table without them, both do nothing. */
+/** Time partitions of the outbox. On a table without partitions, both methods do nothing. */
 export interface Partitions {
-  /** Makes those that are needed next. */
+  /** Creates the partitions that are needed next. */
   create(): Promise<PartitionReport>;
   /**
-   * Drops those whose events were all added before that moment; what is not published, or was published since, is moved
-   * out first. `emptied`: only those of which nothing else is left, since an archive must have what is deleted.
-   * Before the next one, it ends when the signal aborts.
+   * Drops the partitions whose events were all added before that moment. Events that are not published, or were published since, are
+   * moved out first. With `emptied`, it drops a partition only when it has nothing else left, because an archive must have what is deleted.
+   * When the signal aborts, it ends before the next partition.
    */
   drop(before: Date, who: string, options: { readonly emptied: boolean; readonly signal?: AbortSignal }): Promise<PartitionReport>;
 }
@@ -48,9 +48,9 @@ export interface Partitions {
 export interface PartitionReport {
   readonly created: readonly string[];
   readonly dropped: readonly string[];
-  /** Events that went with the dropped ones. */
+  /** Events that were deleted with the dropped partitions. */
   readonly events: number;
-  /** Events that were moved out of them, and wait as before. */
+  /** Events that were moved out of the dropped partitions, and wait as before. */
   readonly moved: number;
   /** What could not be done, and why. */
   readonly undone: readonly string[];

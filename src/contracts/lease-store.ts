@@ -1,9 +1,9 @@
-/** Who is alive and who owns which lane, in one consistent look. Times are the database's. */
+/** The live relays and the owners of the lanes, read in one snapshot. Times are the database's. */
 export interface LaneTable {
   readonly lanes: readonly Lane[];
-  /** Relays whose lease has not run out, the asking one included once it has renewed. */
+  /** Relays whose lease has not expired. The asking relay is one of them once it has renewed. */
   readonly live: readonly string[];
-  /** The strategy of each live relay that has told one. */
+  /** The strategy of each live relay that passed one to `renew`. */
   readonly strategies: ReadonlyMap<string, string>;
 }
 
@@ -14,22 +14,22 @@ export interface Lane {
 }
 
 /**
- * Lane rows change only when lanes change hands. A relay's lease is one for all its lanes;
- * each lane has an epoch that rises with every new owner, and fences the old one.
+ * A lane's row changes only when the lane changes its owner. A relay has one lease for all its lanes.
+ * Each lane has an epoch that rises with every new owner, and so fences the old one.
  */
 export interface LeaseStore {
   look(): Promise<LaneTable>;
   /**
-   * The relay lives until `ttlMs` from now, by the database's clock. `window` is for status: how many events it may have
-   * in flight. `strategy` is for the other relays, who find it in the table: how it shares the lanes.
+   * Extends the relay's lease until `ttlMs` from now, by the database's clock. `window` is shown in status: how many events the relay
+   * may have in flight. The other relays read `strategy` in the table: how this relay shares the lanes.
    */
   renew(relay: string, ttlMs: number, window?: number, strategy?: string): Promise<void>;
   /**
-   * Takes those of the lanes that have no owner or whose owner's lease has run out, and says under which epoch.
+   * Takes the lanes that have no owner, or whose owner's lease has expired, and answers each one's new epoch.
    * What a dead owner had in its windows there becomes suspect.
    */
   take(relay: string, lanes: readonly number[]): Promise<ReadonlyMap<number, bigint>>;
-  /** Gives lanes back; those that are not its own any more are left alone. */
+  /** Gives lanes back. Lanes that the relay no longer owns stay as they are. */
   give(relay: string, lanes: readonly number[]): Promise<void>;
   /** Gives everything back and forgets the relay. */
   leave(relay: string): Promise<void>;

@@ -1,40 +1,40 @@
-import type { State } from "../core/event.ts";
+import type { Envelope, State } from "../core/event.ts";
 import type { Watch } from "./housekeeping.ts";
 
-/** What an operator may look at and do; apart from the data path. */
+/** What an operator may look at and do. The data path does not use it. */
 export interface Operator {
   status(): Promise<Status>;
-  /** Newest first, a page at a time. A payload above 64 KiB is left out: one large event must not keep others from being listed. */
+  /** Newest first, one page at a time. Payloads above 64 KiB are left out, so that a large event does not keep others from being listed. */
   list(filter: EventFilter): Promise<readonly EventRecord[]>;
-  /** With its payload, unless that cannot be read at all. */
+  /** The event with its payload, unless the payload cannot be read at all. */
   show(id: string): Promise<EventRecord | null>;
-  /** DEAD events go again, attempts starting anew, each before its blocked followers. */
+  /** Publishes DEAD events again, each before its blocked followers, with attempts counted from zero. */
   redrive(filter: DeadFilter, by: Action): Promise<ActionReport>;
-  /** DEAD events are given up and kept as DISCARDED; their followers are released in order. */
+  /** Gives DEAD events up. They stay as DISCARDED, and their followers are released in order. */
   discard(filter: DeadFilter, by: Action): Promise<ActionReport>;
-  /** Deletes published and discarded events older than this, in small batches; never any other. Says how many. */
+  /** Deletes published and discarded events that are older than this, in small batches, and no other events. Answers how many. */
   purge(before: Date, by: Action, options?: PurgeOptions): Promise<number>;
 }
 
 export interface PurgeOptions {
-  /** Is given every batch before it is deleted. When it fails, the batch stays, and purge rejects with the failure. */
+  /** Receives every batch before purge deletes it. When it fails, the batch stays, and purge rejects with the failure. */
   readonly archive?: Archive;
   /**
-   * Is told each event that stays because its payload could not be read for the archive, and why. The next purge tries it again.
-   * Without it, purge rejects with ROW_UNREADABLE when everything else is done.
+   * Called for each event that stays because its payload could not be read for the archive, with the reason. The next purge tries it
+   * again. Without this function, purge rejects with ROW_UNREADABLE when everything else is done.
    */
   kept?(event: EventRecord, why: string): void;
-  /** For how long an idempotency key is known; the keys that are older go too. @default 7 days */
+  /** How long an idempotency key is kept. Purge deletes older keys too. @default 7 days */
   readonly keyRetentionMs?: number;
-  /** Awaited between two batches, so that others get their turn. */
+  /** Awaited between two batches, so that other work gets its turn. */
   pause?(): Promise<void>;
-  /** Ends it before the next batch, and does not wait for an archive: the batch that it has stays. */
+  /** When it aborts, purge ends before the next batch. It does not wait for the archive, and the batch in its hands stays. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Keeps events elsewhere. It is given up to 500 events with 8 MiB of payloads at once, or one event whose payload alone takes more. It may
- * be given an event again, when what followed failed.
+ * Keeps events elsewhere. Each call receives up to 500 events with up to 8 MiB of payloads, or one event whose payload alone takes more.
+ * It may receive an event again when the deletion failed.
  */
 export type Archive = (events: readonly WholeEvent[]) => Promise<void>;
 
@@ -43,12 +43,12 @@ export interface EventFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
-  /** Only events with a lower seq: the last one of the page before. */
+  /** Only events with a lower seq. For the next page, pass the last seq of this one. */
   readonly beforeSeq?: bigint;
   readonly limit: number;
 }
 
-/** Ids, or every dead event that matches; an empty filter means all of them. */
+/** Ids, or every dead event that matches. An empty filter matches all of them. */
 export interface DeadFilter {
   readonly ids?: readonly string[];
   readonly aggregateType?: string;
@@ -58,34 +58,25 @@ export interface DeadFilter {
 }
 
 export interface Action {
-  /** Who does it, for the audit. */
+  /** The name that the audit records. */
   readonly who: string;
-  /** Only says what would be done. */
+  /** Reports what would be done, and changes nothing. */
   readonly dryRun: boolean;
 }
 
 export interface ActionReport {
   readonly events: number;
-  /** Events BLOCKED behind them. */
+  /** Events that are BLOCKED behind them. */
   readonly followers: number;
   readonly ids: readonly string[];
 }
 
-export interface EventRecord {
-  readonly seq: bigint;
-  readonly id: string;
-  readonly aggregateType: string;
-  readonly aggregateId: string;
-  readonly type: string;
-  readonly eventVersion: number;
-  /** Null where it was not read: in a list above 64 KiB, elsewhere where it is too large to be read at all. */
+/** A stored event as an operator sees it. */
+export interface EventRecord extends Omit<Envelope, "data"> {
+  /** Null where it was not read: above 64 KiB in a list, and otherwise when it is too large for any process to read. */
   readonly payload: string | Uint8Array | null;
   readonly payloadBytes: number;
-  readonly contentType: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly idempotencyKey: string | null;
   readonly lane: number | null;
-  readonly createdAt: Date;
   readonly availableAt: Date | null;
   readonly state: State;
   readonly retryCount: number;
@@ -105,20 +96,20 @@ export interface WholeEvent extends EventRecord {
 
 export interface Status {
   readonly states: Readonly<Record<State, number>>;
-  /** The states whose count is an estimate: beyond 100,000, rows are not counted one by one. */
+  /** The states whose count is an estimate. Beyond 100,000, rows are not counted one by one. */
   readonly estimated: readonly State[];
-  /** Age of the oldest event that is not published, dead or discarded; null when there is none. */
+  /** Age of the oldest event that is not published, dead or discarded. Null when there is none. */
   readonly oldestUnpublishedMs: number | null;
   readonly relays: readonly RelayStatus[];
   readonly lanes: { readonly total: number; readonly owned: number; readonly free: number };
   readonly holds: { readonly aggregates: number; readonly blocked: number; readonly list: readonly HoldStatus[] };
-  /** Destinations that events wait for. */
+  /** Topics that events wait for. */
   readonly breakers: readonly BreakerStatus[];
   /** Claimed and not settled, over all relays. */
   readonly window: { readonly events: number; readonly suspects: number };
   readonly dead: readonly DeadGroup[];
   readonly schemaVersion: number;
-  /** Of stores that have something to watch. */
+  /** Present for stores that have something to watch. */
   readonly watch?: Watch;
 }
 
@@ -129,7 +120,7 @@ export interface RelayStatus {
   readonly lanes: readonly number[];
   /** Claimed and not settled now. */
   readonly window: number;
-  /** The most it may have claimed and not settled at once: as many duplicates one fault may cause. */
+  /** The most it may have claimed and not settled at once. One fault causes at most that many duplicates. */
   readonly windowLimit: number;
 }
 

@@ -8,13 +8,13 @@ export interface Outgoing {
 }
 
 export type PublishResult =
-  /** Acknowledged by the broker, in its strongest ordinary sense. */
+  /** The broker acknowledged it, in the strongest way that the broker ordinarily offers. */
   | { readonly status: "stored" }
-  /** Certainly not stored. The event is to blame for what it is, or the destination for how it is. */
+  /** Certainly not stored. `blame` says whether this event or its topic is the reason. */
   | { readonly status: "refused"; readonly blame: "event" | "destination"; readonly retryable: boolean; readonly error: Error }
-  /** A time-out or a lost link: neither yes nor no. */
+  /** The publish timed out or the connection was lost: the broker may or may not have stored it. */
   | { readonly status: "unknown"; readonly error: Error }
-  /** Not sent, because an earlier one of its aggregate was not stored. */
+  /** Not sent, because an earlier message of its aggregate was not stored. */
   | { readonly status: "skipped" };
 
 export interface Sink extends AsyncDisposable {
@@ -22,17 +22,17 @@ export interface Sink extends AsyncDisposable {
   readonly can: {
     readonly maxBytes: number;
     /**
-     * How many messages of one aggregate a round trip stores. The relay hands over no more of an aggregate in one `publish`, so that
-     * its deadline covers a round trip and not a whole run of them. @default any number
+     * How many messages of one aggregate one round trip stores. The relay passes no more of an aggregate to one `publish`, so that
+     * the deadline covers one round trip. @default any number
      */
     readonly run?: number;
   };
   connect(signal: AbortSignal): Promise<void>;
   /**
-   * One result per message, in the order given; never rejects, and settles soon after the signal aborts.
-   * Messages of one aggregate are stored in the order given, and none is sent once an earlier one was not stored.
+   * Answers one result per message, in the order given. It never rejects, and settles soon after the signal aborts.
+   * Messages of one aggregate are stored in the order given. After one that was not stored, no later message of its aggregate is sent.
    */
   publish(batch: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]>;
-  /** Is the destination there and willing? Looks at metadata only; rejects with the reason when not. */
+  /** Checks that the topic exists and accepts messages. It reads metadata only, and rejects with the reason when it does not. */
   probe(topic: string, signal: AbortSignal): Promise<void>;
 }

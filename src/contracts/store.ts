@@ -1,5 +1,5 @@
 import type { Wake } from "../core/wake.ts";
-import type { Examination } from "./examination.ts";
+import type { Examination } from "./doctor.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import type { Inbox } from "./inbox.ts";
 import type { LeaseStore } from "./lease-store.ts";
@@ -7,15 +7,15 @@ import type { Operator } from "./operator.ts";
 import type { OutboxStore, OutboxWriter, Transactor } from "./outbox-store.ts";
 
 export interface Schema {
-  /** Creates or upgrades the tables; says which versions were applied. Safe to repeat and to run beside traffic. */
+  /** Creates or upgrades the tables, and answers the versions that it applied. It is safe to repeat, and to run beside traffic. */
   migrate(): Promise<readonly number[]>;
-  /** The statements `migrate` would run on an empty database. */
+  /** The statements that `migrate` would run on an empty database. */
   print(): string;
-  /** Rejects with NOT_MIGRATED or SCHEMA_NEWER unless this code can work with the tables that are there. */
+  /** Rejects with NOT_MIGRATED or SCHEMA_NEWER when this code cannot work with the tables in the database. */
   check(): Promise<void>;
 }
 
-/** A database as every part of the path meets it. `Db` begins transactions, `Tx` is one. */
+/** A database as every part of the path uses it. `Db` begins transactions, and `Tx` is one. */
 export interface Store<Db, Tx = Db> extends AsyncDisposable, Partial<Examination> {
   readonly name: string;
   readonly schema: Schema;

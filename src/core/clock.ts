@@ -1,5 +1,3 @@
-import { follow } from "./signal.ts";
-
 /** Time is a port, so that the relay, leases and retries run under an injected clock. */
 export interface Clock {
   /** Wall clock in milliseconds, for records. */
@@ -34,20 +32,8 @@ export const systemClock: Clock = {
     }),
 };
 
+/** Milliseconds since the machine began: all its processes share it, and nobody can set it. */
+export const sharedNow = (): number => Math.round(Number(process.hrtime.bigint()) / 1_000) / 1_000;
+
 /** Resolves once everything that could run without waiting has run. */
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-/** Runs `work` with a signal that aborts at the deadline, or when `outer` does. */
-export async function withDeadline<T>(clock: Clock, ms: number, outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const ended = new AbortController();
-  const late = follow(outer);
-  void clock.sleep(ms, ended.signal).then(() => {
-    if (!ended.signal.aborted) late.abort();
-  });
-  try {
-    return await work(late.signal);
-  } finally {
-    ended.abort();
-    late.release();
-  }
-}

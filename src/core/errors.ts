@@ -16,13 +16,13 @@ export const errorTable = {
     retryable: false,
   },
   TRANSACTION_LOST: {
-    meaning: "The transaction ended before the work inside it was finished; nothing that followed was kept.",
+    meaning: "The transaction ended before the work inside it had finished. Statements after that point were not kept.",
     remedy: "Do not commit or roll back inside the callback, and await every statement in it.",
     retryable: true,
   },
   COMMIT_UNKNOWN: {
-    meaning: "The connection was lost while COMMIT was under way: the transaction may or may not have been kept.",
-    remedy: "Read back what the transaction wrote before you decide to run it again.",
+    meaning: "The connection was lost during COMMIT, so the transaction may or may not have been committed.",
+    remedy: "Check in the database whether the transaction was committed before you run it again.",
     retryable: false,
   },
   UNKNOWN_EVENT_TYPE: {
@@ -92,22 +92,22 @@ export const errorTable = {
   },
   SCHEMA_NEWER: {
     meaning: "The tables were made by a newer version of Waybill than this one.",
-    remedy: "Upgrade Waybill in this service; nothing was written.",
+    remedy: "Upgrade Waybill in this service. Nothing was written.",
     retryable: false,
   },
   STORE_READ_ONLY: {
-    meaning: "This user may not write there: to the database file or its folder, or to the schema.",
-    remedy: "Give this user the right to write: to the file and to its folder, or on the server.",
+    meaning: "This user may not write to the database file, to its folder, or to the schema.",
+    remedy: "Let this user write to the file and its folder, or grant the right on the server.",
     retryable: false,
   },
   STORE_CORRUPT: {
     meaning: "The file is not a database, or is damaged.",
-    remedy: "Check the path; restore the file from a backup if it was a database.",
+    remedy: "Check the path. If the file was a database, restore it from a backup.",
     retryable: false,
   },
   STORE_UNAVAILABLE: {
     meaning: "The database cannot be reached, or did not answer in time.",
-    remedy: "Check that the file or server is there, lets this user in, and is not locked by another program.",
+    remedy: "Check that the file or server exists, admits this user, and is not locked by another program.",
     retryable: true,
   },
   UNSUPPORTED: {
@@ -121,7 +121,7 @@ export const errorTable = {
     retryable: false,
   },
   DRIVER_UNFIT: {
-    meaning: "The client lacks something that the promises need.",
+    meaning: "The installed client lacks something that Waybill needs to keep its promises.",
     remedy: "Use the version or the client that the message names.",
     retryable: false,
   },
@@ -136,8 +136,8 @@ export const errorTable = {
     retryable: false,
   },
   CRASHED_RELAY: {
-    meaning: "The relay process died three times in a row while it had this event alone in hand.",
-    remedy: "Find out why this event ends the process, then redrive or discard it.",
+    meaning: "Three relays in a row crashed while they had this event alone in their window.",
+    remedy: "Find out why this event crashes the relay, then redrive or discard it.",
     retryable: false,
   },
   ROW_UNREADABLE: {
@@ -151,23 +151,23 @@ export const errorTable = {
     retryable: false,
   },
   EFFECT_UNFINISHED: {
-    meaning: "An earlier attempt of the handler committed its mark before it had finished, so part of its effect may be there.",
-    remedy: "Find the statement that commits by itself (TRUNCATE, DDL, LOCK TABLES, COMMIT), then put the effect right by hand.",
+    meaning: "An earlier attempt of the handler committed its mark before it had finished, so its effect may be incomplete.",
+    remedy: "Find the statement that commits by itself (TRUNCATE, DDL, LOCK TABLES, COMMIT), then repair the effect by hand.",
     retryable: false,
   },
   DESTINATION_UNAVAILABLE: {
-    meaning: "The broker, or this topic of it, cannot be reached, does not exist, or refuses this client.",
-    remedy: "Check that it is there and lets this user in. Events of an outbox wait for it meanwhile, and no attempt is spent.",
+    meaning: "The broker or the topic cannot be reached, does not exist, or refuses this client.",
+    remedy: "Check that it exists and admits this user. Events in the outbox wait meanwhile, and no attempt is counted.",
     retryable: true,
   },
   PUBLISH_UNKNOWN: {
-    meaning: "The broker did not answer in time: the event may or may not have been stored.",
-    remedy: "Nothing: it is published again when the destination answers, and subscribers see it once.",
+    meaning: "The broker did not answer in time, so it may or may not have stored the event.",
+    remedy: "None needed. The relay publishes it again when the topic works, and subscribers apply it once.",
     retryable: true,
   },
   LEASE_LOST: {
-    meaning: "Another relay owns the lane now; what this one had in hand for it changes nothing.",
-    remedy: "Nothing: the relay drops the lane and goes on with the others.",
+    meaning: "Another relay owns the lane now, so this relay's results for it were not recorded.",
+    remedy: "None needed. The relay drops the lane and continues with its other lanes.",
     retryable: true,
   },
   NOT_FOUND: {
@@ -177,28 +177,28 @@ export const errorTable = {
   },
   WRONG_STATE: {
     meaning: "The event is not in a state that allows this action.",
-    remedy: "Only DEAD events can be redriven or discarded; `waybill events show` tells the state.",
+    remedy: "Only DEAD events can be redriven or discarded. `waybill events show` shows the state.",
     retryable: false,
   },
   HANDLER_TIMEOUT: {
-    meaning: "The handler did not finish within its time limit; its transaction was rolled back.",
+    meaning: "The handler did not finish within its time limit, and its transaction was rolled back.",
     remedy: "Make the handler faster, or raise handlerTimeoutMs.",
     retryable: true,
   },
   PROMISE_BROKEN: {
-    meaning: "A run that checks the promises found one that was not kept: events were lost, invented, doubled or out of order.",
+    meaning: "A run of verify or dev found a broken promise: events were lost, invented, doubled or out of order.",
     remedy:
-      "With --naive that is what the run is there to show; otherwise keep the data (dev --data FOLDER, verify --keep --report PATH) and report it as a bug.",
+      "With --naive, this is what the run is meant to show. Otherwise keep the data (dev --data FOLDER, verify --keep --report PATH) and report it as a bug.",
     retryable: false,
   },
   UNSAFE_SETTING: {
     meaning: "waybill doctor found live settings of the store or the broker that break a promise.",
-    remedy: "Change what the report names, each as it says; docs/doctor.md has every check.",
+    remedy: "Change each setting as the report says. docs/doctor.md explains every check.",
     retryable: false,
   },
   STOPPED: {
-    meaning: "The service or the command was stopped while this was under way.",
-    remedy: "Start it again. A relay or subscriber takes up what was not settled.",
+    meaning: "The service or the command was stopped before this was finished.",
+    remedy: "Start it again. A relay or subscriber then continues with the unfinished work.",
     retryable: true,
   },
 } as const satisfies Record<string, { meaning: string; remedy: string; retryable: boolean }>;

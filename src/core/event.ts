@@ -19,16 +19,8 @@ export interface Draft<Type extends string = string, Payload = unknown> {
 }
 
 /** A checked and encoded draft, ready to be inserted. `payload` is text or bytes, exactly as it will travel. */
-export interface Row {
-  readonly id: string;
-  readonly aggregateType: string;
-  readonly aggregateId: string;
-  readonly type: string;
-  readonly eventVersion: number;
+export interface Row extends Omit<Envelope, "seq" | "data" | "createdAt"> {
   readonly payload: string | Uint8Array;
-  readonly contentType: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly idempotencyKey: string | null;
   readonly availableAt: Date | null;
 }
 

@@ -1,7 +1,3 @@
-import type { Clock } from "./clock.ts";
-import { inWords } from "./in-words.ts";
-import { LANES } from "./lane.ts";
-
 /** One live setting, as it was read from a server. */
 export interface Finding {
   /** As the server calls it, with what it belongs to: `appendfsync`, `min.insync.replicas of order.events`. */
@@ -32,84 +28,44 @@ export const unknown = (setting: string, value: string | null, why: string): Fin
   why,
 });
 
-/** What a server's clock said, between two looks at our own. */
-export interface ClockSighting {
-  readonly beforeMs: number;
-  readonly serverMs: number;
-  readonly afterMs: number;
+/**
+ * One setting that doctor looks at. An adapter keeps its rules in a table; doctor's findings and docs/doctor.md are both made of it. Backquotes
+ * are for the docs, and findings go without them.
+ */
+export interface Rule<A> {
+  /** As the server calls it: `appendfsync`. */
+  readonly setting: string;
+  /** When it is bad (or unknown), in a few words for the docs: "`everysec` or `no`". */
+  readonly badWhen: string;
+  /** The promises that a bad value breaks: "LO". */
+  readonly breaks: string;
+  /** What to do about a bad value. It ends the sentence of every bad finding: "set `appendfsync always`". */
+  readonly remedy: string;
+  /** What the answers mean: one finding, several, or none where the rule does not apply. */
+  readonly look: (answers: A, say: Say) => Finding | readonly Finding[];
 }
 
-const driftMs = 2_000;
-
-export async function sightClock(clock: Clock, read: () => Promise<number>): Promise<ClockSighting> {
-  const beforeMs = clock.now();
-  const serverMs = await read();
-  return { beforeMs, serverMs, afterMs: clock.now() };
+/** Makes the findings of one rule. */
+export interface Say {
+  good(value: string, why: string): Finding;
+  /** `why` has no full stop: the remedy follows it. `but` is for a case that breaks other promises, or has another remedy. */
+  bad(value: string | null, why: string, but?: { readonly breaks?: string; readonly remedy?: string }): Finding;
+  unknown(value: string | null, why: string): Finding;
+  /** For a finding under another name than the rule's: `as("alarms of node a")`. */
+  as(setting: string): Say;
 }
 
-/** Only what the time between question and answer cannot explain counts. */
-export function judgeClock({ beforeMs, serverMs, afterMs }: ClockSighting): Finding {
-  const half = (afterMs - beforeMs) / 2;
-  const ahead = Math.round(serverMs - beforeMs - half);
-  const value = `${inWords(Math.abs(ahead))} ${ahead < 0 ? "behind" : "ahead"}`;
-  if (Math.abs(ahead) - half <= driftMs) return good("clock", value, "The database and this machine agree on the time.");
-  return bad(
-    "clock",
-    value,
-    "V",
-    `An event that a service delays until a moment of its own clock goes out that much too ${ahead < 0 ? "late" : "early"}, and ages that people compare with their own clock are wrong: let both machines follow one time server. Leases do not suffer: a relay counts another's lease by its own monotonic clock once it has seen it renewed.`,
-  );
-}
+/** Looks at the answers by every rule, in the order of the table. `of` names what they are the answers of: `retention.ms of order.events`. */
+export const applyRules = <A>(rules: readonly Rule<A>[], answers: A, of?: string): readonly Finding[] =>
+  rules.flatMap((rule) => rule.look(answers, sayAs(of === undefined ? rule.setting : `${rule.setting} of ${of}`, rule)));
 
-/** Something that migrate makes. */
-export interface Thing {
-  readonly kind: "table" | "index" | "unique index" | "trigger" | "function" | "sequence" | "view";
-  readonly name: string;
-}
-
-const broken: Readonly<Record<Thing["kind"], string>> = {
-  table: "L",
-  function: "L",
-  sequence: "O",
-  "unique index": "E",
-  trigger: "D",
-  index: "I",
-  view: "V",
-};
-
-export function judgeThings(expected: readonly Thing[], isThere: (thing: Thing) => boolean): Finding {
-  const missing = expected.filter((thing) => !isThere(thing));
-  if (missing.length === 0) return good("objects", `${expected.length} of ${expected.length}`, "Everything that migrate makes is there.");
-  return bad(
-    "objects",
-    `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(", ")}`,
-    [..."LOEDIV"].filter((letter) => missing.some(({ kind }) => broken[kind] === letter)).join(""),
-    "The database lacks what migrate made: without an index, one aggregate that waits slows all others down; without a trigger, a used idempotency key adds again. Make it anew as waybill migrate --print shows it.",
-  );
-}
-
-/** `version` is 0 where there are no tables, and null where we may not look. */
-export function judgeSchema(version: number | null, wanted: number): Finding {
-  const setting = "schema version";
-  if (version === null) return unknown(setting, null, "This user may not read Waybill's tables: run doctor as the user that relays have.");
-  if (version === wanted) return good(setting, String(version), "The tables are those of this version.");
-  const why =
-    version > wanted
-      ? `This code knows version ${wanted} at most, and refuses to work with newer tables: upgrade waybill here.`
-      : `This code needs version ${wanted}, and no relay starts before: run waybill migrate.`;
-  return bad(setting, version === 0 ? "none" : String(version), "L", why);
-}
-
-export function judgeLanes(rows: number | null): Finding {
-  if (rows === null) return unknown("lanes", null, "This user may not read Waybill's tables: run doctor as the user that relays have.");
-  if (rows === LANES) return good("lanes", String(rows), "Every lane can be owned.");
-  return bad(
-    "lanes",
-    String(rows),
-    "L",
-    `Events of a lane without a row are never claimed: there must be rows for the lanes 0 to ${LANES - 1}.`,
-  );
-}
+const sayAs = (setting: string, rule: Pick<Rule<never>, "breaks" | "remedy">): Say => ({
+  good: (value, why) => good(setting, value, why),
+  bad: (value, why, { breaks = rule.breaks, remedy = rule.remedy } = {}) =>
+    bad(setting, value, breaks, `${why}: ${remedy.replaceAll("`", "")}.`),
+  unknown: (value, why) => unknown(setting, value, why),
+  as: (other) => sayAs(other, rule),
+});
 
 /** Numbers with dots between them, compared one by one. */
 export function isAtLeast(version: string, least: string): boolean {

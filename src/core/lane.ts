@@ -2,8 +2,8 @@
 export const LANES = 64;
 
 /**
- * FNV-1a over the UTF-8 bytes of type, NUL, id. Only stores whose database has no function for it call this;
- * all others compute the lane in SQL, and never here.
+ * The lane of an aggregate on SQLite and in memory: FNV-1a over the UTF-8 bytes of type, NUL, id. PostgreSQL, MySQL and MariaDB
+ * compute another number in SQL, which the column `lane` shows.
  */
 export function laneOf(aggregateType: string, aggregateId: string): number {
   let hash = 0x811c9dc5;

@@ -21,7 +21,7 @@ export function lend<T extends object>(thing: T, isOpen = () => true): { readonl
         const result: unknown = Reflect.apply(of as () => unknown, self, given);
         // A prepared statement of mysql2 runs without the connection's own methods.
         if (called === "prepare" && result instanceof Promise) return result.then(guarded);
-        return isLazy(result) ? guard(result) : result;
+        return isLazy(result) || isStatement(result) ? guard(result) : result;
       },
     });
   const guarded = (value: unknown): unknown => (isObject(value) ? guard(value) : value);
@@ -49,6 +49,11 @@ export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Pr
 /** A query of postgres.js is sent when it is awaited, which may be after the end. */
 function isLazy(value: unknown): value is object {
   return value instanceof Promise && value.constructor !== Promise;
+}
+
+/** A prepared statement of SQLite runs without the database's own methods. */
+function isStatement(value: unknown): value is object {
+  return isObject(value) && "run" in value && typeof value.run === "function";
 }
 
 function isObject(value: unknown): value is object {

@@ -2,6 +2,18 @@ import { createHash } from "node:crypto";
 import type { Envelope } from "./event.ts";
 import { isIdOfBytes } from "./unreadable.ts";
 
+export interface Letter {
+  readonly envelope: Envelope;
+  readonly topic: string;
+  readonly consumer: string;
+  readonly error: string;
+  readonly attempts: number;
+  /** @default 1 */
+  readonly handlerVersion?: number;
+  /** The message as it came, where it could not be read as an event. The envelope then only names its place. */
+  readonly raw?: Uint8Array;
+}
+
 /** What a store keeps of a letter. Every text fits its column on every store, whatever the message held. */
 export interface LetterRow {
   readonly consumer: string;
@@ -22,17 +34,7 @@ export interface LetterRow {
   readonly handlerVersion: number;
 }
 
-interface Given {
-  readonly envelope: Envelope;
-  readonly topic: string;
-  readonly consumer: string;
-  readonly error: string;
-  readonly attempts: number;
-  readonly handlerVersion?: number;
-  readonly raw?: Uint8Array;
-}
-
-export function letterRow({ envelope, topic, consumer, error, attempts, handlerVersion = 1, raw }: Given): LetterRow {
+export function letterRow({ envelope, topic, consumer, error, attempts, handlerVersion = 1, raw }: Letter): LetterRow {
   const { data, seq, createdAt, ...rest } = envelope;
   const texts = JSON.stringify({ ...rest, seq: String(seq), createdAt: createdAt.toISOString() });
   const [, code = "", text = error] = /^([A-Z][A-Z0-9_]{1,63}): ([^]*)$/.exec(error) ?? [];

@@ -1,30 +1,13 @@
 import { types } from "node:util";
-import type { ErrorCode } from "./errors.ts";
+import { asError, isWaybillError, type ErrorCode } from "./errors.ts";
 
-/** What happens along the path, for logs, metrics, alerts and tests. */
+/** A notice of something that happened on the path, for logs, metrics, alerts and tests. */
 export type PathEvent =
-  | { readonly type: "relay.claimed"; readonly relay: string; readonly count: number; readonly narrow: boolean }
-  | { readonly type: "relay.published"; readonly relay: string; readonly count: number; readonly ms: number }
-  | {
-      readonly type: "relay.failed";
-      readonly id: string;
-      readonly aggregateType: string;
-      readonly aggregateId: string;
-      readonly eventType: string;
-      readonly failures: number;
-      readonly retryInMs: number;
-      readonly error: string;
-    }
-  /** An event is DEAD. One for every death, whatever its cause. */
-  | {
-      readonly type: "relay.died";
-      readonly id: string;
-      readonly aggregateType: string;
-      readonly aggregateId: string;
-      readonly eventType: string;
-      readonly error: string;
-      readonly followers: "blocked" | "released";
-    }
+  | ({ readonly type: "relay.claimed"; readonly narrow: boolean } & OfWindow)
+  | ({ readonly type: "relay.published"; readonly ms: number } & OfWindow)
+  | ({ readonly type: "relay.failed"; readonly failures: number; readonly retryInMs: number; readonly error: string } & OfEvent)
+  /** An event became DEAD. There is one for every such event, whatever the cause. */
+  | ({ readonly type: "relay.died"; readonly error: string; readonly followers: "blocked" | "released" } & OfEvent)
   | {
       readonly type: "relay.trouble";
       readonly relay: string;
@@ -34,15 +17,15 @@ export type PathEvent =
     }
   | { readonly type: "destination.opened"; readonly topic: string; readonly error: string; readonly probeInMs: number }
   | { readonly type: "destination.closed"; readonly topic: string }
-  /** `turn`: as a matter of course, with coordination "competing". */
+  /** `turn` is true for the regular exchange of lanes with coordination "competing". */
   | { readonly type: "lanes.won"; readonly relay: string; readonly lanes: readonly number[]; readonly turn: boolean }
   | { readonly type: "lanes.given"; readonly relay: string; readonly lanes: readonly number[]; readonly turn: boolean }
   | { readonly type: "lanes.lost"; readonly relay: string; readonly lanes: readonly number[] }
-  /** One for every run of housekeeping; not complete when part of it failed or the relay ended. */
+  /** One for every run of housekeeping. It is not complete when part of it failed, or the relay ended meanwhile. */
   | {
       readonly type: "housekeeping.done";
       readonly relay: string;
-      /** Events deleted, those of dropped partitions among them. */
+      /** Deleted events, including those of dropped partitions. */
       readonly purged: number;
       /** Partitions. */
       readonly created: readonly string[];
@@ -53,35 +36,12 @@ export type PathEvent =
       readonly ms: number;
     }
   | ({ readonly type: "watch.warning"; readonly relay: string } & WatchWarning)
-  | {
-      readonly type: "subscriber.handled";
-      readonly consumer: string;
-      readonly id: string;
-      readonly eventType: string;
-      readonly first: boolean;
-      readonly ms: number;
-    }
-  | {
-      readonly type: "subscriber.failed";
-      readonly consumer: string;
-      readonly id: string;
-      readonly eventType: string;
-      readonly attempts: number;
-      readonly retryInMs: number;
-      readonly error: string;
-    }
-  /** A subscriber gave up on an event and its letter is durable. */
-  | {
-      readonly type: "subscriber.died";
-      readonly consumer: string;
-      readonly id: string;
-      readonly eventType: string;
-      readonly topic: string;
-      readonly attempts: number;
-      readonly error: string;
-    }
-  | { readonly type: "subscriber.ignored"; readonly consumer: string; readonly id: string; readonly eventType: string }
-  /** So many deliveries wait behind failing events of their aggregates that no more are received; or, later, there is room again. */
+  | ({ readonly type: "subscriber.handled"; readonly first: boolean; readonly ms: number } & OfDelivery)
+  | ({ readonly type: "subscriber.failed"; readonly attempts: number; readonly retryInMs: number; readonly error: string } & OfDelivery)
+  /** A subscriber gave up on an event, and its letter is durable. */
+  | ({ readonly type: "subscriber.died"; readonly topic: string; readonly attempts: number; readonly error: string } & OfDelivery)
+  | ({ readonly type: "subscriber.ignored" } & OfDelivery)
+  /** The subscriber receives no more, because too many deliveries wait behind failing events (`full`), or it receives again. */
   | {
       readonly type: "subscriber.full";
       readonly consumer: string;
@@ -89,16 +49,16 @@ export type PathEvent =
       readonly unacknowledged: number;
       readonly full: boolean;
     }
-  /** The broker removed messages before this consumer was done with them, at most so many; null: it cannot tell how many. */
+  /** The broker removed messages before this consumer was done with them. `messages` is the most it can have been; null: unknown. */
   | { readonly type: "subscriber.missed"; readonly consumer: string; readonly topic: string; readonly messages: number | null }
-  /** A round of forgetting: marks and counts of attempts older than `before` are gone from the inbox. */
+  /** The subscriber deleted marks and counts of attempts that are older than `before` from the inbox. */
   | {
       readonly type: "subscriber.forgot";
       readonly consumer: string;
       readonly rows: number;
       /** ISO 8601. */
       readonly before: string;
-      /** The topic whose oldest message made it earlier than the retention asks for; null: none did. */
+      /** The topic whose oldest message made `before` earlier than the retention asks for. Null when no topic did. */
       readonly keptFor: string | null;
     }
   | { readonly type: "subscriber.seat"; readonly consumer: string; readonly topic: string; readonly held: boolean }
@@ -111,7 +71,30 @@ export type PathEvent =
       readonly error: string;
     };
 
-/** Something that makes the tables grow, or the relay slow, and who is to blame for it. */
+/** The events that a relay claimed or published together. */
+export interface OfWindow {
+  readonly relay: string;
+  readonly count: number;
+  /** The ids of the events in their order, for observers that ask for them: `withIds`. */
+  readonly ids?: readonly string[];
+}
+
+/** The event in the outbox that a path event is about. */
+export interface OfEvent {
+  readonly id: string;
+  readonly aggregateType: string;
+  readonly aggregateId: string;
+  readonly eventType: string;
+}
+
+/** The event that a subscriber received, and for which consumer. */
+export interface OfDelivery {
+  readonly consumer: string;
+  readonly id: string;
+  readonly eventType: string;
+}
+
+/** Something that makes the tables grow or the relay slow, and what causes it. */
 export interface WatchWarning {
   readonly what: "writer" | "horizon" | "dead-rows" | "bytes" | "partitions" | "archive";
   /** Such as "session 4711". */
@@ -121,12 +104,33 @@ export interface WatchWarning {
 
 export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat" | "forget";
 
-/** Never waits and never throws: a slow or broken observer must not slow or fail a delivery. */
-export type Observe = (event: PathEvent) => void;
+/** The path does not wait for it, and ignores what it throws: a slow or broken observer neither slows nor fails a delivery. */
+export interface Observe {
+  (event: PathEvent): void;
+  /** Asks for `ids` in relay.claimed and relay.published. A relay whose observer does not ask builds no list of them. */
+  readonly ids?: boolean;
+}
+
+/** The same observer, which is told the ids of the events that a relay claims and publishes. */
+export const withIds = (observe: Observe): Observe => Object.assign((event: PathEvent) => observe(event), { ids: true });
+
+/** The field `ids` for an observer that asks for it; nothing for others. */
+export const idsFor = <T>({ ids }: Observe, of: readonly T[], idOf: (one: T) => string): { readonly ids?: readonly string[] } =>
+  ids === true ? { ids: of.map(idOf) } : {};
+
+type RelayStep = Extract<PathEvent, { readonly type: "relay.trouble" }>["step"];
+
+/** Reports what a relay could not do. */
+export function relayTrouble(observe: Observe, relay: string): (step: RelayStep, cause: unknown) => void {
+  return (step, cause) => {
+    const error = asError(cause);
+    observe({ type: "relay.trouble", relay, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+  };
+}
 
 export function safely(observe: Observe | undefined): Observe {
   if (observe === undefined) return () => undefined;
-  return (event) => {
+  const safe: Observe = (event) => {
     // An observer's failure is its own, an asynchronous one's too; the path goes on.
     try {
       const returned: unknown = observe(event);
@@ -135,4 +139,5 @@ export function safely(observe: Observe | undefined): Observe {
       return;
     }
   };
+  return observe.ids === true ? Object.assign(safe, { ids: true }) : safe;
 }

@@ -38,3 +38,6 @@ export function retrySchedule(options: RetryOptions, random: Random): RetrySched
 function areDelays(value: unknown): boolean {
   return Array.isArray(value) && value.every((ms) => typeof ms === "number" && Number.isFinite(ms) && ms >= 0);
 }
+
+/** An event that was alone in the window of so many relays in a row that died is parked, and is not even read again. */
+export const deathsToPark = 3;

@@ -10,12 +10,12 @@ export interface Room {
   take(bytes?: number): Taken;
 }
 
-export interface Taken {
+interface Taken {
   aside(): void;
   ack(): void;
 }
 
-export interface Bounds {
+interface Bounds {
   readonly prefetch: number;
   readonly waiting?: number;
   readonly bytes?: number;
@@ -66,7 +66,7 @@ export function createRoom({ prefetch, waiting = 0, bytes: most = Infinity }: Bo
   };
 }
 
-export interface AsideBytes {
+interface AsideBytes {
   add(bytes: number): void;
   remove(bytes: number): void;
   readonly full: boolean;

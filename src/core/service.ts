@@ -1,5 +1,5 @@
 import { WaybillError } from "./errors.ts";
-import { shared } from "./signal.ts";
+import { shared } from "./time.ts";
 
 /** Whatever runs. Started twice, stopped twice, stopped before it started: all harmless. */
 export interface Service extends AsyncDisposable {
@@ -14,14 +14,14 @@ export interface Service extends AsyncDisposable {
 }
 
 /** What a service's body is given. Draining aborts `draining` only; stopping aborts both. */
-export interface Run {
+export interface ServiceRun {
   readonly draining: AbortSignal;
   readonly stopping: AbortSignal;
   ready(): void;
 }
 
 /** The body runs until `draining` aborts, and then finishes what it holds unless `stopping` aborts too. */
-export function createService(body: (run: Run) => Promise<void>): Service {
+export function createService(body: (run: ServiceRun) => Promise<void>): Service {
   const draining = shared(new AbortController());
   const stopping = shared(new AbortController());
   const ready = deferred();
@@ -76,3 +76,5 @@ function deferred(): { promise: Promise<void>; resolve: () => void; reject: (err
   promise.catch(() => undefined); // awaiting it is optional; not doing so must not end the process
   return { promise, resolve, reject };
 }
+
+export const stoppedAtOnce = (): WaybillError => new WaybillError("STOPPED", "stopped by a second signal before everything was settled");

@@ -1,5 +1,5 @@
 /** The part of the Standard Schema contract that is used here; zod, valibot and arktype all satisfy it. */
-export interface Schema<Input = unknown, Output = Input> {
+export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
@@ -10,7 +10,7 @@ export interface Schema<Input = unknown, Output = Input> {
 
 export type SchemaResult<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
 
-export interface SchemaIssue {
+interface SchemaIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }

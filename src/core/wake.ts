@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import { follow } from "./signal.ts";
+import { follow } from "./time.ts";
 
 /** A hint between an outbox and a relay of one process: there may be something to claim. Polling is the truth. */
 export interface Wake {

@@ -1,17 +1,17 @@
 import { asError, show, WaybillError } from "../core/errors.ts";
 import type { Draft } from "../core/event.ts";
-import type { EventDefinition, EventMap } from "../core/event-map.ts";
+import type { EventDefinition, EventMap } from "./event-map.ts";
 import { checkOptions, suggestion, whole } from "../core/options.ts";
-import { describeIssue, type InputOf, type Schema, type SchemaResult } from "../core/standard-schema.ts";
+import { describeIssue, type InputOf, type StandardSchema, type SchemaResult } from "../core/standard-schema.ts";
 
-export type { EventDefinition, EventMap, PayloadOf } from "../core/event-map.ts";
+export type { EventDefinition, EventMap, PayloadOf } from "./event-map.ts";
 
 /** What `defineEvents` takes: for each event type a definition, or the bare schema. */
-export type EventDefinitions = Readonly<Record<string, Schema | EventDefinition>>;
+type EventDefinitions = Readonly<Record<string, StandardSchema | EventDefinition>>;
 
 /** What `defineEvents` gives: a definition for each type. */
-export type Defined<Definitions extends EventDefinitions> = {
-  readonly [Type in keyof Definitions]: Definitions[Type] extends Schema
+type Defined<Definitions extends EventDefinitions> = {
+  readonly [Type in keyof Definitions]: Definitions[Type] extends StandardSchema
     ? { readonly schema: Definitions[Type] }
     : Definitions[Type] extends EventDefinition
       ? Definitions[Type]
@@ -66,9 +66,9 @@ function needsSchema(where: string, given: unknown): WaybillError {
 }
 
 /** An arktype schema is a function. */
-function isSchema(value: unknown): value is Schema {
+function isSchema(value: unknown): value is StandardSchema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null || !("~standard" in value)) return false;
-  return typeof (value as Schema)["~standard"]?.validate === "function";
+  return typeof (value as StandardSchema)["~standard"]?.validate === "function";
 }
 
 /**
@@ -115,7 +115,7 @@ function agreed<Field extends "aggregateType" | "eventVersion">(
   return { [field]: defined } as { [F in Field]?: Draft[F] };
 }
 
-function validated(draft: Draft, schema: Schema): SchemaResult<unknown> | PromiseLike<SchemaResult<unknown>> {
+function validated(draft: Draft, schema: StandardSchema): SchemaResult<unknown> | PromiseLike<SchemaResult<unknown>> {
   try {
     return schema["~standard"].validate(draft.payload);
   } catch (cause) {

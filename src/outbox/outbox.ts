@@ -4,7 +4,7 @@ import { systemClock, type Clock } from "../core/clock.ts";
 import { DEFAULT_MAX_PAYLOAD_BYTES, prepare } from "../core/draft.ts";
 import { show, WaybillError } from "../core/errors.ts";
 import type { Added, Draft, Row } from "../core/event.ts";
-import type { EventMap } from "../core/event-map.ts";
+import type { EventMap } from "./event-map.ts";
 import { uuidv7, type NewId } from "../core/ids.ts";
 import { checkOptions, whole } from "../core/options.ts";
 import { systemRandom, type Random } from "../core/random.ts";
@@ -28,7 +28,7 @@ export interface OutboxOptions<Db, Tx, Given, Events extends EventMap> {
 }
 
 /** With a library's handle: `add` takes the library's transactions, and `transaction` begins them. */
-export interface LibraryOutboxOptions<Db, Tx, B extends Begins, Events extends EventMap> extends Omit<
+interface LibraryOutboxOptions<Db, Tx, B extends Begins, Events extends EventMap> extends Omit<
   OutboxOptions<Db, Tx, Tx, Events>,
   "store" | "tx"
 > {

@@ -1,21 +1,22 @@
 /** What is to be done at which moment, the earliest first; of one moment, what came first. A binary heap. */
-export interface Agenda<Item> {
+interface Agenda<Item> {
   add(at: number, item: Item): void;
-  first(): Entry<Item> | null;
+  first(): AgendaEntry<Item> | null;
   /** Removes the first. */
   drop(): void;
 }
 
-export interface Entry<Item> {
+export interface AgendaEntry<Item> {
   readonly at: number;
   readonly nth: number;
   readonly item: Item;
 }
 
 export function createAgenda<Item>(): Agenda<Item> {
-  const heap: Entry<Item>[] = [];
+  const heap: AgendaEntry<Item>[] = [];
   let added = 0;
-  const before = (one: Entry<Item>, other: Entry<Item>): boolean => one.at < other.at || (one.at === other.at && one.nth < other.nth);
+  const before = (one: AgendaEntry<Item>, other: AgendaEntry<Item>): boolean =>
+    one.at < other.at || (one.at === other.at && one.nth < other.nth);
   return {
     add(at, item) {
       const entry = { at, nth: added++, item };

@@ -2,9 +2,9 @@ import type { Clock } from "../core/clock.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
-import { createAgenda, type Entry } from "./agenda.ts";
+import { createAgenda, type AgendaEntry } from "./agenda.ts";
 
-export interface BreakerOptions {
+interface BreakerOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly observe: Observe;
@@ -44,7 +44,7 @@ export interface Breaker {
   /** Events of this topic wait in the store. */
   adopt(topic: string): void;
   /** What is to be done now for the topic that has been due for longest, and is not in work; null: nothing is. Say `done` when it is over. */
-  next(): Work | null;
+  next(): BreakerWork | null;
   done(topic: string): void;
   probeFailed(topic: string, error: Error): void;
   /** The probe was well. True when one waiting aggregate is to be let go on trial. */
@@ -57,7 +57,7 @@ export interface Breaker {
   quiet(): boolean;
 }
 
-export interface Work {
+export interface BreakerWork {
   readonly topic: string;
   /** Ask for its metadata, or let go what waits for it. */
   readonly as: "probe" | "release";
@@ -94,7 +94,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
     const at = state === "open" ? probeAt : state === "trial" ? probeAt + trialMs : clock.monotonic();
     agenda.add(at, { name, topic });
   };
-  const first = (): Entry<{ readonly name: string; readonly topic: Topic }> | null => {
+  const first = (): AgendaEntry<{ readonly name: string; readonly topic: Topic }> | null => {
     for (let entry = agenda.first(); entry !== null; entry = agenda.first()) {
       const { name, topic } = entry.item;
       const stale = topics.get(name) !== topic;

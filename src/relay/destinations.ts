@@ -1,20 +1,13 @@
-import type { Coordinator } from "../contracts/coordinator.ts";
-import type { OutboxStore } from "../contracts/outbox-store.ts";
-import type { Sink } from "../contracts/sink.ts";
-import { type Clock, withDeadline } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
-import { follow, orAborted } from "../core/signal.ts";
+import { follow, withDeadline } from "../core/time.ts";
 import type { Wake } from "../core/wake.ts";
-import type { Breaker, Work } from "./breaker.ts";
-import type { Steps } from "./steps.ts";
+import { type Progress, stepping } from "../core/progress.ts";
+import type { Breaker, BreakerWork } from "./breaker.ts";
+import type { RelayParts } from "./parts.ts";
 
-export interface DestinationsOptions {
+interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "coordinator" | "clock"> {
   readonly breaker: Breaker;
-  readonly outbox: OutboxStore;
-  readonly sink: Sink;
-  readonly coordinator: Coordinator;
-  readonly clock: Clock;
-  readonly steps: Steps;
+  readonly steps: Progress;
   /** A release that takes longer is no progress: what waits must go to a relay that can let it go. */
   readonly storeTimeoutMs: number;
   /** Tells the feed that there may be something to claim. */
@@ -39,11 +32,11 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
   const { breaker, coordinator, clock } = options;
   const { signal, release: unfollow } = follow(ending);
   const letGo = (topic: string, limit: number): Promise<number> =>
-    options.steps.run(options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
+    stepping(options.steps, options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
 
   const probe = async (topic: string): Promise<void> => {
     try {
-      await withDeadline(clock, options.probeTimeoutMs, signal, (late) => orAborted(options.sink.probe(topic, late), late, tooLate));
+      await withDeadline(clock, options.probeTimeoutMs, signal, (late) => options.sink.probe(topic, late), tooLate);
     } catch (error) {
       if (!signal.aborted) breaker.probeFailed(topic, asError(error));
       return;
@@ -60,7 +53,7 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
 
   // Each topic by itself, the one that has been due for longest first: one whose probe takes long keeps no other waiting.
   let running = 0;
-  const step = async ({ topic, as }: Work): Promise<void> => {
+  const step = async ({ topic, as }: BreakerWork): Promise<void> => {
     running += 1;
     try {
       await (as === "probe" ? probe(topic) : release(topic));

@@ -1,5 +1,6 @@
 import type { Claim } from "../contracts/outbox-store.ts";
 import { aggregateKey } from "../core/event.ts";
+import { createQueue as createKeyed } from "../core/queue.ts";
 import { isToBeRead } from "./feed.ts";
 
 /** Claims that are published together, in order: those of one topic, or of several that an aggregate spans. */
@@ -57,14 +58,14 @@ export function groupsOf(
 }
 
 /** Groups of one topic, or with one aggregate, go one after the other; all others side by side. */
-export interface Queue {
+interface Queue {
   run<T>(group: Group, work: () => Promise<T>): Promise<T>;
   /** Whether a group that goes apart from its topics, and is not done, has this aggregate. */
   apart(aggregate: string): boolean;
 }
 
 export function createQueue(): Queue {
-  const last = new Map<string, Promise<unknown>>();
+  const queue = createKeyed<string>();
   const apart = new Map<string, Promise<unknown>>();
   return {
     apart: (aggregate) => apart.has(aggregate),
@@ -73,16 +74,12 @@ export function createQueue(): Queue {
         ...[...group.topics].map((topic) => `topic ${topic}`),
         ...[...group.aggregates].map((aggregate) => `aggregate ${aggregate}`),
       ];
-      const before = Promise.all(names.map((name) => last.get(name) ?? Promise.resolve()));
-      const done = before.then(work);
-      const ended = done.catch(() => undefined);
-      for (const name of names) last.set(name, ended);
-      if (group.topics.size === 0) for (const aggregate of group.aggregates) apart.set(aggregate, ended);
+      const done = queue.run(names, work);
+      if (group.topics.size === 0) for (const aggregate of group.aggregates) apart.set(aggregate, done);
       try {
         return await done;
       } finally {
-        for (const name of names) if (last.get(name) === ended) last.delete(name);
-        for (const aggregate of group.aggregates) if (apart.get(aggregate) === ended) apart.delete(aggregate);
+        for (const aggregate of group.aggregates) if (apart.get(aggregate) === done) apart.delete(aggregate);
       }
     },
   };

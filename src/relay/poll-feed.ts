@@ -1,29 +1,24 @@
-import type { Coordinator } from "../contracts/coordinator.ts";
-import type { Holding, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Holding, Outcome } from "../contracts/outbox-store.ts";
 import { type Clock, turn } from "../core/clock.ts";
-import type { Failpoints } from "../core/failpoints.ts";
-import type { Wake } from "../core/wake.ts";
+import { type Progress, stepping } from "../core/progress.ts";
+import { orAborted } from "../core/time.ts";
+import { asError } from "../core/errors.ts";
 import type { FedWindow, Feed } from "./feed.ts";
-import { type Steps, untilDone } from "./steps.ts";
+import type { RelayParts } from "./parts.ts";
 import type { Stops } from "./stops.ts";
 
-export interface PollFeedOptions {
-  readonly outbox: OutboxStore;
-  readonly wake: Wake;
-  readonly coordinator: Coordinator;
-  readonly clock: Clock;
-  readonly failpoints: Failpoints;
-  readonly steps: Steps;
+interface PollFeedOptions extends Pick<
+  RelayParts,
+  "outbox" | "wake" | "coordinator" | "clock" | "failpoints" | "batch" | "batchesInFlight" | "pollIntervalMs"
+> {
+  readonly steps: Progress;
   readonly stops: Stops;
-  readonly batch: number;
-  readonly batchesInFlight: number;
   /** A lane with so many events in flight gets no more until some are settled: an aggregate that is slow to publish must not take the room of all others. */
   readonly laneShare: number;
   /** Payload bytes of a window; what is in flight has at most so many for each batch in flight. */
   readonly windowBytes: number;
   /** How many bytes a message may have now. */
   largest(): number;
-  readonly pollIntervalMs: number;
   /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
   onClaimed(window: FedWindow, narrow: boolean): void;
@@ -110,7 +105,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const window = await untilDone(
         clock,
         { end: draining, now: stopping },
-        () => steps.run(options.storeTimeoutMs, () => outbox.claim(holding(), request)),
+        () => stepping(steps, options.storeTimeoutMs, () => outbox.claim(holding(), request)),
         (error) => options.onTrouble("claim", error),
       );
       if (window === undefined) {
@@ -144,7 +139,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     const report = await untilDone(
       clock,
       { end: stopping, now: stopping },
-      () => steps.run(options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.window.id, outcomes)),
+      () => stepping(steps, options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.window.id, outcomes)),
       (error) => options.onTrouble("settle", error),
     );
     if (report !== undefined) {
@@ -185,3 +180,21 @@ export function createPollFeed(options: PollFeedOptions): Feed {
 const bytesOf = ({ claims }: FedWindow): number => claims.reduce((sum, { envelope }) => sum + envelope.data.byteLength, 0);
 
 const idsOf = (claims: FedWindow["claims"]): readonly string[] => claims.map(({ envelope }) => envelope.id);
+
+/** Repeats with a growing wait until it succeeds, or `end` aborts; undefined then, or at once when `now` aborts. */
+async function untilDone<T>(
+  clock: Clock,
+  { end, now }: { readonly end: AbortSignal; readonly now: AbortSignal },
+  work: () => Promise<T>,
+  failed: (error: Error) => void,
+): Promise<T | undefined> {
+  for (let wait = 50; !end.aborted && !now.aborted; wait = Math.min(wait * 2, 2_000)) {
+    try {
+      return await orAborted<T | undefined>(work(), now, () => undefined);
+    } catch (error) {
+      failed(asError(error));
+      await clock.sleep(wait, end);
+    }
+  }
+  return undefined;
+}

@@ -1,40 +1,33 @@
-import type { Coordinator } from "../contracts/coordinator.ts";
 import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
-import type { Outgoing, PublishResult, Sink } from "../contracts/sink.ts";
+import type { Outgoing, PublishResult } from "../contracts/sink.ts";
 import { toAttributes } from "../core/cloudevents.ts";
-import { type Clock, withDeadline } from "../core/clock.ts";
-import { deathsToPark } from "../core/deaths.ts";
+import { deathsToPark } from "../core/retry.ts";
 import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
-import type { Failpoints } from "../core/failpoints.ts";
 import { checkHeaders } from "../core/headers.ts";
 import { runsOf } from "../core/runs.ts";
-import { follow } from "../core/signal.ts";
+import { follow, withDeadline } from "../core/time.ts";
 import { tooLargeToRead } from "../core/within-bytes.ts";
+import { type Progress, stepping } from "../core/progress.ts";
 import type { Breaker } from "./breaker.ts";
 import type { Part } from "./feed.ts";
-import { judge, type Policy, refuse } from "./judge.ts";
-import { type Route, topicOf } from "./route.ts";
-import type { Steps } from "./steps.ts";
+import { judge, refuse } from "./judge.ts";
+import type { RelayParts } from "./parts.ts";
+import { topicOf } from "./route.ts";
 import type { Stops } from "./stops.ts";
 
-export interface PublisherOptions {
+interface PublisherOptions extends Pick<
+  RelayParts,
+  "sink" | "route" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs"
+> {
   readonly outbox: Pick<OutboxStore, "payload">;
-  readonly sink: Sink;
-  readonly route: Route;
-  readonly source: string;
-  readonly policy: Policy;
   readonly breaker: Breaker;
-  readonly coordinator: Coordinator;
   readonly stops: Stops;
-  readonly steps: Steps;
-  readonly clock: Clock;
-  readonly failpoints: Failpoints;
-  readonly publishTimeoutMs: number;
+  readonly steps: Progress;
   readonly readTimeoutMs: number;
 }
 
-export interface Publisher {
+interface Publisher {
   /** What becomes of a part's only event without a look at its payload; null: it is to be read, since its topic takes events now. */
   refuse(part: Part): Outcome | null;
   /**
@@ -43,10 +36,10 @@ export interface Publisher {
    */
   read(part: Part, draining: AbortSignal): Promise<Claim | Outcome>;
   /** Sends what may be sent, round trip by round trip, and says what became of each claim. Never rejects. */
-  publish(part: Part, signals: { readonly draining: AbortSignal; readonly stopping: AbortSignal }): Promise<Published>;
+  publish(part: Part, signals: { readonly draining: AbortSignal; readonly stopping: AbortSignal }): Promise<PublishedPart>;
 }
 
-export interface Published {
+export interface PublishedPart {
   /** In the order of the claims. */
   readonly outcomes: readonly Outcome[];
   /** Those that have no outcome yet: nothing of them was sent, and what comes before them is to be settled first. */
@@ -134,8 +127,6 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const read = async (claim: Claim, draining: AbortSignal): Promise<Claim | Outcome> => {
     const { unread = 0, ...rest } = claim;
     try {
-      const tooLarge = tooLargeToRead(unread);
-      if (tooLarge !== null) throw new WaybillError("ROW_UNREADABLE", tooLarge);
       const data = draining.aborted ? null : await fetch(claim, draining);
       return data === null ? returned(claim) : { ...rest, envelope: { ...rest.envelope, data } };
     } catch (cause) {
@@ -210,7 +201,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       const ids = round.map((at) => batch[at]!.envelope.id);
       await options.failpoints.hit("before-publish", ids);
       const messages = round.map((at) => batch[at]!);
-      const answers = await options.steps.run(options.publishTimeoutMs + 2 * graceMs, () => send(messages, stopping));
+      const answers = await stepping(options.steps, options.publishTimeoutMs + 2 * graceMs, () => send(messages, stopping));
       if (answers === null) return { results, untrusted: true };
       await options.failpoints.hit("after-publish", ids);
       const stopped = new Set<string>();

@@ -1,47 +1,20 @@
-import type { Coordinator } from "../contracts/coordinator.ts";
-import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
-import type { Sink } from "../contracts/sink.ts";
-import { type Clock, withDeadline } from "../core/clock.ts";
-import { asError, isWaybillError } from "../core/errors.ts";
-import type { Failpoints } from "../core/failpoints.ts";
-import type { Observe } from "../core/path-events.ts";
-import type { Random } from "../core/random.ts";
-import { orAborted } from "../core/signal.ts";
-import { createService, type Run, type Service } from "../core/service.ts";
-import { createWake, type Wake } from "../core/wake.ts";
+import type { Claim, Outcome } from "../contracts/outbox-store.ts";
+import type { Clock } from "../core/clock.ts";
+import { asError } from "../core/errors.ts";
+import { idsFor, type Observe, relayTrouble } from "../core/path-events.ts";
+import { follow, type Follower, onAbort, withDeadline } from "../core/time.ts";
+import { createService, type ServiceRun, type Service } from "../core/service.ts";
+import { createWake } from "../core/wake.ts";
+import { createProgress } from "../core/progress.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
 import { type FedWindow, isToBeRead, type Part } from "./feed.ts";
 import { createQueue, type Group, groupsOf } from "./groups.ts";
-import type { Policy } from "./judge.ts";
+import type { RelayParts } from "./parts.ts";
 import { createPollFeed } from "./poll-feed.ts";
-import { createPublisher, type Published } from "./publisher.ts";
-import { type Route, topicOf } from "./route.ts";
-import { createSteps } from "./steps.ts";
+import { createPublisher, type PublishedPart } from "./publisher.ts";
+import { topicOf } from "./route.ts";
 import { createStops } from "./stops.ts";
-
-export interface RelayParts {
-  readonly outbox: OutboxStore;
-  readonly wake: Wake;
-  readonly sink: Sink;
-  readonly coordinator: Coordinator;
-  readonly route: Route;
-  readonly source: string;
-  readonly policy: Policy;
-  readonly batch: number;
-  readonly batchesInFlight: number;
-  readonly windowBytes: number;
-  readonly pollIntervalMs: number;
-  readonly publishTimeoutMs: number;
-  readonly leaseMs: number;
-  readonly probeMs: { readonly first: number; readonly last: number };
-  /** What a relay that goes on does besides, until the signal aborts; it never fails. */
-  readonly chores: (ending: AbortSignal) => Promise<void>;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly failpoints: Failpoints;
-  readonly observe: Observe;
-}
 
 /** What one `runOnce` did. */
 export interface OnceReport {
@@ -88,16 +61,16 @@ const readLeases = 3;
 const readingTurn: Group = { topics: new Set(), aggregates: new Set(["reading"]), claims: [] };
 
 /** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
-async function orStopped(clock: Clock, { stopping }: Run, work: Promise<void>): Promise<void> {
+async function orStopped(clock: Clock, { stopping }: ServiceRun, work: Promise<void>): Promise<void> {
   const ended = new AbortController();
-  const hung = orAborted(new Promise<void>(() => undefined), stopping, () => undefined).then(() => clock.sleep(stopMs, ended.signal));
+  const hung = new Promise<void>((resolve) => onAbort(stopping, resolve)).then(() => clock.sleep(stopMs, ended.signal));
   await Promise.race([work, hung]).finally(() => ended.abort());
 }
 
-async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outcome: Outcome) => void): Promise<void> {
+async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted: (outcome: Outcome) => void): Promise<void> {
   const { coordinator, clock, observe, sink } = parts;
   const { relay: name } = coordinator.holding;
-  const steps = createSteps(clock);
+  const steps = createProgress(clock);
   const stops = createStops();
   const changed = createWake();
   const breaker = createBreaker({
@@ -108,15 +81,15 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     lastProbeMs: parts.probeMs.last,
     changed,
   });
-  const done = new AbortController();
+  const done = follow(run.draining);
+  const noMore = done.signal;
   let failure: Error | null = null;
   const fail = (error: Error): void => {
     failure ??= error;
     done.abort();
   };
   let failingSince: number | null = null;
-  const trouble = (step: "claim" | "publish" | "settle" | "probe", error: Error): void =>
-    observe({ type: "relay.trouble", relay: name, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+  const trouble = relayTrouble(observe, name);
 
   const feed = createPollFeed({
     ...parts,
@@ -125,7 +98,14 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     storeTimeoutMs: parts.leaseMs,
     largest: () => sink.can.maxBytes,
     laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
-    onClaimed: (window, narrow) => observe({ type: "relay.claimed", relay: name, count: window.claims.length, narrow }),
+    onClaimed: ({ claims }, narrow) =>
+      observe({
+        type: "relay.claimed",
+        relay: name,
+        count: claims.length,
+        narrow,
+        ...idsFor(observe, claims, ({ envelope }) => envelope.id),
+      }),
     onHeld: (topics) => {
       failingSince = null; // a claim went through
       topics.forEach((topic) => breaker.adopt(topic));
@@ -164,8 +144,11 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     const started = clock.monotonic();
     const signals = { draining: noMore, stopping: run.stopping };
     const { outcomes, left } = noMore.aborted ? giveBack(part) : await publisher.publish(part, signals);
-    const published = outcomes.filter(({ as }) => as === "published").length;
-    if (published > 0) observe({ type: "relay.published", relay: name, count: published, ms: clock.monotonic() - started });
+    const published = outcomes.filter(({ as }) => as === "published");
+    if (published.length > 0) {
+      const ids = idsFor(observe, published, ({ claim }) => claim.envelope.id);
+      observe({ type: "relay.published", relay: name, count: published.length, ms: clock.monotonic() - started, ...ids });
+    }
     // Not awaited here: what comes next need not wait for the store.
     return { left, settled: track(settle(part, outcomes)) };
   };
@@ -205,10 +188,9 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     return tracked;
   };
 
-  const noMore = AbortSignal.any([run.draining, done.signal]);
   const leaving = new AbortController();
   const lanes = coordinator.run(
-    { progress: () => steps.progress(), lanesInUse: () => feed.lanesInUse() },
+    { progress: () => steps.overdue().length === 0, lanesInUse: () => feed.lanesInUse() },
     { leaving: leaving.signal, stopping: run.stopping },
     run.ready,
   );
@@ -226,13 +208,18 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     noMore,
   );
   const chores = once ? Promise.resolve() : parts.chores(noMore);
-  const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done, noMore) : Promise.resolve();
+  const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done) : Promise.resolve();
 
   try {
     // A broker that is away is an outage, met by the breaker once there is something to publish.
-    await withDeadline(clock, parts.publishTimeoutMs, noMore, (signal) => orAborted(sink.connect(signal), signal, () => undefined)).catch(
-      (error: unknown) => trouble("publish", asError(error)),
+    const connected = withDeadline(
+      clock,
+      parts.publishTimeoutMs,
+      noMore,
+      (signal) => sink.connect(signal),
+      () => undefined,
     );
+    await connected.catch((error: unknown) => trouble("publish", error));
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
         void track(
@@ -245,6 +232,7 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
     if (failure !== null) throw failure as Error;
   } finally {
     done.abort();
+    done.release();
     leaving.abort();
     await Promise.all([probes, idle, chores]);
     await lanes;
@@ -252,16 +240,16 @@ async function relay(parts: RelayParts, run: Run, once: boolean, counted: (outco
 }
 
 /** Nothing of it was sent: nothing is spent and nothing can be doubled. */
-function giveBack(part: Part): Published {
+function giveBack(part: Part): PublishedPart {
   return { outcomes: part.claims.map((claim) => ({ claim, as: "returned" })), left: [] };
 }
 
-async function endWhenIdle(parts: RelayParts, idle: () => boolean, done: AbortController, signal: AbortSignal): Promise<void> {
+async function endWhenIdle(parts: RelayParts, idle: () => boolean, { signal, abort }: Follower): Promise<void> {
   const { clock, coordinator, leaseMs } = parts;
   const patience = clock.monotonic() + leaseMs * 1.5; // a dead relay's lanes come free within its lease
   while (!signal.aborted) {
     const started = coordinator.settledIn() || clock.monotonic() > patience;
-    if (started && (idle() || coordinator.holding.lanes.size === 0)) return done.abort();
+    if (started && (idle() || coordinator.holding.lanes.size === 0)) return abort();
     await clock.sleep(5, signal);
   }
 }

@@ -1,7 +1,8 @@
 import { systemClock, type Clock } from "../core/clock.ts";
 import { WaybillError } from "../core/errors.ts";
 import { checkOptions } from "../core/options.ts";
-import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
+import type { Letter } from "../core/letter.ts";
+import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { fatal } from "./fatal.ts";
 import { oneLine } from "./reason.ts";

@@ -1,26 +1,33 @@
 import { causesOf, sqlStateOf } from "../core/causes.ts";
-import { withDeadline, type Clock } from "../core/clock.ts";
+import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
-import { markable, maxMarkBytes } from "../core/letter.ts";
+import { markable, maxMarkBytes, type Letter } from "../core/letter.ts";
 import type { Random } from "../core/random.ts";
-import { orAborted } from "../core/signal.ts";
-import { MarkHeld } from "../core/mark-held.ts";
-import { SessionEnded } from "../core/session-ended.ts";
+import { withDeadline } from "../core/time.ts";
+import { MarkHeld, SessionEnded } from "../core/blameless.ts";
 import type { RetrySchedule } from "../core/retry.ts";
-import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
+import type { Progress, Step } from "../core/progress.ts";
+import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { isFatal } from "./fatal.ts";
+import { inTime } from "./in-time.ts";
 import { shortened } from "./letters.ts";
-import type { Progress, Step } from "./progress.ts";
 import { reasonOf } from "./reason.ts";
 import type { Session } from "./session.ts";
+import { troubleOf } from "./trouble.ts";
 import type { Turn } from "./turns.ts";
-import { inTime } from "./until.ts";
+
+/** What is waited for, and may be overdue. */
+export interface UnderWay {
+  readonly name: SubscriberStep;
+  readonly topic: string;
+  readonly id: string;
+}
 
 /** What a subscriber delivers with. */
 export interface Path<Tx> {
@@ -36,7 +43,7 @@ export interface Path<Tx> {
   readonly concurrency: number;
   readonly retry: RetrySchedule;
   readonly stopping: AbortSignal;
-  readonly progress: Progress;
+  readonly progress: Progress<UnderWay>;
   /** When interrupted waits end (monotonic), by event id: a broken link must not cut a back-off short. */
   readonly resting: Map<string, number>;
   /** How often the inbox has done something for an event: what fails meanwhile for one event alone is that event's own failure. */
@@ -48,7 +55,7 @@ export interface Path<Tx> {
 }
 
 /** One delivery, in its session, in its aggregate's turn. */
-export interface Post {
+interface Post {
   readonly delivery: Delivery;
   readonly session: Session;
   readonly turn: Turn;
@@ -226,12 +233,10 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
   const { letters, inbox, clock, stopping } = path;
   // Whoever does not heed the signal is not waited for: a step that is overdue would cost the seat, and stop the topic.
   const inParkTime = (work: (signal: AbortSignal) => Promise<void>): Promise<void> =>
-    withDeadline(clock, parkMs, stopping, (signal) =>
-      orAborted(work(signal), signal, () => {
-        if (stopping.aborted) throw new WaybillError("STOPPED", "the subscriber was stopped while a letter was parked");
-        throw new WaybillError("STORE_UNAVAILABLE", `the letter was not kept within ${parkMs} ms`);
-      }),
-    );
+    withDeadline(clock, parkMs, stopping, work, () => {
+      if (stopping.aborted) throw new WaybillError("STOPPED", "the subscriber was stopped while a letter was parked");
+      throw new WaybillError("STORE_UNAVAILABLE", `the letter was not kept within ${parkMs} ms`);
+    });
   if (letters !== null) {
     const parked = await persist(path, post, "park", async () => {
       try {
@@ -318,16 +323,8 @@ async function persist<Tx, T>(
       if (ofInbox) inboxHealth.successes += 1;
       return done;
     } catch (error) {
-      if (!session.over.aborted || !isWaybillError(error, "STOPPED")) {
-        path.observe({
-          type: "subscriber.trouble",
-          consumer: path.consumer,
-          step: name,
-          topic: delivery.topic,
-          id,
-          error: reasonOf(asError(error)),
-        });
-      }
+      if (!session.over.aborted || !isWaybillError(error, "STOPPED"))
+        troubleOf(path.observe, path.consumer)(name, error, delivery.topic, id);
       const foreign = error instanceof MarkHeld; // parked for it, the event could still be applied by the transaction that holds its mark
       if (ofInbox && !foreign && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
       before = inboxHealth.successes;

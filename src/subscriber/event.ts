@@ -1,25 +1,17 @@
 import { WaybillError } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
-import { describeIssue, type OutputOf, type Schema } from "../core/standard-schema.ts";
+import { describeIssue, type OutputOf, type StandardSchema } from "../core/standard-schema.ts";
 
 /** What a handler is given. */
-export interface SubscriberEvent<Type extends string = string, Payload = unknown> {
+export interface SubscriberEvent<Type extends string = string, Payload = unknown> extends Omit<Envelope, "type"> {
   /** The key to pass on where an effect leaves this database. */
   readonly id: string;
-  readonly seq: bigint;
   readonly topic: string;
-  readonly aggregateType: string;
-  readonly aggregateId: string;
   readonly type: Type;
-  readonly eventVersion: number;
   /** The decoded JSON, checked by the catalogue's schema if there is one; the bytes for any other content type. */
   readonly payload: Payload;
   /** The bytes as they came. */
   readonly data: Uint8Array;
-  readonly contentType: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly idempotencyKey: string | null;
-  readonly createdAt: Date;
 }
 
 /**
@@ -32,9 +24,9 @@ export type Handler<Event extends SubscriberEvent, Tx> = (event: Event, tx: Tx, 
  * Schemas by event type, as an outbox's catalogue holds them. What travels is JSON: a schema has to accept what JSON
  * makes of the payloads it allows (an ISO date as text, not a Date).
  */
-export type Schemas = Readonly<Record<string, Schema | { readonly schema: Schema }>>;
+export type Schemas = Readonly<Record<string, StandardSchema | { readonly schema: StandardSchema }>>;
 
-type SchemaOf<Entry> = Entry extends Schema ? Entry : Entry extends { readonly schema: infer S } ? S : never;
+type SchemaOf<Entry> = Entry extends StandardSchema ? Entry : Entry extends { readonly schema: infer S } ? S : never;
 
 /** One handler for each event type; "*" is for all types that have none of their own. */
 export type Handlers<Events extends Schemas, Tx> = {
@@ -46,7 +38,7 @@ type EventOf<Events extends Schemas, Type extends keyof Events & string> = Subsc
   OutputOf<SchemaOf<Events[Type]>>
 >;
 
-export function schemaIn(events: Schemas | undefined, type: string): Schema | null {
+export function schemaIn(events: Schemas | undefined, type: string): StandardSchema | null {
   if (events === undefined || !Object.hasOwn(events, type)) return null;
   const entry = events[type];
   if (entry === undefined) return null;
@@ -54,7 +46,7 @@ export function schemaIn(events: Schemas | undefined, type: string): Schema | nu
 }
 
 /** Rejects with INVALID_PAYLOAD when the data is not what its content type or its schema says. */
-export async function decode(topic: string, envelope: Envelope, schema: Schema | null): Promise<SubscriberEvent> {
+export async function decode(topic: string, envelope: Envelope, schema: StandardSchema | null): Promise<SubscriberEvent> {
   const raw = isJson(envelope.contentType) ? parse(envelope) : envelope.data;
   const payload = schema === null ? raw : await validate(schema, raw, envelope);
   const { id, seq, aggregateType, aggregateId, type, eventVersion, data, contentType, headers, idempotencyKey, createdAt } = envelope;
@@ -76,7 +68,7 @@ function parse({ data, type }: Envelope): unknown {
   }
 }
 
-async function validate(schema: Schema, payload: unknown, { type }: Envelope): Promise<unknown> {
+async function validate(schema: StandardSchema, payload: unknown, { type }: Envelope): Promise<unknown> {
   const result = await schema["~standard"].validate(payload);
   if (result.issues === undefined) return result.value;
   throw new WaybillError("INVALID_PAYLOAD", `the payload of ${type} does not match its schema: ${describeIssue(result.issues)}`);

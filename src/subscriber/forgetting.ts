@@ -1,12 +1,11 @@
 import type { Clock } from "../core/clock.ts";
-import { asError } from "../core/errors.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Source } from "../contracts/source.ts";
-import { reasonOf } from "./reason.ts";
+import { troubleOf } from "./trouble.ts";
 
-export interface Forgetting {
+interface Forgetting {
   readonly consumer: string;
   readonly topics: readonly string[];
   readonly owner: string;
@@ -43,7 +42,7 @@ export async function forgetOld(options: Forgetting, ended: AbortSignal): Promis
       observe({ type: "subscriber.forgot", consumer, rows, before: before.toISOString(), keptFor });
     } catch (error) {
       if (ended.aborted) return;
-      observe({ type: "subscriber.trouble", consumer, step: "forget", topic: null, id: null, error: reasonOf(asError(error)) });
+      troubleOf(observe, consumer)("forget", error);
     }
   }
 }

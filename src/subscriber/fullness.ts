@@ -2,7 +2,7 @@ import type { Observe } from "../core/path-events.ts";
 import { createAsideBytes } from "../core/room.ts";
 import type { Delivery, Subscription } from "../contracts/source.ts";
 
-export interface Fullness {
+interface Fullness {
   /** The delivery, seen to be set aside; call `done` when it is not `running` any more. */
   watch(delivery: Delivery): { readonly delivery: Delivery; readonly done: () => void };
   look(): void;

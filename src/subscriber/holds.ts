@@ -4,12 +4,12 @@ import type { Delivery } from "../contracts/source.ts";
  * Which aggregates are held: those with an event that failed, or that takes long, until nothing of them is left. What waits
  * behind such an event would use up the prefetch, and keep other aggregates from being delivered.
  */
-export interface Holds {
+interface Holds {
   /** A delivery that is not done with. It is set aside when its aggregate is held, or becomes so. */
   enter(key: string, delivery: Delivery): Entered;
 }
 
-export interface Entered {
+interface Entered {
   /** Its aggregate is held from now on. */
   hold(): void;
   leave(): void;

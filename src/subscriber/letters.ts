@@ -1,13 +1,13 @@
 import { show, WaybillError } from "../core/errors.ts";
 import type { Clock } from "../core/clock.ts";
 import type { Envelope } from "../core/event.ts";
-import { letterId } from "../core/letter.ts";
-import type { DeadLetters, Letter } from "../contracts/dead-letters.ts";
+import { letterId, type Letter } from "../core/letter.ts";
+import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
 import { deadLetterTopic, deadTopicNames, type DeadTopic } from "./dead-letter-topic.ts";
 
-export interface LettersOptions {
+interface LettersOptions {
   readonly consumer: string;
   readonly topics: readonly string[];
   readonly source: Source;

@@ -1,12 +1,11 @@
 import type { Clock } from "../core/clock.ts";
-import { asError, isWaybillError } from "../core/errors.ts";
+import { isWaybillError } from "../core/errors.ts";
 import type { Observe } from "../core/path-events.ts";
-import { follow, type Follower } from "../core/signal.ts";
+import { follow, type Follower, within } from "../core/time.ts";
 import type { Inbox, Seat as Place } from "../contracts/inbox.ts";
-import { reasonOf } from "./reason.ts";
-import { within } from "./until.ts";
+import { troubleOf } from "./trouble.ts";
 
-export interface SeatOptions {
+interface SeatOptions {
   readonly inbox: Pick<Inbox<never>, "sit" | "leave">;
   readonly place: Place;
   readonly seatMs: number;
@@ -19,7 +18,7 @@ export interface SeatOptions {
 }
 
 /** The right to be the one subscriber process of a consumer on a topic. */
-export interface Seat {
+interface Seat {
   /** Asks for it once; rejects when asking again would be no use either. */
   ask(): Promise<boolean>;
   /**
@@ -39,15 +38,7 @@ export function createSeat({ inbox, place, seatMs, draining, stopping, progressi
   let trustedUntil = -Infinity;
   let refused = true;
 
-  const trouble = (error: unknown): void =>
-    observe({
-      type: "subscriber.trouble",
-      consumer: place.consumer,
-      step: "seat",
-      topic: place.topic,
-      id: null,
-      error: reasonOf(asError(error)),
-    });
+  const trouble = (error: unknown): void => troubleOf(observe, place.consumer)("seat", error, place.topic);
 
   const ask = async (): Promise<boolean> => {
     const from = clock.monotonic();
@@ -59,7 +50,7 @@ export function createSeat({ inbox, place, seatMs, draining, stopping, progressi
   };
   const askWithin = async (ms: number): Promise<boolean | null> => {
     try {
-      return await within(clock, ms, stopping, ask());
+      return await within(clock, ms, ask(), stopping);
     } catch (error) {
       trouble(error);
       return null;
@@ -99,7 +90,7 @@ export function createSeat({ inbox, place, seatMs, draining, stopping, progressi
   const leave = async (): Promise<void> => {
     if (refused || stopping.aborted) return;
     try {
-      await within(clock, leaveMs, stopping, inbox.leave(place));
+      await within(clock, leaveMs, inbox.leave(place), stopping);
     } catch (error) {
       trouble(error); // it runs out by itself
     }

@@ -1,13 +1,11 @@
 import type { Clock } from "../core/clock.ts";
-import { asError } from "../core/errors.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
-import { follow } from "../core/signal.ts";
+import { follow, onAbort, until, within } from "../core/time.ts";
 import type { Assignment, Delivery, Source, Subscription } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { watchFullness } from "./fullness.ts";
-import { reasonOf } from "./reason.ts";
-import { until, within } from "./until.ts";
+import { troubleOf } from "./trouble.ts";
 
 /** One receiving from the source. What it delivered and was not acknowledged is delivered again by the next one. */
 export interface Session {
@@ -57,11 +55,10 @@ interface Ended {
 }
 
 async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<Ended> {
-  const { source, subscription, draining, stopping, clock } = options;
+  const { source, subscription, draining, stopping, clock, observe } = options;
+  const trouble = troubleOf(observe, subscription.consumer);
   const ending = follow(lost);
-  const over = follow(draining);
-  if (ending.signal.aborted) over.abort();
-  else ending.signal.addEventListener("abort", () => over.abort(), { once: true });
+  const over = follow(draining, ending.signal);
   const session: Session = {
     ...{ ended: ending.signal, over: over.signal },
     ours: () => !over.signal.aborted && trusted(),
@@ -78,13 +75,13 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
       // All of an assignment that has ended is left, and its new owner gets it.
       else if (!draining.aborted && delivery.assignment?.ended.aborted !== true) ending.abort();
     } catch (error) {
-      trouble(options, error);
+      trouble("receive", error, subscription.topics.join(","));
       ending.abort();
     }
   };
 
   const running = new Set<Promise<void>>();
-  const fullness = watchFullness(subscription, running, options.observe);
+  const fullness = watchFullness(subscription, running, observe);
   let deliveries: AsyncIterator<Delivery> | null = null;
   try {
     deliveries = source.receive(subscription, ending.signal)[Symbol.asyncIterator]();
@@ -103,12 +100,12 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     }
     await until(ending.signal, Promise.all(running));
   } catch (error) {
-    if (!over.signal.aborted) trouble(options, error);
+    if (!over.signal.aborted) trouble("receive", error, subscription.topics.join(","));
   } finally {
     ending.abort();
     ending.release();
     over.release();
-    await within(clock, closeMs, stopping, close(deliveries)).catch(() => undefined);
+    await within(clock, closeMs, close(deliveries), stopping).catch(() => undefined);
   }
   return { received, acked };
 }
@@ -128,8 +125,7 @@ function assignedSessions(session: Session): (delivery: Delivery) => Session {
       over.release();
     };
     // Whichever ends first: an assignment may outlive many sessions, and a session many assignments.
-    if (ended.signal.aborted) release();
-    else ended.signal.addEventListener("abort", release, { once: true });
+    onAbort(ended.signal, release);
     const own: Session = {
       ...{ ended: ended.signal, over: over.signal },
       ours: () => session.ours() && assignment.ours(),
@@ -142,8 +138,4 @@ function assignedSessions(session: Session): (delivery: Delivery) => Session {
 
 async function close(deliveries: AsyncIterator<Delivery> | null): Promise<void> {
   await deliveries?.return?.();
-}
-
-function trouble({ subscription: { consumer, topics }, observe }: Receive, error: unknown): void {
-  observe({ type: "subscriber.trouble", consumer, step: "receive", topic: topics.join(","), id: null, error: reasonOf(asError(error)) });
 }

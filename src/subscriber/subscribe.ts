@@ -1,16 +1,16 @@
 import { asError, isWaybillError } from "../core/errors.ts";
 import { aggregateKey } from "../core/event.ts";
-import type { Run } from "../core/service.ts";
+import type { ServiceRun } from "../core/service.ts";
+import { until, within } from "../core/time.ts";
+import { createProgress } from "../core/progress.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
-import { deliver, setAside, type Path } from "./deliver.ts";
+import { deliver, setAside, type Path, type UnderWay } from "./deliver.ts";
 import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
-import { createProgress, type Step } from "./progress.ts";
 import { createSeat } from "./seat.ts";
-import { reasonOf } from "./reason.ts";
+import { troubleOf } from "./trouble.ts";
 import { receive, type Receive, type Session } from "./session.ts";
 import { createTurns } from "./turns.ts";
-import { until, within } from "./until.ts";
 
 export interface Subscribe<Tx> {
   readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting" | "inboxHealth">;
@@ -30,11 +30,11 @@ const rollbackMs = 1_000;
 const maxDefects = 3;
 
 /** A subscriber's whole life, from connecting to the last ack. */
-export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<void> {
+export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): Promise<void> {
   const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, retentionMs, seatMs, owner } = settings;
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe } = parts;
-  const progress = createProgress(clock);
+  const progress = createProgress<UnderWay>(clock);
   const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map(), inboxHealth: { successes: 0 } };
   const turns = createTurns(parts.concurrency);
   const holds = createHolds();
@@ -89,10 +89,10 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: Run): Promise<
       await Promise.all(seats.map(({ topic, seat }) => seat.keep((lost, trusted) => receive(receiving([topic]), lost, trusted))));
     }
     await until(stopping, turns.idle());
-    if (stopping.aborted) await within(clock, rollbackMs, new AbortController().signal, turns.idle());
+    if (stopping.aborted) await within(clock, rollbackMs, turns.idle());
   } finally {
     ended.abort();
-    if (forgot !== null) await within(clock, rollbackMs, stopping, forgot);
+    if (forgot !== null) await within(clock, rollbackMs, forgot, stopping);
   }
 }
 
@@ -103,26 +103,21 @@ async function connected<Tx>(source: Source, signal: AbortSignal, { consumer, ob
   } catch (cause) {
     const error = asError(cause);
     if (isWaybillError(error) && !error.retryable) throw error;
-    observe({ type: "subscriber.trouble", consumer, step: "receive", topic: null, id: null, error: reasonOf(error) });
+    troubleOf(observe, consumer)("receive", error);
   }
   return true;
 }
 
 /** Says what is overdue: nobody would hear of it otherwise, since it neither ends nor fails. */
 async function watch<Tx>({ consumer, progress, clock, observe }: Path<Tx>, everyMs: number, ended: AbortSignal): Promise<void> {
-  const told = new WeakSet<Step>();
+  const trouble = troubleOf(observe, consumer);
+  const overdue = new Error("it has not ended in its time; its topic is left to others");
+  const told = new WeakSet<UnderWay>();
   while (!ended.aborted) {
     for (const step of progress.overdue()) {
       if (told.has(step)) continue;
       told.add(step);
-      observe({
-        type: "subscriber.trouble",
-        consumer,
-        step: step.name,
-        topic: step.topic,
-        id: step.id,
-        error: "it has not ended in its time; its topic is left to others",
-      });
+      trouble(step.name, overdue, step.topic, step.id);
     }
     await clock.sleep(everyMs, ended);
   }

@@ -1,3 +1,5 @@
+import { createQueue } from "../core/queue.ts";
+
 /** A task's right to run. */
 export interface Turn {
   /** Lets tasks of other keys run while this one waits. Its own followers still wait behind it. */
@@ -5,7 +7,7 @@ export interface Turn {
 }
 
 /** Keys side by side, each key's tasks one after the other, in the order they came. */
-export interface Turns {
+interface Turns {
   /** Settles as the task does. A task that fails does not keep its followers from running. */
   take(key: string, task: (turn: Turn) => Promise<void>): Promise<void>;
   /** Resolves when no task is left. */
@@ -15,7 +17,7 @@ export interface Turns {
 export function createTurns(concurrency: number): Turns {
   let free = concurrency;
   const waiting: (() => void)[] = [];
-  const last = new Map<string, Promise<void>>();
+  const queue = createQueue<string>();
 
   const enter = async (): Promise<void> => {
     if (free > 0) free -= 1;
@@ -46,18 +48,7 @@ export function createTurns(concurrency: number): Turns {
   };
 
   return {
-    take(key, task) {
-      const mine = (last.get(key) ?? Promise.resolve()).then(() => run(task));
-      const settled = mine
-        .catch(() => undefined)
-        .then(() => {
-          if (last.get(key) === settled) last.delete(key);
-        });
-      last.set(key, settled);
-      return mine;
-    },
-    async idle() {
-      while (last.size > 0) await Promise.all(last.values());
-    },
+    take: (key, task) => queue.run([key], () => run(task)),
+    idle: queue.idle,
   };
 }

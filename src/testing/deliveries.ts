@@ -3,7 +3,7 @@ import { WaybillError } from "../core/errors.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Schemas } from "../subscriber/event.ts";
 import { assertEvents, type ExpectedEvent } from "./events.ts";
-import { runSubscriber, type DeliveryReport, type Fate, type SubscriberUnderTest, type Surroundings } from "./run-subscriber.ts";
+import { runSubscriber, type DeliveryReport, type SubscriberFate, type SubscriberUnderTest, type Surroundings } from "./run-subscriber.ts";
 
 /** The subscribing half of a testbed. Each call publishes what is due before it delivers. */
 export interface Deliveries<Tx, Type extends string = string> {
@@ -36,7 +36,7 @@ export interface Deliveries<Tx, Type extends string = string> {
   ): Promise<DeliveryReport>;
 }
 
-export interface DeliveriesOptions<Tx> extends Surroundings<Tx> {
+interface DeliveriesOptions<Tx> extends Surroundings<Tx> {
   /** Publishes what is due, and says to which topics there has been anything to publish so far. */
   readonly publish: () => Promise<readonly string[]>;
 }
@@ -47,7 +47,7 @@ export function createDeliveries<Tx>({ publish, ...surroundings }: DeliveriesOpt
   /** One process after the other, each with its fate. */
   const run = async <Handle, Events extends Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
-    fates: readonly Fate[],
+    fates: readonly SubscriberFate[],
   ): Promise<DeliveryReport> => {
     const published = await publish();
     const topics = subscriber.topics ?? published;
@@ -58,7 +58,7 @@ export function createDeliveries<Tx>({ publish, ...surroundings }: DeliveriesOpt
   };
   const faulty = async <Handle, Events extends Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
-    fates: readonly Fate[],
+    fates: readonly SubscriberFate[],
     caller: object,
   ): Promise<DeliveryReport> => {
     const report = await run(subscriber, fates);

@@ -2,22 +2,12 @@ import { AssertionError } from "node:assert";
 import { isDeepStrictEqual } from "node:util";
 import type { EventRecord, Operator } from "../contracts/operator.ts";
 import type { Envelope } from "../core/event.ts";
-import { decode } from "../subscriber/event.ts";
+import { decode, type SubscriberEvent } from "../subscriber/event.ts";
 
 /** An event as tests look at it. */
-export interface TestEvent {
-  readonly id: string;
-  readonly seq: bigint;
-  readonly aggregateType: string;
-  readonly aggregateId: string;
-  readonly type: string;
-  readonly eventVersion: number;
+export interface TestEvent extends Omit<SubscriberEvent, "topic" | "data"> {
   /** The decoded JSON; the bytes for any other content type. */
   readonly payload: unknown;
-  readonly contentType: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly idempotencyKey: string | null;
-  readonly createdAt: Date;
 }
 
 /** Only the fields that are given are compared; a payload as JSON makes it. */

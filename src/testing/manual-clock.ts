@@ -1,6 +1,6 @@
 import { turn, type Clock } from "../core/clock.ts";
 import { show, WaybillError } from "../core/errors.ts";
-import { createMutex } from "../core/mutex.ts";
+import { createMutex } from "../core/queue.ts";
 
 /** Time that passes only when it is told to. */
 export interface ManualClock extends Clock {

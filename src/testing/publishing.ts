@@ -17,7 +17,7 @@ export interface Publishing {
   crashBeforeSettle(): Promise<OnceReport>;
 }
 
-export interface PublishingOptions {
+interface PublishingOptions {
   readonly store: RelayOptions["store"];
   readonly sink: Sink;
   readonly relay: Partial<RelayOptions>;

@@ -9,7 +9,7 @@ import { createSubscriber, type SubscriberOptions } from "../subscriber/subscrib
 import { testEvent, type TestEvent } from "./events.ts";
 import type { ManualClock } from "./manual-clock.ts";
 import type { Passing } from "./passing.ts";
-import { watchedSource, type Fault } from "./watched-source.ts";
+import { watchedSource, type DeliveryFault } from "./watched-source.ts";
 
 /** A subscriber's options, without those that the testbed gives. */
 export interface SubscriberUnderTest<InboxTx, Tx = InboxTx, Events extends Schemas = Schemas> extends Omit<
@@ -47,8 +47,8 @@ export interface Surroundings<Tx> {
   readonly passing: Passing;
 }
 
-export interface Fate {
-  readonly fault?: Fault;
+export interface SubscriberFate {
+  readonly fault?: DeliveryFault;
   readonly failpoints?: Failpoints;
   /** It ends as by a crash, not cleanly. */
   readonly dies?: boolean;
@@ -58,7 +58,7 @@ export interface Fate {
 export async function runSubscriber<InboxTx, Tx, Events extends Schemas>(
   { broker, inbox, clock, random, passing }: Surroundings<InboxTx>,
   options: SubscriberUnderTest<InboxTx, Tx, Events> & { readonly topics: readonly string[] },
-  { fault = "none", failpoints = noFailpoints, dies = false }: Fate,
+  { fault = "none", failpoints = noFailpoints, dies = false }: SubscriberFate,
 ): Promise<DeliveryReport> {
   const watched = watchedSource(broker, fault);
   const heard: PathEvent[] = [];

@@ -2,7 +2,7 @@ import { AssertionError } from "node:assert";
 import type { Store } from "../contracts/store.ts";
 import { fromAttributes } from "../core/cloudevents.ts";
 import { WaybillError } from "../core/errors.ts";
-import type { EventMap } from "../core/event-map.ts";
+import type { EventMap } from "../outbox/event-map.ts";
 import { checkOptions } from "../core/options.ts";
 import { seededRandom } from "../core/random.ts";
 import type { RelayOptions } from "../relay/create-relay.ts";

@@ -3,9 +3,9 @@ import type { Delivery, Source } from "../contracts/source.ts";
 import type { Envelope } from "../core/event.ts";
 
 /** What becomes of deliveries and acks on their way. */
-export type Fault = "none" | "twice" | "lost-acks";
+export type DeliveryFault = "none" | "twice" | "lost-acks";
 
-export interface WatchedSource {
+interface WatchedSource {
   readonly source: Source & Sink;
   /** Everything that the broker has for these topics was delivered and acknowledged, or the prefetch is used up. */
   idle(topics: readonly string[]): boolean;
@@ -19,7 +19,7 @@ interface Session {
 }
 
 /** The broker as one subscriber process sees it. */
-export function watchedSource(broker: Source & Sink, fault: Fault): WatchedSource {
+export function watchedSource(broker: Source & Sink, fault: DeliveryFault): WatchedSource {
   const sessions = new Map<string, Session>();
   const delivered = new Map<string, Envelope>();
 

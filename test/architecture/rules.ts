@@ -5,7 +5,7 @@ const maxLines = 350;
 const runtime = ["outbox", "relay", "subscriber"];
 const memory = ["stores/memory", "brokers/memory"];
 /** Rooms inside a room, each with a rule of its own. Every folder of stores/ and brokers/ is one too. */
-const inner = ["outbox/handles", "relay/lanes", "relay/housekeeping"];
+const inner = ["outbox/handles", "relay/lanes", "relay/housekeeping", "proof/judge", "proof/crew", "proof/run"];
 const basics = ["core", "contracts"];
 
 /**
@@ -22,6 +22,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "relay/housekeeping": basics,
   subscriber: basics,
   observe: basics,
+  doctor: basics,
   "drivers/sqlite": basics,
   stores: [...basics, "stores/kit"],
   "stores/kit": basics,
@@ -30,11 +31,13 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "brokers/kit": basics,
   "brokers/embedded": [...basics, "brokers/kit", "drivers/sqlite"],
   conformance: basics,
-  proof: basics,
-  admin: [...basics, ...runtime],
+  "proof/judge": basics,
+  "proof/crew": [...basics, "proof/judge"],
+  "proof/run": [...basics, ...runtime, "proof/judge", "proof/crew"],
+  dev: [...basics, ...runtime, "observe", "proof", "stores/sqlite", "brokers/embedded", "drivers/sqlite"],
   root: [...basics, ...runtime, "observe"],
   testing: [...basics, ...runtime, "root", ...memory],
-  cli: [...basics, ...runtime, "observe", "drivers", "admin", "root", "stores", "brokers", "proof"],
+  cli: [...basics, ...runtime, "observe", "doctor", "drivers", "root", "stores", "brokers", "proof", "dev"],
 };
 
 /** Every broken rule, one line each; nothing when all is well. Keys are paths from the repository, such as src/core/lane.ts. */

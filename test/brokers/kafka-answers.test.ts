@@ -1,25 +1,25 @@
 import { describe, expect, test } from "vitest";
 import { codes } from "../../src/brokers/kafka/codes.ts";
 import type { Link } from "../../src/brokers/kafka/link.ts";
-import type { Answer, Batch } from "../../src/brokers/kafka/batch.ts";
+import type { BatchAnswer, Batch } from "../../src/brokers/kafka/batch.ts";
 import type { Producer } from "../../src/brokers/kafka/producer.ts";
 import { createSink } from "../../src/brokers/kafka/sink.ts";
-import type { Directory, Place } from "../../src/brokers/kafka/topics.ts";
+import type { Directory, WritableTopic } from "../../src/brokers/kafka/topics.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock } from "../../src/core/clock.ts";
 
 const never = new AbortController().signal;
 const link = { shown: "kafka://test", clock: { ...systemClock, sleep: () => Promise.resolve() } } as unknown as Link;
 const address = { host: "h", port: 1 };
-const place: Place = {
+const place: WritableTopic = {
   topic: { name: "t", id: "1", partitions: [{ leader: 1, replicas: 1 }] },
   limit: 1_000_000,
   brokers: new Map([[1, address]]),
 };
-const code = (number: number): Answer => ({ code: number, said: null });
+const code = (number: number): BatchAnswer => ({ code: number, said: null });
 
 /** A sink whose partition gives these answers, one after the other, and stores everything when there are no more. */
-function scripted(...script: readonly ((batch: Batch) => Answer)[]) {
+function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
   const sent: string[][] = [];
   const looks: string[] = [];
   let opened = 0;
@@ -66,7 +66,7 @@ function scripted(...script: readonly ((batch: Batch) => Answer)[]) {
 
 describe("kafka: a batch that the broker does not take", () => {
   test("for its size is sent in parts, until the one that is too large is alone: its followers are skipped, the others stored", async () => {
-    const tooLarge = (batch: Batch): Answer =>
+    const tooLarge = (batch: Batch): BatchAnswer =>
       code(batch.messages.some(({ value }) => String(value) === "a3") ? codes.MESSAGE_TOO_LARGE : 0);
     const { publish, sent } = scripted(...Array.from({ length: 20 }, () => tooLarge));
     expect(await publish("a1", "b1", "a2", "a3", "a4", "b2", "c1")).toEqual([
@@ -79,7 +79,8 @@ describe("kafka: a batch that the broker does not take", () => {
   });
 
   test("for a record in it is sent one by one", async () => {
-    const invalid = (batch: Batch): Answer => code(batch.messages.some(({ value }) => String(value) === "b1") ? codes.INVALID_RECORD : 0);
+    const invalid = (batch: Batch): BatchAnswer =>
+      code(batch.messages.some(({ value }) => String(value) === "b1") ? codes.INVALID_RECORD : 0);
     const { publish } = scripted(...Array.from({ length: 20 }, () => invalid));
     expect(await publish("a1", "b1", "a2", "b2", "c1")).toEqual(["stored", "refused: event for good", "stored", "skipped", "stored"]);
   });

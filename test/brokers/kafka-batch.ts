@@ -21,7 +21,7 @@ export const eventHeaders = (id: string): [string, string][] => [
   ["ce_type", "Paid"],
 ];
 
-export function recordOf({ key = null, value = Buffer.from("{}"), headers = [] }: RawRecord, offsetDelta: number): Buffer {
+function recordOf({ key = null, value = Buffer.from("{}"), headers = [] }: RawRecord, offsetDelta: number): Buffer {
   const content = Buffer.concat([
     ...[Buffer.from([0]), varint(0), varint(offsetDelta), sized(key), sized(value), varint(headers.length)],
     ...headers.flatMap(([name, text]) => [sized(name), sized(text)]),

@@ -1,7 +1,7 @@
 import { gzipSync } from "node:zlib";
 import { compressionsAlgorithms, crc32c as theirs } from "@platformatic/kafka";
 import { describe, expect, test } from "vitest";
-import { batchesIn, mostRecords, mostUnpacked, type Bounds, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import { batchesIn, mostRecords, mostUnpacked, type ReadBounds, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
 import { crc32c } from "../../src/brokers/kafka/crc32c.ts";
 import { envelopeOf } from "../../src/brokers/kafka/message.ts";
 import { itemsOf } from "../../src/brokers/kafka/records.ts";
@@ -147,7 +147,7 @@ describe("kafka: batches", () => {
     ]);
   });
 
-  const spans = (bytes: Buffer, from: bigint, bounds: Bounds) =>
+  const spans = (bytes: Buffer, from: bigint, bounds: ReadBounds) =>
     itemsOf({ batches: batchesIn(bytes, bounds) }, from).map(({ first, last, unreadable }) => [first, last, unreadable !== undefined]);
   const three = (): Buffer[] => [0n, 2n, 4n].map((firstOffset) => batchOf([event, event], { firstOffset }));
   const all = [0n, 1n, 2n, 3n, 4n, 5n].map((offset) => [offset, offset, false]);

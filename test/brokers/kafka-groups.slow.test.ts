@@ -44,8 +44,9 @@ await describeWith("kafka", "kafka: members of a group, and messages that are re
           for await (const delivery of broker.receive({ consumer: "shop", topics: [topic], prefetch: 8 }, stopping.signal))
             working.push(work(delivery));
         } catch {
-          await pause(100);
+          // It begins again below.
         }
+        if (!stopping.signal.aborted) await pause(100);
       }
     })();
     return {

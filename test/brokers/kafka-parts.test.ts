@@ -4,10 +4,10 @@ import { codes, isPassing, KafkaRefusal, verdictOf } from "../../src/brokers/kaf
 import { loadFlights, runsOf, type Ready } from "../../src/brokers/kafka/flights.ts";
 import { kafka } from "../../src/brokers/kafka/index.ts";
 import type { RecordBatch } from "../../src/brokers/kafka/batches.ts";
-import { contentOf, envelopeOf, recordBytes, type Stored } from "../../src/brokers/kafka/message.ts";
+import { contentOf, envelopeOf, recordBytes, type StoredRecord } from "../../src/brokers/kafka/message.ts";
 import { murmur2, partitionOf } from "../../src/brokers/kafka/partition.ts";
 import { itemsOf } from "../../src/brokers/kafka/records.ts";
-import { topicSettings } from "../../src/brokers/kafka/examine.ts";
+import { judge } from "../../src/brokers/kafka/examine.ts";
 import { createDirectory } from "../../src/brokers/kafka/topics.ts";
 import { settingsOf } from "../../src/brokers/kafka/url.ts";
 import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
@@ -92,7 +92,7 @@ describe("kafka: a message", () => {
 
   test("of somebody else is no event", () => {
     const header = (name: string, value: string) => [Buffer.from(name), Buffer.from(value)] as const;
-    const read = (headers: Stored["headers"], value: Buffer | null = null) => envelopeOf({ value, headers, raw });
+    const read = (headers: StoredRecord["headers"], value: Buffer | null = null) => envelopeOf({ value, headers, raw });
     expect(read([], Buffer.from("{}"))).toMatch(/no ce_id/);
     expect(read([])).toMatch(/no ce_id/);
     expect(read([header("ce_id", ""), header("ce_type", "t")])).toMatch(/no ce_id/);
@@ -220,7 +220,11 @@ describe("kafka: codes", () => {
 });
 
 test("kafka: settings that break a promise are named with it", () => {
-  const verdicts = (name: string, values: readonly string[]) => values.map((value) => topicSettings[name]!(name, value, 1_048_576).breaks);
+  const verdicts = (name: string, values: readonly string[]) =>
+    values.map((value) => {
+      const topics = [{ name: "t", replicas: 3, settings: { [name]: value } }];
+      return judge({ topics, broker: {}, maxBytes: 1_048_576 }).find(({ setting }) => setting === `${name} of t`)!.breaks;
+    });
   expect(verdicts("min.insync.replicas", ["1", "2"])).toEqual(["L", ""]);
   expect(verdicts("unclean.leader.election.enable", ["true", "false"])).toEqual(["LO", ""]);
   expect(verdicts("cleanup.policy", ["compact", "delete", "compact,delete"])).toEqual(["L", "", "L"]);

@@ -25,7 +25,7 @@ export const short = (bytes: Buffer | string): Buffer => {
   const content = Buffer.from(bytes as string);
   return Buffer.concat([Buffer.from([content.length]), content]);
 };
-export function uint32(value: number): Buffer {
+function uint32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(value);
   return bytes;

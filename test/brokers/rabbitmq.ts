@@ -110,7 +110,7 @@ export function storedIn(url: string, topic: string): Promise<readonly StoredMes
   });
 }
 
-export function messageOf({ content, properties }: Pick<GetMessage, "content" | "properties">): StoredMessage {
+function messageOf({ content, properties }: Pick<GetMessage, "content" | "properties">): StoredMessage {
   const pairs = Object.entries(properties.headers ?? {}).map(([name, value]) => [name, String(value)] as const);
   const attributes = pairs.filter(([name]) => name.startsWith("cloudEvents:")).map(([name, value]) => [name.slice(12), value] as const);
   return {

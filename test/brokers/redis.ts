@@ -8,7 +8,7 @@ import { respAt, type Resp } from "../support/resp.ts";
 import { throughProxy, type Broker, type Subject } from "./kit/subject.ts";
 
 export const never = new AbortController().signal;
-export const topics = ["order.events", "invoice.events"] as const;
+const topics = ["order.events", "invoice.events"] as const;
 export const [topic] = topics;
 
 export const many = (count: number, aggregates = 7): Envelope[] =>

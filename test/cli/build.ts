@@ -1,5 +1,5 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync, statSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -26,11 +26,14 @@ export async function built(): Promise<string> {
       continue;
     }
     try {
-      if (!isFresh())
+      if (!isFresh()) {
         execFileSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-p", "tsconfig.build.json"], {
           cwd: root,
           stdio: "pipe",
         });
+        // The compiler leaves files alone whose sources say what they said before.
+        utimesSync(main, new Date(), new Date());
+      }
       return main;
     } finally {
       rmSync(lock, { recursive: true, force: true });
@@ -45,7 +48,7 @@ export interface Result {
   readonly stderr: string;
 }
 
-export interface CliOptions {
+interface CliOptions {
   readonly cwd: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;

@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { serveOrders } from "../../src/cli/dev/orders-http.ts";
-import type { Change } from "../../src/cli/dev/orders.ts";
+import { serveOrders } from "../../src/dev/orders-http.ts";
+import type { Change } from "../../src/dev/orders.ts";
 
 interface Sent {
   readonly method?: string;

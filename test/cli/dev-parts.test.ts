@@ -2,15 +2,15 @@ import { writeFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { embedded } from "../../src/brokers/embedded/index.ts";
-import { gated } from "../../src/cli/dev/gate.ts";
-import { createFresh } from "../../src/cli/dev/news.ts";
-import { dataFolder, prepare } from "../../src/cli/dev/prepare.ts";
-import { play } from "../../src/cli/dev/roles.ts";
-import { picture, plainLine, type Scene } from "../../src/cli/dev/scene.ts";
-import { createCanvas, paint } from "../../src/cli/dev/screen.ts";
-import { shopFiles, topic } from "../../src/cli/dev/shop.ts";
-import { summarise } from "../../src/cli/dev/summary.ts";
-import { judge } from "../../src/cli/dev/verdict.ts";
+import { gated } from "../../src/dev/gate.ts";
+import { createFresh } from "../../src/dev/news.ts";
+import { dataFolder, prepare } from "../../src/dev/prepare.ts";
+import { play } from "../../src/dev/roles.ts";
+import { picture, plainLine, type ShopScene } from "../../src/dev/scene.ts";
+import { createCanvas, paint } from "../../src/dev/screen.ts";
+import { shopFiles, topic } from "../../src/dev/shop.ts";
+import { summarise } from "../../src/dev/summary.ts";
+import { judge } from "../../src/dev/verdict.ts";
 import type { Outgoing } from "../../src/contracts/sink.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { ask, items, newFolder, removeFolders, rows, silent, soundShop } from "./dev-shop.ts";
@@ -144,7 +144,7 @@ describe("the data folder", () => {
   });
 });
 
-const scene: Scene = {
+const scene: ShopScene = {
   naive: false,
   url: "http://127.0.0.1:1",
   phase: "running",
@@ -166,7 +166,7 @@ const scene: Scene = {
     behind: { inventory: 1, payment: 0, notification: 2 },
   },
   rates: { orders: 1, events: 2, applied: 6 },
-  members: [{ name: "relay-1", role: "relay", pid: 77, state: "running", restarts: 1, did: "published 3", done: 20 }],
+  members: [{ name: "relay-1", role: "relay", pid: 77, state: "running", lives: 2, fallen: [], did: "published 3", done: 20 }],
   news: [{ at: new Date(0), who: "relay-1", level: "error", text: "pid 76 died: SIGKILL\u001b[2J" }],
 };
 

@@ -1,11 +1,11 @@
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createEye } from "../../src/cli/dev/glance.ts";
-import type { Reporter } from "../../src/cli/dev/jobs.ts";
-import { prepare } from "../../src/cli/dev/prepare.ts";
-import { play } from "../../src/cli/dev/roles.ts";
-import { shopFiles, subscriberNames, type ShopFiles } from "../../src/cli/dev/shop.ts";
+import { createEye } from "../../src/dev/glance.ts";
+import type { Reporter } from "../../src/proof/crew/child.ts";
+import { prepare } from "../../src/dev/prepare.ts";
+import { play } from "../../src/dev/roles.ts";
+import { shopFiles, subscriberNames, type ShopFiles } from "../../src/dev/shop.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { until } from "./build.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { summarise, type Summary } from "../../src/cli/dev/summary.ts";
-import { inWords, judge } from "../../src/cli/dev/verdict.ts";
+import { summarise, type Summary } from "../../src/dev/summary.ts";
+import { inWords, judge } from "../../src/dev/verdict.ts";
 import { changed, removeFolders, rows, soundShop } from "./dev-shop.ts";
 
 let shop: string;

@@ -2,10 +2,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { logJson, logText, notable } from "../../src/cli/log.ts";
+import { logJson, logText, lineOf } from "../../src/observe/log.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import { tell } from "../../src/cli/verify/answer.ts";
-import type { Report } from "../../src/cli/verify/report.ts";
+import type { RunReport } from "../../src/cli/verify/report.ts";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { cli } from "./build.ts";
 import { inProcess } from "./in-process.ts";
@@ -114,7 +114,7 @@ test("V: what a relay logs moves no cursor, as text and as JSON", () => {
   };
   const written: string[] = [];
   const out = createOutput({ write: (text) => written.push(text), colour: true }, false);
-  out.line(logText(new Date(0), notable(event as never)!));
+  out.line(logText(new Date(0), lineOf(event as never)!));
   out.line(logJson(new Date(0), "error", event));
   expectSafe(written.join(""));
   expect(written).toHaveLength(2);
@@ -123,7 +123,7 @@ test("V: what a relay logs moves no cursor, as text and as JSON", () => {
 });
 
 test("V: notes, verdicts and left words of verify move no cursor", () => {
-  const report: Report = {
+  const report: RunReport = {
     ...{ run: evil, seed: 1, minutes: 1, store: evil, broker: evil, startedAt: "", held: false },
     verdicts: [{ invariant: "order", promise: "", verdict: "broken", why: evil, story: [{ id: evil }] }],
     counts: { events: 1, published: 1, effects: 1, copies: 0 },
@@ -152,11 +152,18 @@ test("V: on a terminal, stored text is shown beside what is bold, and moves noth
 });
 
 test("V: nothing writes to the terminal past the one place that makes text visible", () => {
-  const folder = join(home, "src/cli");
-  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
-  const writing = files.filter((name) => /\bconsole\.|\b(to|stdout|stderr|screen)\.write\(/.test(readFileSync(join(folder, name), "utf8")));
-  // The process's own streams, the one place, the picture (whose pieces are made visible), two programs that say one fixed line, and sockets.
-  expect(writing.sort()).toEqual(["dev/child.ts", "dev/screen.ts", "main.ts", "output.ts", "verify/tcp-proxy.ts", "verify/worker.ts"]);
+  const folder = join(home, "src");
+  const files = ["cli", "dev", "proof"].flatMap((room) =>
+    readdirSync(join(folder, room), { recursive: true, encoding: "utf8" }).map((name) => `${room}/${name}`),
+  );
+  const writing = files.filter(
+    (name) => name.endsWith(".ts") && /\bconsole\.|\b(to|stdout|stderr|screen)\.write\(/.test(readFileSync(join(folder, name), "utf8")),
+  );
+  // The process's own streams, the one place, the picture (whose pieces are made visible), a program that says one fixed line, and sockets.
+  expect(writing.sort()).toEqual([
+    ...["cli/main.ts", "cli/output.ts"],
+    ...["dev/screen.ts", "proof/crew/child.ts", "proof/run/tcp-proxy.ts"],
+  ]);
 });
 
 test("V: the program as it is installed shows no raw escape either", async () => {

@@ -1,6 +1,7 @@
+import { redactText } from "../../src/core/text.ts";
 import { Script } from "node:vm";
 import { describe, expect, test } from "vitest";
-import { redact, redactText } from "../../src/cli/redact.ts";
+import { redact } from "../../src/cli/redact.ts";
 
 /** Ends a computation that takes too long: a test's own limit cannot interrupt one that never waits. */
 function within(ms: number, work: () => string): string {

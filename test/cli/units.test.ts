@@ -2,11 +2,12 @@ import { describe, expect, test } from "vitest";
 import { exactJson } from "../../src/cli/commands/payload.ts";
 import { duration } from "../../src/cli/duration.ts";
 import { failure } from "../../src/cli/failure.ts";
-import { createOutput, plain, table, visible } from "../../src/cli/output.ts";
+import { createOutput, plain, table } from "../../src/cli/output.ts";
 import { laneNumbers, moment, names, whole, type Read } from "../../src/cli/read.ts";
-import { redact, redactText } from "../../src/cli/redact.ts";
+import { redact } from "../../src/cli/redact.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { inWords } from "../../src/core/in-words.ts";
+import { redactText, visible } from "../../src/core/text.ts";
 
 const read = <T>(reader: Read<T>, text: string): T =>
   reader(text, (why) => {

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { Admin } from "@platformatic/kafka";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { streamName } from "../../src/brokers/nats/names.ts";
-import { deadTopicOf, topicsOf } from "../../src/cli/verify/ground.ts";
-import type { Report } from "../../src/cli/verify/report.ts";
-import { openRunBroker } from "../../src/cli/verify/run-broker.ts";
+import { deadTopicOf, topicsOf } from "../../src/proof/run/ground.ts";
+import type { RunReport } from "../../src/cli/verify/report.ts";
+import { accessTo } from "../../src/cli/url.ts";
+import { openRunBroker } from "../../src/proof/run/access.ts";
 import { raw as rawNats } from "../brokers/nats.ts";
 import { describeWith } from "../servers/available.ts";
 import { startKafka, type KafkaServer } from "../servers/kafka.ts";
@@ -18,11 +19,11 @@ let folder: string;
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-verify-brokers-"))));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-async function verify(broker: string): Promise<Report> {
+async function verify(broker: string): Promise<RunReport> {
   const args = ["verify", "--store", "sqlite:./a.db", "--broker", broker, "--minutes", "0.1", "--seed", "4", "--json"];
   const told = await cli(args, { cwd: folder });
   expect(told, told.stdout + told.stderr).toMatchObject({ code: 0, stderr: "" });
-  return JSON.parse(told.stdout) as Report;
+  return JSON.parse(told.stdout) as RunReport;
 }
 
 await describeWith("kafka", "waybill verify on a Kafka whose groups wait for members, as they do where nothing is set", () => {
@@ -96,7 +97,7 @@ await describeWith("nats", "waybill verify on NATS", () => {
     const denied = [first!, third!].map((topic) => `"$JS.API.STREAM.DELETE.${streamName(topic)}"`).join(", ");
     const user = `{ user: someone, password: something, permissions: { publish: { deny: [${denied}] } } }`;
     await using server = await startNats({ settings: `authorization { users: [${user}] }\nno_auth_user: someone` });
-    await using opened = openRunBroker({ ...place, broker: server.url() });
+    await using opened = openRunBroker(accessTo(), { ...place, broker: server.url() });
     await opened.provision(topics, []);
     await rawNats(server.url(), (_, manager) => manager.streams.delete(streamName(second!)));
     const failure = await opened.remove(topics, []).then(

@@ -2,9 +2,10 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { targetOf } from "../../src/cli/verify/network.ts";
+import { adapterOf } from "../../src/cli/adapters.ts";
+import { targetOf } from "../../src/proof/run/network.ts";
 import { page } from "../../src/cli/verify/page.ts";
-import type { Report } from "../../src/cli/verify/report.ts";
+import type { RunReport } from "../../src/cli/verify/report.ts";
 import { timelineOf } from "../../src/cli/verify/timeline.ts";
 import { invariants } from "../../src/proof/judge/verdict.ts";
 import { added, entry, event, fault, held, sent } from "../verify/run.ts";
@@ -53,7 +54,7 @@ describe("waybill verify", () => {
       for (const invariant of invariants) expect(told.stdout).toMatch(new RegExp(`^${invariant} +holds`, "m"));
       expect(told.stdout).toMatch(/is killed|stands still/);
       expect(told.stdout).toContain("Every promise held.");
-      const json = JSON.parse(readFileSync(join(folder, "report.json"), "utf8")) as Report;
+      const json = JSON.parse(readFileSync(join(folder, "report.json"), "utf8")) as RunReport;
       expect(json).toMatchObject({ seed: 7, held: true, store: "sqlite:./shop.db", left: null });
       expect(json.counts.events).toBeGreaterThan(20);
       expect(json.counts).toMatchObject({ published: json.counts.events, effects: json.counts.events });
@@ -120,7 +121,7 @@ describe("waybill verify", () => {
     const told = await result;
     expect(told, told.stderr).toMatchObject({ code: 2 });
     expect(told.stderr).toContain("reports/report.html");
-    const { verdicts, notes, left } = JSON.parse(told.stdout) as Report;
+    const { verdicts, notes, left } = JSON.parse(told.stdout) as RunReport;
     expect(verdicts.map(({ invariant }) => invariant)).toEqual([...invariants]);
     expect(notes.join()).toContain("reports/report.html cannot be written");
     const files = readdirSync(folder).filter((name) => name.includes(left!.run));
@@ -173,7 +174,7 @@ describe("the network in between", () => {
     ["redis://[::1]:7000/3", { host: "::1", port: 7000 }],
     ["amqp://guest:guest@rabbit/vhost", { host: "rabbit", port: 5672 }],
     ["postgres://db/app?sslmode=disable", { host: "db", port: 5432 }],
-  ] as const)("goes to the server of %s", ([url, target]) => expect(targetOf(url)).toEqual(target));
+  ] as const)("goes to the server of %s", ([url, target]) => expect(targetOf(url, adapterOf(url)?.server ?? null)).toEqual(target));
 
   test.for([
     ["sqlite:./a.db", /no network/],
@@ -181,7 +182,7 @@ describe("the network in between", () => {
     ["rediss://a", /certificate/],
     ["postgres://db/app?sslmode=verify-full", /certificate/],
     ["nats://a:4222,b:4222", /more than one server/],
-  ] as const)("cannot be before %s, and says why", ([url, why]) => expect(targetOf(url)).toMatch(why));
+  ] as const)("cannot be before %s, and says why", ([url, why]) => expect(targetOf(url, adapterOf(url)?.server ?? null)).toMatch(why));
 });
 
 describe("the report", () => {

@@ -1,22 +1,22 @@
 import { expect, test } from "vitest";
-import { torment, type Nemesis } from "../../src/cli/verify/nemesis.ts";
-import type { Fault, Scene } from "../../src/cli/verify/run.ts";
+import { torment, type Nemesis } from "../../src/proof/run/nemesis.ts";
+import type { PlannedFault, RunScene } from "../../src/proof/run/run.ts";
 import { seededRandom } from "../../src/core/random.ts";
 
 /** Everybody's sleeps take this much longer. */
-async function faultsOf(lateMs: number, nemesis: Partial<Nemesis> = {}): Promise<readonly Fault[]> {
+async function faultsOf(lateMs: number, nemesis: Partial<Nemesis> = {}): Promise<readonly PlannedFault[]> {
   let now = 0;
-  const faults: Fault[] = [];
+  const faults: PlannedFault[] = [];
   const scene = {
     clock: { now: () => now, monotonic: () => now, sleep: async (ms: number) => void (now += ms + lateMs) },
     ...{ random: seededRandom(3), signal: new AbortController().signal, window: 10 },
     names: (role: string) => [`${role}-1`, `${role}-2`],
     workers: { kill: () => true, freeze: () => true, thaw: () => undefined },
-    fault(fault: Fault) {
+    fault(fault: PlannedFault) {
       faults.push(fault);
       return { ended: () => undefined };
     },
-  } as unknown as Scene;
+  } as unknown as RunScene;
   const networks = { store: null, broker: null };
   await torment(scene, { networks, oneWriter: false, leaseMs: 3_000, forMs: 3_000, announce: () => undefined, ...nemesis });
   return faults;

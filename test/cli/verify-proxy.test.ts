@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { startTcpProxy, type TcpProxy } from "../../src/cli/verify/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../../src/proof/run/tcp-proxy.ts";
 
 const sockets = (): number => process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
 

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { halved, recordInbox, recordRelay, recordSource, sharedNow } from "../../src/cli/verify/recorded.ts";
-import type { Point } from "../../src/cli/verify/task.ts";
-import { contentOf, shaOf, shaOfDraft } from "../../src/cli/verify/workload.ts";
+import { sharedNow } from "../../src/core/clock.ts";
+import { halved } from "../../src/proof/run/faulty-sinks.ts";
+import { recordInbox, recordRelay, recordSource } from "../../src/proof/run/recorded.ts";
+import type { Point } from "../../src/proof/crew/failpoints.ts";
+import { contentOf, shaOf, shaOfDraft } from "../../src/proof/run/workload.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import type { LeaseStore } from "../../src/contracts/lease-store.ts";

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOutput } from "../../src/cli/output.ts";
 import { checkReport, tell } from "../../src/cli/verify/answer.ts";
-import type { Report } from "../../src/cli/verify/report.ts";
+import type { RunReport } from "../../src/cli/verify/report.ts";
 import { inProcess } from "./in-process.ts";
 
 let folder: string;
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), "waybill-verify-report-"))));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-const report: Report = {
+const report: RunReport = {
   ...{ run: "verify_0", seed: 1, minutes: 1, store: "s", broker: "b", startedAt: "now", held: true, left: null },
   ...{ verdicts: [], counts: { events: 1, published: 1, effects: 1, copies: 0 }, faults: {}, notes: [] },
   timeline: { seconds: 1, faults: [], throughput: { added: [], published: [], applied: [] } },

@@ -2,11 +2,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { accessTo } from "../../src/cli/url.ts";
 import { page } from "../../src/cli/verify/page.ts";
 import { reportOf } from "../../src/cli/verify/report.ts";
-import { remove, run, type RunResult, type Scene } from "../../src/cli/verify/run.ts";
-import { freshReader } from "../../src/cli/verify/reads.ts";
-import type { Place } from "../../src/cli/verify/task.ts";
+import { openRunBroker, patient } from "../../src/proof/run/access.ts";
+import { remove, run, type RunResult, type RunScene } from "../../src/proof/run/run.ts";
+import { freshReader } from "../../src/proof/run/reads.ts";
+import type { RunPlace } from "../../src/proof/run/task.ts";
 import { systemClock as clock } from "../../src/core/clock.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { describeWith } from "../servers/available.ts";
@@ -14,9 +16,9 @@ import { startPostgres } from "../servers/postgres.ts";
 import { built } from "./build.ts";
 
 /** A small run between these, as far as it is always the same. */
-async function optionsOf(folder: string, place: Place) {
+async function optionsOf(folder: string, place: RunPlace) {
   return {
-    ...{ place, direct: () => place, folder, clock, seed: 5, random: seededRandom(5) },
+    ...{ access: accessTo(), place, direct: () => place, folder, clock, seed: 5, random: seededRandom(5) },
     program: join(dirname(await built()), "verify/worker.js"),
     crew: { writers: 1, relays: 2, subscribers: 1 },
     relay: {
@@ -25,7 +27,7 @@ async function optionsOf(folder: string, place: Place) {
     },
     seatMs: 3_000,
     load: { aggregates: 4, hot: 0.25, pauseMs: 12, sleepMs: 20, bytes: 40, hard: 0.3, large: 0 },
-    read: freshReader(place, new AbortController().signal),
+    read: freshReader(() => openRunBroker(accessTo(), place, patient), new AbortController().signal),
     heal: () => undefined,
     restMs: 2_000,
     bounds: { latencyMs: 60_000, recoveryMs: 60_000 },
@@ -33,7 +35,7 @@ async function optionsOf(folder: string, place: Place) {
 }
 
 /** Until writers have done so many more. */
-async function written({ workers }: Scene, more: number): Promise<void> {
+async function written({ workers }: RunScene, more: number): Promise<void> {
   const done = (): number => workers.all.filter(({ role }) => role === "writer").reduce((sum, one) => sum + one.done, 0);
   for (const before = done(); done() < before + more;) await clock.sleep(50);
 }
@@ -62,7 +64,7 @@ describe("a run in which nothing moves any more", () => {
       canaries: ["canary-31c0", "swordfish-7"],
       said: () => [{ where: "the page of the report", text: "postgres://me:swordfish-7@db" }],
     });
-    await remove(direct);
+    await remove(accessTo(), direct);
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -116,7 +118,7 @@ await describeWith("postgres", "a run whose database goes away for good", () => 
         expect.stringMatching(/^New processes could not begin: /),
         expect.stringMatching(/^The store could not be read: .*ECONNREFUSED/),
       ]);
-      expect(await remove(place)).toEqual([expect.stringContaining("ECONNREFUSED")]);
+      expect(await remove(accessTo(), place)).toEqual([expect.stringContaining("ECONNREFUSED")]);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

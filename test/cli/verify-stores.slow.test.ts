@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { consumersOf } from "../../src/cli/verify/ground.ts";
-import { openGround } from "../../src/cli/verify/grounds.ts";
-import { readStore } from "../../src/cli/verify/reads.ts";
+import { accessTo } from "../../src/cli/url.ts";
+import { consumersOf, openGround } from "../../src/proof/run/ground.ts";
+import { readStore } from "../../src/proof/run/reads.ts";
 import type { Facts } from "../../src/proof/judge/facts.ts";
 import { conservation } from "../../src/proof/judge/conservation.ts";
 import { describeWith } from "../servers/available.ts";
@@ -12,7 +12,7 @@ const run = "verify_view";
 
 /** Two events wait; then `spoil` makes the view wrong. */
 async function readAfter(store: string, spoil: readonly string[]) {
-  await using ground = await openGround({ store, run });
+  await using ground = await openGround(accessTo(), { store, run });
   await ground.prepare([`${run}-left/a-0`], consumersOf({ run }));
   const draft = { aggregateType: `${run}-left`, aggregateId: "a-0", type: "Changed", payload: 1 };
   await ground.transaction(async ({ add }) => void (await add([draft, draft])));

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { createWorkers, type Duty, type Workers } from "../../src/cli/verify/workers.ts";
+import { createWorkers, type WorkerDuty, type Workers } from "../../src/proof/run/workers.ts";
 import { systemClock as clock } from "../../src/core/clock.ts";
 import { asError } from "../../src/core/errors.ts";
 
@@ -14,7 +14,7 @@ function workersThat(does: string, signal = new AbortController().signal): Worke
   writeFileSync(program, `process.once("message", () => { ${does} });\n`);
   return (workers = createWorkers({ program, folder, clock, signal }));
 }
-const duty = {} as Duty;
+const duty = {} as WorkerDuty;
 
 /** Meanwhile no process can be spawned. */
 async function withoutNode(work: () => Promise<unknown>): Promise<void> {
@@ -60,7 +60,7 @@ test("a worker whose server is slow to answer at first begins in another life, a
 
 test("a worker that dies before it is ready is tried a few times, and then told of with where its log is", async () => {
   workersThat(`process.stderr.write("a bad heap\\n", () => process.exit(7));`);
-  const failure = await workers.start("relay-1", duty).catch(asError);
+  const failure = await workers.start("relay-1", duty).then(() => null, asError);
   expect(failure?.message).toMatch(/^relay-1 ended 3 times before it was ready \(exit 7\): see \//);
   expect(readFileSync(/see (\S+)$/.exec(failure!.message)![1]!, "utf8")).toContain("a bad heap");
   expect(workers.all).toMatchObject([{ lives: 3, pid: null }]);

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Report } from "../../src/cli/verify/report.ts";
+import type { RunReport } from "../../src/cli/verify/report.ts";
 import { describeWith } from "../servers/available.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import { startRedis, type RedisServer } from "../servers/redis.ts";
@@ -30,7 +30,7 @@ await describeWith(["postgres", "redis"], "waybill verify on PostgreSQL and Redi
     expect(told, told.stdout + told.stderr).toMatchObject({ code: 0, stderr: "" });
     expect(told.stdout).toMatch(/the link to the (store|broker): (black hole|cut|latency|reset)/);
     const json = readFileSync(join(folder, "report.json"), "utf8");
-    const report = JSON.parse(json) as Report;
+    const report = JSON.parse(json) as RunReport;
     expect(report).toMatchObject({ held: true, broker: expect.stringContaining("redis://***@") as string });
     expect(report.counts.events).toBeGreaterThan(200);
     expect(new Set(report.timeline.faults.map(({ fault }) => fault)).size).toBeGreaterThan(3);

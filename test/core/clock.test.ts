@@ -1,6 +1,7 @@
 import { getEventListeners } from "node:events";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { systemClock, turn, withDeadline } from "../../src/core/clock.ts";
+import { systemClock, turn } from "../../src/core/clock.ts";
+import { withDeadline } from "../../src/core/time.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 
 const never = new AbortController().signal;

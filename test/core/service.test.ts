@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { systemClock, turn, withDeadline } from "../../src/core/clock.ts";
+import { systemClock, turn } from "../../src/core/clock.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { createService, type Run } from "../../src/core/service.ts";
+import { createService, type ServiceRun } from "../../src/core/service.ts";
+import { withDeadline } from "../../src/core/time.ts";
 
 const aborted = (signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve())));
-const untilDrained = async ({ draining, ready }: Run): Promise<void> => {
+const untilDrained = async ({ draining, ready }: ServiceRun): Promise<void> => {
   ready();
   await aborted(draining);
 };

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
 import { turn } from "../../src/core/clock.ts";
-import { shared } from "../../src/core/signal.ts";
+import { shared } from "../../src/core/time.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Found } from "../../src/cli/findings.ts";
+import type { OwnedFinding } from "../../src/doctor/examine.ts";
 import { embedded } from "../../src/brokers/embedded/index.ts";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
@@ -25,7 +25,7 @@ interface Answer {
   readonly broker: string | null;
   readonly topics: readonly string[];
   readonly bad: number;
-  readonly findings: readonly Found[];
+  readonly findings: readonly OwnedFinding[];
 }
 const answerOf = ({ stdout }: Result): Answer => JSON.parse(stdout) as Answer;
 /** A machine whose temporary folder is in memory is right to be told so. */

@@ -3,12 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { brokerUrl, storeUrl } from "../../src/cli/url.ts";
-import { encryption } from "../../src/cli/encryption.ts";
+import { examineWay } from "../../src/doctor/examine.ts";
 import type { Finding } from "../../src/core/finding.ts";
 import { inProcess } from "../cli/in-process.ts";
 
-const of = (text: string, env: Readonly<Record<string, string>> = {}): Finding | null =>
-  encryption(/^(postgres|mysql|mariadb|sqlite)/.test(text) ? storeUrl(text) : brokerUrl(text), env);
+const of = (text: string, env: Readonly<Record<string, string>> = {}): Finding | null => {
+  const { adapter } = /^(postgres|mysql|mariadb|sqlite)/.test(text) ? storeUrl(text) : brokerUrl(text);
+  return examineWay("store", text, adapter, env)[0] ?? null;
+};
 
 test.each([
   "postgres://ann:s3cret@db.test/app",

@@ -3,8 +3,9 @@ import { judge as judgeEmbedded, type Answers as Embedded } from "../../src/brok
 import type { Connection } from "../../src/brokers/nats/driver.ts";
 import { createExamination, judge as judgeNats, type Answers as Nats, type StreamConfig } from "../../src/brokers/nats/examine.ts";
 import { judge as judgeRedis, type Answers as Redis } from "../../src/brokers/redis/examine.ts";
-import { messageSize, topicsKnown } from "../../src/cli/findings.ts";
-import { isAtLeast, judgeClock } from "../../src/core/finding.ts";
+import { pathRules } from "../../src/doctor/rules.ts";
+import { applyRules, isAtLeast, type Finding } from "../../src/core/finding.ts";
+import { clockRule, type ClockSighting } from "../../src/stores/kit/doctor.ts";
 import type { Answers as Mysql, TableAnswers as MysqlTables } from "../../src/stores/mysql/answers.ts";
 import { judge as judgeMysql } from "../../src/stores/mysql/examine.ts";
 import type { Answers as Postgres, TableAnswers as PostgresTables } from "../../src/stores/postgres/answers.ts";
@@ -165,17 +166,11 @@ suite("PostgreSQL", "PostgreSQL", postgres, judgePostgres, ofPostgres);
 suite("MariaDB and MySQL", "MariaDB and MySQL", mysql, judgeMysql, ofMysql);
 suite("Redis", "Redis", redis, judgeRedis, ofRedis);
 suite("NATS", "NATS", nats, judgeNats, ofNats);
-suite(
-  "the path",
-  "Store and broker together",
-  { maxBytes: 1024 * 1024, topics: ["t"] },
-  ({ maxBytes, topics }) => [messageSize(maxBytes), topicsKnown(topics)],
-  [
-    ["a broker that takes less than an outbox", { maxBytes: 100_000 }, ["largest message L"]],
-    ["a payload that fits, but not with its headers", { maxBytes: 256 * 1024 }, ["largest message L"]],
-    ["no topic", { topics: [] }, []],
-  ],
-);
+suite("the path", "Store and broker together", { maxBytes: 1024 * 1024, topics: ["t"] }, (answers) => applyRules(pathRules, answers), [
+  ["a broker that takes less than an outbox", { maxBytes: 100_000 }, ["largest message L"]],
+  ["a payload that fits, but not with its headers", { maxBytes: 256 * 1024 }, ["largest message L"]],
+  ["no topic", { topics: [] }, []],
+]);
 
 test("what we may not ask is unknown, and never good", () => {
   const none = Object.fromEntries(Object.keys(redis.config).map((name) => [name, null])) as Redis["config"];
@@ -195,11 +190,12 @@ test("what we may not ask is unknown, and never good", () => {
 
 test("a NATS server that knows nobody who answers for JetStream has none", async () => {
   const connection = { version: "2.10.0", request: () => Promise.resolve({ is: "nobody" }) } as unknown as Connection;
-  const link = { place: "nats://h", maxBytes: 1, get: () => Promise.resolve(connection), close: () => Promise.resolve() };
+  const link = { place: "nats://h", maxBytes: 1, open: () => Promise.resolve(connection), close: () => Promise.resolve() };
   expect(badOf(await createExamination(link).examine(["t"], new AbortController().signal))).toEqual(["jetstream L"]);
 });
 
 test("a slow answer is not a wrong clock", () => {
+  const judgeClock = (clock: ClockSighting): Finding => applyRules([clockRule], { clock })[0]!;
   expect(judgeClock({ beforeMs: 0, serverMs: 100, afterMs: 8_000 }).verdict).toBe("good");
   expect(judgeClock({ beforeMs: 10_000, serverMs: 5_000, afterMs: 10_010 })).toMatchObject({
     verdict: "bad",

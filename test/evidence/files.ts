@@ -12,7 +12,7 @@ export interface Tried {
   readonly seconds: number;
 }
 
-export interface Simulated {
+interface Simulated {
   readonly seeds: number;
   readonly failed: number;
   readonly steps: number;

@@ -1,7 +1,7 @@
 import type { Invariant } from "../../src/proof/judge/verdict.ts";
 
 /** A part of a test's name, and the file that has it. */
-export interface Held {
+interface Held {
   readonly file: string;
   readonly name: string;
 }

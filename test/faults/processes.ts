@@ -4,9 +4,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 /** What a child tells: one JSON object per line of its stdout. */
-export type Line = Readonly<Record<string, unknown>>;
+type Line = Readonly<Record<string, unknown>>;
 
-export interface Ending {
+interface Ending {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
 }
@@ -32,7 +32,7 @@ export interface Process {
   told(what: string, fits: (line: Line) => boolean, withinMs?: number): Promise<Line>;
 }
 
-export interface Processes {
+interface Processes {
   /** A script of children/, given `config`. */
   start(script: string, name: string, config: object): Process;
   /** Any program of Node's. */

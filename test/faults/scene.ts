@@ -54,7 +54,7 @@ export interface Scene {
   done(...processes: readonly Process[]): Promise<void>;
 }
 
-export interface Writing {
+interface Writing {
   /** Eight of ten transactions go to one of these. */
   readonly hot: readonly Aggregate[];
   readonly cold: readonly Aggregate[];

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 
 /** A seed that failed once. It is played first, from then on. */
-export interface Kept {
+interface Kept {
   readonly target: string;
   readonly seed: number;
   readonly why: string;

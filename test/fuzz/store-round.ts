@@ -11,7 +11,7 @@ const hostilePerRound = 16;
 const controlsPerRound = 6;
 
 /** What a seed does to a store. */
-export interface StorePlan {
+interface StorePlan {
   readonly seed: number;
   readonly rows: readonly Row[];
   /** A relay claims the rows and is never heard of again; the next one takes its lanes over. */

@@ -1,9 +1,7 @@
 import type { Chance } from "./chance.ts";
 
 /** Around every limit that a column, an index, a header or a broker has. */
-export const lengths = [
-  1, 36, 37, 127, 128, 254, 255, 256, 257, 767, 1_023, 1_024, 1_025, 2_600, 2_700, 2_712, 2_800, 8_191, 8_192,
-] as const;
+const lengths = [1, 36, 37, 127, 128, 254, 255, 256, 257, 767, 1_023, 1_024, 1_025, 2_600, 2_700, 2_712, 2_800, 8_191, 8_192] as const;
 const longer = [65_535, 65_536, 1_048_576] as const;
 
 /** Characters that mean something to a terminal, a shell, a protocol, a topic's name or a prototype. */

@@ -3,6 +3,7 @@ import { causesOf, sqlStateOf } from "../../src/core/causes.ts";
 import { committed } from "../../src/core/commit.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { lend, lending } from "../../src/core/lend.ts";
+import * as handles from "../../src/outbox/handles/index.ts";
 import { rewrite } from "../../src/outbox/handles/placeholders.ts";
 import { raw } from "../../src/outbox/handles/raw.ts";
 import { rowsOf, unwrapped } from "../../src/outbox/handles/result.ts";
@@ -30,7 +31,7 @@ describe("a statement is rewritten", () => {
 
   test("with Knex's question marks, and what it must not take for one", async () => {
     const asked: unknown[] = [];
-    const { query } = raw({ raw: async (...given: unknown[]) => void asked.push(given) });
+    const query = raw({ raw: async (...given: unknown[]) => void asked.push(given) });
     await query(`SELECT "a?b"($2::json, $1)`, ["one", "two"]);
     await query("SELECT `a` = ?", ["one"]);
     expect(asked).toEqual([
@@ -39,6 +40,15 @@ describe("a statement is rewritten", () => {
     ]);
     await expect(query(`SELECT "a\\?b"($1)`, ["one"])).rejects.toThrow(refused("UNSUPPORTED"));
   });
+});
+
+test("every library's handle refuses to begin on nothing, and says what it needs", async () => {
+  for (const handle of Object.values(handles)) {
+    for (const db of [null, undefined]) {
+      const begun = handle.begin(db as never, async () => undefined);
+      await expect(begun).rejects.toMatchObject({ code: "INVALID_OPTION", message: expect.stringContaining(`, not ${db}`) as string });
+    }
+  }
 });
 
 test("rows are found in what each client answers", () => {

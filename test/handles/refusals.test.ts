@@ -6,7 +6,7 @@ import { BaseSQLiteDatabase, SQLiteSyncDialect } from "drizzle-orm/sqlite-core";
 import { drizzle as onProxy } from "drizzle-orm/sqlite-proxy";
 import Database from "libsql";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { fromDrizzle, fromKnex, fromMikroOrm, fromPrisma } from "../../src/outbox/handles/index.ts";
+import { fromDrizzle, fromKnex, fromMikroOrm, fromPg, fromPrisma } from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
@@ -61,6 +61,23 @@ describe("Drizzle on SQLite", () => {
     await expect(adding).rejects.toThrow(refused("UNSUPPORTED"));
     expect(await pending()).toBe(0);
   });
+});
+
+test("a pg pool's client whose last user left a transaction open is refused, and is not given to the next", async () => {
+  const [asked, released]: [string[], unknown[]] = [[], []];
+  const client = {
+    async query(sql: string) {
+      asked.push(sql);
+      return { rows: [], command: sql };
+    },
+    getTransactionStatus: () => "T",
+    on: () => undefined,
+    off: () => undefined,
+    release: (destroy: unknown) => void released.push(destroy),
+  };
+  const pool = { totalCount: 1, connect: async () => client };
+  await expect(fromPg.begin(pool, async () => 1)).rejects.toThrow(refused("ALREADY_IN_TRANSACTION"));
+  expect([asked, released]).toEqual([[], [true]]);
 });
 
 describe("Prisma's client, by its documented shape", () => {

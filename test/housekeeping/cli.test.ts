@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Status } from "../../src/contracts/operator.ts";
 import { readConfig } from "../../src/cli/config.ts";
-import { logText, notable } from "../../src/cli/log.ts";
-import { createMetrics } from "../../src/cli/metrics.ts";
+import { logText, lineOf } from "../../src/observe/log.ts";
+import { createMetrics } from "../../src/observe/metrics.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { memory } from "../../src/stores/memory/index.ts";
 import { inProcess } from "../cli/in-process.ts";
@@ -121,11 +121,11 @@ describe("logs and metrics", () => {
   const warning: PathEvent = { type: "watch.warning", relay: "r", what: "writer", holder: "session 1", text: "session 1 is old" };
 
   test("tell what was done, and of every warning", () => {
-    expect(logText(new Date(0), notable(done)!)).toMatch(
+    expect(logText(new Date(0), lineOf(done)!)).toMatch(
       /info +purged 5 events; made outbox_20300101; dropped outbox_20291201, out of which 2 events moved$/,
     );
-    expect(notable({ ...done, purged: 0, created: [], dropped: [], moved: 0 })).toBe(null);
-    expect(notable(warning)).toEqual({ level: "warn", text: "session 1 is old" });
+    expect(lineOf({ ...done, purged: 0, created: [], dropped: [], moved: 0 })).toBe(null);
+    expect(lineOf(warning)).toEqual({ level: "warn", text: "session 1 is old" });
     const metrics = createMetrics();
     metrics.observe(done);
     metrics.observe(warning);

@@ -3,7 +3,7 @@ import type { EventRecord } from "../../src/contracts/operator.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { purgeStore } from "../../src/relay/housekeeping/purge.ts";
-import { betweenTriesMs } from "../../src/stores/postgres/partitions.ts";
+import { betweenTriesMs } from "../../src/stores/kit/partitions.ts";
 import { describeWith, type ServerName } from "../servers/available.ts";
 import { startPostgres, type Postgres, type PostgresVersion } from "../servers/postgres.ts";
 import { firstDeliveries, scriptedSink } from "../support/scripted-sink.ts";

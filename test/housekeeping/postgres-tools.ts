@@ -46,7 +46,7 @@ export async function placeOn(url: string, options: Partial<PostgresOptions> = {
 }
 
 /** A relay's part, by hand. */
-export interface Hand {
+interface Hand {
   claim(): Promise<Window>;
   settle(window: Window, judge?: (claim: Claim) => Outcome): Promise<void>;
   release(topic: string): Promise<void>;
@@ -83,7 +83,7 @@ export const draft = (aggregateId: string, n: number, more: Partial<Draft> = {})
   ...more,
 });
 
-export const numberOf = ({ envelope }: Claim): number => (JSON.parse(Buffer.from(envelope.data).toString()) as { n: number }).n;
+const numberOf = ({ envelope }: Claim): number => (JSON.parse(Buffer.from(envelope.data).toString()) as { n: number }).n;
 
 /** Each aggregate's numbers, in the order they came. */
 export function byAggregate(claims: readonly Claim[]): Record<string, number[]> {

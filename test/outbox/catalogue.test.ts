@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { turn } from "../../src/core/clock.ts";
 import type { ErrorCode } from "../../src/core/errors.ts";
-import type { Schema } from "../../src/core/standard-schema.ts";
+import type { StandardSchema } from "../../src/core/standard-schema.ts";
 import { defineEvents } from "../../src/outbox/catalogue.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { fakeStore } from "./fake-store.ts";
@@ -25,7 +25,7 @@ const libraries = {
   zod: z.object({ total: z.number(), lines: z.array(z.object({ sku: z.string() })) }),
   valibot: v.object({ total: v.number(), lines: v.array(v.object({ sku: v.string() })) }),
   arktype: type({ total: "number", lines: type({ sku: "string" }).array() }),
-} satisfies Record<string, Schema>;
+} satisfies Record<string, StandardSchema>;
 
 describe.each(Object.entries(libraries))("a catalogue by %s", (_, schema) => {
   const events = defineEvents({ OrderPlaced: schema, OrderPaid: { schema, version: 3, aggregateType: "Order" } });
@@ -100,7 +100,7 @@ describe("the event type", () => {
 });
 
 describe("what is stored", () => {
-  const stored = (schema: Schema, payload: unknown) => {
+  const stored = (schema: StandardSchema, payload: unknown) => {
     const { store, synchronously, committed } = fakeStore({ synchronous: true });
     const outbox = createOutbox({ store, events: defineEvents({ Changed: schema }) });
     synchronously((tx) => void outbox.add(tx, { aggregateType: "A", aggregateId: "7", type: "Changed", payload }));
@@ -163,7 +163,7 @@ describe("what a definition fixes", () => {
   });
 });
 
-const asynchronous: [string, Schema<{ sku: string }>][] = [
+const asynchronous: [string, StandardSchema<{ sku: string }>][] = [
   ["zod", z.object({ sku: z.string().refine(async (sku) => (await turn(), sku !== "gone"), "out of stock") })],
   [
     "valibot",
@@ -234,8 +234,10 @@ describe.each(asynchronous)("an asynchronous schema by %s", (_, schema) => {
 });
 
 describe("a schema that fails", () => {
-  const broken = (validate: Schema["~standard"]["validate"]): Schema => ({ "~standard": { version: 1, vendor: "test", validate } });
-  const add = (schema: Schema) => {
+  const broken = (validate: StandardSchema["~standard"]["validate"]): StandardSchema => ({
+    "~standard": { version: 1, vendor: "test", validate },
+  });
+  const add = (schema: StandardSchema) => {
     const { store, asynchronously } = fakeStore({ synchronous: false });
     const outbox = createOutbox({ store, events: { Changed: { schema } } });
     return asynchronously((tx) => outbox.add(tx, { aggregateType: "A", aggregateId: "7", type: "Changed", payload: {} }));
@@ -284,6 +286,6 @@ describe("defineEvents", () => {
     ["a version of 0", { A: { schema, version: 0 } }, /version of event "A" must be a whole number of 1 or more, not 0/],
     ["an empty aggregate type", { A: { schema, aggregateType: "" } }, /aggregateType of event "A" must be a name, not ""/],
   ])("refuses %s", (_, definitions, message) => {
-    expect(() => defineEvents(definitions as Record<string, Schema>)).toThrow(refused("INVALID_OPTION", message));
+    expect(() => defineEvents(definitions as Record<string, StandardSchema>)).toThrow(refused("INVALID_OPTION", message));
   });
 });

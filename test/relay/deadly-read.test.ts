@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
-import { deathsToPark } from "../../src/core/deaths.ts";
+import { deathsToPark } from "../../src/core/retry.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";

@@ -3,7 +3,7 @@ import { seededRandom } from "../../src/core/random.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
 import { watchDestinations } from "../../src/relay/destinations.ts";
-import { createSteps } from "../../src/relay/steps.ts";
+import { createProgress } from "../../src/core/progress.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 
 const topics = 20_000;
@@ -36,7 +36,7 @@ test("20,000 topics that do not exist are probed a few at a time, each in its tu
   const ending = new AbortController();
   const watching = watchDestinations(
     {
-      ...{ breaker, clock, wake, changed, storeTimeoutMs: 1_000, probeTimeoutMs: 1_000, steps: createSteps(clock) },
+      ...{ breaker, clock, wake, changed, storeTimeoutMs: 1_000, probeTimeoutMs: 1_000, steps: createProgress(clock) },
       sink: sink as never,
       outbox: { release: async (_: unknown, topic: string) => released.push(topic) && 0 } as never,
       coordinator: { holding: {}, trustedForMs: () => 10_000 } as never,

@@ -5,7 +5,7 @@ import { systemClock, turn } from "../../src/core/clock.ts";
 import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createPollFeed } from "../../src/relay/poll-feed.ts";
-import { createSteps } from "../../src/relay/steps.ts";
+import { createProgress } from "../../src/core/progress.ts";
 import { createStops } from "../../src/relay/stops.ts";
 
 const window = (lane: number): Window => ({
@@ -36,7 +36,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     wake: createWake(),
     clock: systemClock,
     failpoints: noFailpoints,
-    steps: createSteps(systemClock),
+    steps: createProgress(systemClock),
     stops: createStops(),
     batch: 10,
     batchesInFlight: 1,

@@ -7,7 +7,7 @@ import { retrySchedule } from "../../src/core/retry.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
 import { createPublisher } from "../../src/relay/publisher.ts";
-import { createSteps } from "../../src/relay/steps.ts";
+import { createProgress } from "../../src/core/progress.ts";
 import { createStops } from "../../src/relay/stops.ts";
 import type { FedWindow, Part } from "../../src/relay/feed.ts";
 
@@ -50,7 +50,7 @@ test("followers of an event that failed in a part whose later event had to wait 
     stops,
     clock: systemClock,
     failpoints: noFailpoints,
-    steps: createSteps(systemClock),
+    steps: createProgress(systemClock),
     source: "/",
     route: () => "t",
     publishTimeoutMs: 1_000,

@@ -7,7 +7,7 @@ import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
 import type { FedWindow, Part } from "../../src/relay/feed.ts";
 import { createPublisher } from "../../src/relay/publisher.ts";
-import { createSteps } from "../../src/relay/steps.ts";
+import { createProgress } from "../../src/core/progress.ts";
 import { createStops } from "../../src/relay/stops.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
@@ -51,7 +51,7 @@ function onTrial() {
     stops,
     clock,
     failpoints: noFailpoints,
-    steps: createSteps(clock),
+    steps: createProgress(clock),
     source: "/",
     route: ({ type }) => type,
     publishTimeoutMs: 1_000,

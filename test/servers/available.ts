@@ -37,7 +37,7 @@ export async function available(name: ServerName): Promise<string | null> {
   }
 }
 
-export interface Lack {
+interface Lack {
   readonly name: ServerName;
   readonly why: string;
 }
@@ -81,7 +81,7 @@ export function judge(lacks: readonly Lack[], required: string): { verdict: "run
   return { verdict: lacks.length === 0 ? "run" : lacks.some(needed) ? "fail" : "skip", told };
 }
 
-export interface External {
+interface External {
   url(database?: string): string;
 }
 

@@ -18,7 +18,7 @@ export interface KafkaServer extends Server {
   readonly proxy: TcpProxy | null;
 }
 
-export interface KafkaRecipe {
+interface KafkaRecipe {
   readonly settings?: Settings;
   /** One more listener, which speaks TLS, with these files. */
   readonly secure?: { readonly ca: string; readonly cert: string; readonly key: string };

@@ -18,7 +18,7 @@ export interface RabbitmqServer extends Server {
   readonly management: string;
 }
 
-export interface RabbitmqRecipe {
+interface RabbitmqRecipe {
   /** Lines of rabbitmq.conf. */
   readonly settings?: Settings;
   /** Its only port speaks TLS, with these files. */

@@ -15,7 +15,7 @@ export interface RedisServer extends Server {
 /** As durable as Redis can be: every write is on disk before it is answered. No snapshots beside the log. */
 const defaults: Settings = { appendonly: "yes", appendfsync: "always", save: "", "protected-mode": "no" };
 
-export interface RedisRecipe {
+interface RedisRecipe {
   readonly settings?: Settings;
   /** Its only port speaks TLS, with these files. */
   readonly secure?: { readonly ca: string; readonly cert: string; readonly key: string };

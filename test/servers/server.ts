@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort, ownFolder, type Account } from "./place.ts";
 import { openSupervisor } from "./supervisor.ts";
 
-export type StopMode = "fast" | "immediate";
+type StopMode = "fast" | "immediate";
 export type Settings = Readonly<Record<string, string | number>>;
 
 export interface Server extends AsyncDisposable {

@@ -10,7 +10,7 @@ export interface Standby extends Postgres {
 }
 
 /** The name under which it replicates, for `synchronous_standby_names`. */
-export const standbyName = "waybill_standby";
+const standbyName = "waybill_standby";
 
 /** A streaming standby of a running server. Its base backup is taken in SQL and by copying: not every package of ours has pg_basebackup. */
 export async function startStandby(primary: Postgres): Promise<Standby> {

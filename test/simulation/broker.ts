@@ -6,7 +6,7 @@ import { aggregateKey } from "../../src/core/event.ts";
 import type { BrokerProfile } from "./profiles.ts";
 import type { Server } from "./server.ts";
 
-export interface Message {
+interface Message {
   /** In its unit, from 1. */
   readonly offset: number;
   /** In its topic, from 1. */
@@ -19,14 +19,14 @@ export interface Message {
 }
 
 /** What one reader at a time is given: a partition, a queue, or a whole topic. */
-export interface Unit {
+interface Unit {
   readonly name: string;
   readonly messages: Message[];
   readonly groups: Map<string, Group>;
 }
 
 /** Where a consumer stands in a unit. */
-export interface Group {
+interface Group {
   /** Everything up to here is acknowledged. */
   settled: number;
   /** Acknowledged beyond it, where the broker keeps single acks. */
@@ -55,7 +55,7 @@ export interface Reading {
 }
 
 /** What is wrong with the broker beyond its links. */
-export interface Moods {
+interface Moods {
   /** Topics that are missing, unroutable, forbidden. */
   readonly refused: Map<string, number>;
   /** How likely a message is nacked; how likely a batch is cut short, and its acks lost. */
@@ -67,7 +67,7 @@ export interface Moods {
   forgiving: boolean;
 }
 
-export interface BrokerHeard {
+interface BrokerHeard {
   /** It was stored, and the one who sent it will not hear of it. */
   unheard?(message: Outgoing): void;
   poisoned?(message: Outgoing): void;

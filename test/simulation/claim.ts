@@ -119,7 +119,7 @@ const narrowOf = (tables: Tables, clock: Clock, lanes: readonly LaneState[], sus
 
 function takeNarrow(tables: Tables, clock: Clock, lanes: readonly LaneState[], suspects: readonly Suspect[], limit: number): Taken {
   const waiting = narrowOf(tables, clock, lanes, suspects);
-  const taken = waiting.slice(0, Math.min(limit, narrowLimit(suspects, waiting)));
+  const taken = waiting.slice(0, narrowLimit(suspects, waiting, limit));
   return { taken, more: taken.length < waiting.length };
 }
 

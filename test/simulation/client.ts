@@ -4,7 +4,7 @@ import { fromAttributes } from "../../src/core/cloudevents.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import type { Random } from "../../src/core/random.ts";
 import { createRoom } from "../../src/core/room.ts";
-import { follow, orAborted, type Follower } from "../../src/core/signal.ts";
+import { follow, orAborted, type Follower } from "../../src/core/time.ts";
 import { createWake } from "../../src/core/wake.ts";
 import type { Broker, Reading } from "./broker.ts";
 import type { Process, Scheduler } from "./scheduler.ts";

@@ -8,7 +8,7 @@ import { topicsOf, type SubscriberLife } from "./subscribers.ts";
 import { startWriter } from "./writers.ts";
 import type { World } from "./world.ts";
 
-export interface Nemesis {
+interface Nemesis {
   /** Ends whatever goes on. */
   heal(): void;
 }

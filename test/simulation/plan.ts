@@ -62,7 +62,7 @@ export interface EventPlan {
 /** When, what, whom, and for how long in milliseconds. */
 export type Fault = readonly [at: number, fault: FaultName, target: number, ms: number];
 
-export const faultNames = [
+const faultNames = [
   ...["relay-crash", "relay-pause", "relay-leave", "relay-join", "relay-hang", "relay-clock"],
   ...[
     "crash-after-claim",
@@ -80,7 +80,7 @@ export const faultNames = [
   ...["broker-down", "broker-lossy", "broker-slow", "broker-nacks", "broker-cuts", "broker-redelivers", "topic-refused"],
   ...["redrive", "discard", "purge"],
 ] as const;
-export type FaultName =
+type FaultName =
   | `relay-${"crash" | "pause" | "leave" | "join" | "hang" | "clock"}`
   | `crash-${"after-claim" | "before-publish" | "after-publish" | "before-settle" | "after-settle" | "before-renew"}`
   | `pause-${"after-claim" | "before-publish" | "after-publish" | "before-settle"}`

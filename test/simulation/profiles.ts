@@ -1,5 +1,5 @@
 /** What sets one real database, or one real broker, apart from the others, as far as the core can notice it. */
-export interface StoreProfile {
+interface StoreProfile {
   /** Writers go one after the other, and everything that writes waits for them. */
   readonly oneWriter: boolean;
   /** May fail over to a replica that misses what was committed last. */

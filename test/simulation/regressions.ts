@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { Plan } from "./plan.ts";
 
 /** A plan that failed once, as small as it could be made. */
-export interface Regression {
+interface Regression {
   readonly why: string;
   readonly plan: Plan;
 }

@@ -4,7 +4,7 @@ import type { Failpoint } from "../../src/core/failpoints.ts";
 import type { LeaseStore } from "../../src/contracts/lease-store.ts";
 import { createRelay, type Relay } from "../../src/relay/create-relay.ts";
 import { routeOf } from "../../src/relay/route.ts";
-import type { Held } from "../../src/proof/judge/history.ts";
+import type { HandedEvent } from "../../src/proof/judge/history.ts";
 import { openClient } from "./client.ts";
 import { sharedTopic, skippedType, type RelayKnobs } from "./plan.ts";
 import type { Process } from "./scheduler.ts";
@@ -37,7 +37,7 @@ export function startRelay(world: World, name: string, knobs: RelayKnobs, ended:
       world.history.push({ at: now, process: name, phase: "ok", op: "lease", what: "take", began: now, lanes });
     },
   });
-  const held = new Map<string, Held>();
+  const held = new Map<string, HandedEvent>();
   const life: RelayLife = {
     process,
     window: knobs.batch * knobs.batchesInFlight,
@@ -88,7 +88,7 @@ export function startRelay(world: World, name: string, knobs: RelayKnobs, ended:
   return life;
 }
 
-function recordedOutbox({ scheduler, record }: World, process: Process, outbox: OutboxStore, held: Map<string, Held>): OutboxStore {
+function recordedOutbox({ scheduler, record }: World, process: Process, outbox: OutboxStore, held: Map<string, HandedEvent>): OutboxStore {
   return {
     ...outbox,
     async claim(holding, request) {
@@ -134,7 +134,7 @@ function recordedLeases({ record }: World, process: Process, leases: LeaseStore)
   };
 }
 
-function recordedSink({ record, scheduler }: World, process: Process, sink: Sink, held: ReadonlyMap<string, Held>): Sink {
+function recordedSink({ record, scheduler }: World, process: Process, sink: Sink, held: ReadonlyMap<string, HandedEvent>): Sink {
   return {
     ...sink,
     async publish(batch, signal) {

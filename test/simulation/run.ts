@@ -3,7 +3,7 @@ import type { EventRecord } from "../../src/contracts/operator.ts";
 import { states, type State } from "../../src/core/event.ts";
 import { check, type Judgement } from "../../src/proof/judge/check.ts";
 import type { Entry } from "../../src/proof/judge/history.ts";
-import type { Bounds } from "../../src/proof/judge/isolation.ts";
+import type { TimeBounds } from "../../src/proof/judge/isolation.ts";
 import type { Copy, Effect, Reads } from "../../src/proof/judge/reads.ts";
 import { consumerName, startCrew, type Crew } from "./crew.ts";
 import { startNemesis } from "./nemesis.ts";
@@ -58,8 +58,12 @@ export async function run(plan: Plan): Promise<Result> {
   return { ...judgement, plan, hash, history: world.history, steps: scheduler.steps, virtualMs: Math.round(scheduler.now) };
 }
 
+/** The verdicts of a plan that do not hold. */
+export const broken = async (plan: Plan): Promise<readonly unknown[]> =>
+  (await run(plan)).verdicts.filter(({ verdict }) => verdict !== "holds");
+
 /** A relay that takes one event at a time is slow without a fault, too: all of them may come before. */
-function boundsOf({ knobs, transactions }: Plan): Bounds {
+function boundsOf({ knobs, transactions }: Plan): TimeBounds {
   const events = transactions.reduce((sum, { parts }) => sum + parts.reduce((total, part) => total + part.events.length, 0), 0);
   const batch = Math.min(...knobs.relays.map((relay) => relay.batch));
   const latencyMs = 4_000 + knobs.leaseMs + (10 * (knobs.latencyMs + (knobs.distanceMs ?? 0)) * events) / batch;

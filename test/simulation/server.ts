@@ -2,7 +2,7 @@ import type { Random } from "../../src/core/random.ts";
 import type { Process, Scheduler } from "./scheduler.ts";
 
 /** What is wrong with a server, or with the way to it. */
-export interface Conditions {
+interface Conditions {
   /** How many things keep it down. */
   down: number;
   /** More on every way. */
@@ -30,7 +30,7 @@ export interface Server {
 /** The way back to the client and to the server again, between two statements. It fails when the link, or the client, has ended meanwhile. */
 export type Trip = () => Promise<void>;
 
-export interface Links {
+interface Links {
   readonly latencyMs: number;
   /** When a client gives up on an answer. */
   readonly timeoutMs: number;

@@ -3,13 +3,8 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { planOf, type Plan } from "./plan.ts";
 import { readRegressions } from "./regressions.ts";
-import { run } from "./run.ts";
+import { broken, run } from "./run.ts";
 import { shrink } from "./shrink.ts";
-
-async function broken(plan: Plan): Promise<readonly unknown[]> {
-  const { verdicts } = await run(plan);
-  return verdicts.filter(({ verdict }) => verdict !== "holds");
-}
 
 describe("the simulation", () => {
   const regressions = readRegressions();
@@ -17,8 +12,8 @@ describe("the simulation", () => {
     expect(await broken(plan)).toEqual([]);
   });
 
-  test("every promise holds under the faults of 40 seeds", { timeout: 60_000 }, async () => {
-    for (let seed = 1; seed <= 40; seed++) expect(await broken(planOf(seed)), `seed ${seed}`).toEqual([]);
+  test("every promise holds under the faults of 8 seeds", { timeout: 60_000 }, async () => {
+    for (let seed = 1; seed <= 8; seed++) expect(await broken(planOf(seed)), `seed ${seed}`).toEqual([]);
   });
 
   test("one seed is one run, here and in another process", { timeout: 60_000 }, async () => {

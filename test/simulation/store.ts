@@ -5,15 +5,15 @@ import type { OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
 import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
-import { SessionEnded } from "../../src/core/session-ended.ts";
+import { SessionEnded } from "../../src/core/blameless.ts";
 import { letterRow } from "../../src/core/letter.ts";
-import { orAborted } from "../../src/core/signal.ts";
+import { orAborted } from "../../src/core/time.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
 import { createOperator } from "../../src/stores/memory/operator.ts";
 import { createOutboxStore } from "../../src/stores/memory/outbox-store.ts";
-import { createSchema } from "../../src/stores/memory/schema.ts";
+import { schema } from "../../src/stores/memory/tables.ts";
 import { claimInPasses } from "./claim.ts";
 import { createDatabase, type Database, type Image, type Savepoint, type ServerTx } from "./database.ts";
 import type { Process } from "./scheduler.ts";
@@ -41,7 +41,7 @@ export interface SimDb {
 export type SimStore = Store<SimDb, SimTx> & { readonly db: SimDb };
 
 /** What the server itself has done for a process, whether or not its answer is heard. */
-export interface Heard {
+interface Heard {
   taken?(won: ReadonlyMap<number, bigint>): void;
   committed?(tx: ServerTx): void;
   operated?(action: "redrive" | "discard", ids: readonly string[]): void;
@@ -105,7 +105,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
       return {
         name: "simulated",
         db,
-        schema: { ...createSchema(), check: () => read(() => undefined) },
+        schema: { ...schema, check: () => read(() => undefined) },
         writer: {
           synchronous: false,
           async append(tx, rows) {

@@ -10,7 +10,7 @@ export interface Told {
   readonly verdicts: readonly Summary[];
 }
 
-export interface Summary {
+interface Summary {
   readonly invariant: Verdict["invariant"];
   readonly verdict: Verdict["verdict"];
   readonly text: string;

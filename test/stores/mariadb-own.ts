@@ -3,7 +3,7 @@ import { startMariadb } from "../servers/mariadb.ts";
 import type { Server } from "../servers/server.ts";
 import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
 
-export interface OwnMariadb {
+interface OwnMariadb {
   readonly server: Server;
   readonly cases: ReturnType<typeof casesOn>;
   /** A test with tables of its own. */

@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from "node:net";
 
-export interface Cut extends AsyncDisposable {
+interface Cut extends AsyncDisposable {
   readonly port: number;
   times(): number;
   mend(): void;

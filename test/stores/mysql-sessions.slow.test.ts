@@ -3,7 +3,7 @@ import mysql2 from "mysql2/promise";
 import { expect } from "vitest";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
-import { MarkHeld } from "../../src/core/mark-held.ts";
+import { MarkHeld } from "../../src/core/blameless.ts";
 import { fromMysql2 } from "../../src/outbox/handles/index.ts";
 import { mysql, type MysqlConnection } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";

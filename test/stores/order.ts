@@ -21,7 +21,7 @@ export interface Bank {
   raiseCrowd(seconds: number): Promise<unknown>;
 }
 
-export interface Raise {
+interface Raise {
   /** Writes another row first: its transaction is older than its turn. */
   readonly elsewhere: boolean;
   readonly waitMs: number;

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
-import { MarkHeld } from "../../src/core/mark-held.ts";
+import { MarkHeld } from "../../src/core/blameless.ts";
 import { fromPg } from "../../src/outbox/handles/index.ts";
 import { postgres, type PgClient } from "../../src/stores/postgres/index.ts";
 import { describeWith } from "../servers/available.ts";

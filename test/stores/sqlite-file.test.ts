@@ -148,6 +148,18 @@ describe("the user's own transaction", () => {
     expect(() => outbox.add(db, draft("a", 1))).toThrow(refused);
   });
 
+  test("what is no handle of SQLite begins no transaction, and the message names it", async () => {
+    const outbox = createOutbox({ store });
+    for (const [db, said] of [
+      [null, "not null"],
+      [undefined, "not undefined"],
+      [{}, "not an object"],
+    ] as const) {
+      const run = outbox.transaction(db as never, () => undefined);
+      await expect(run).rejects.toMatchObject({ code: "INVALID_OPTION", message: expect.stringContaining(said) as string });
+    }
+  });
+
   test("a client that cannot tell whether it is in a transaction is asked by a BEGIN", async () => {
     const outbox = createOutbox({ store });
     const plain: SqliteDatabase = { exec: (sql) => db.exec(sql), prepare: (sql) => db.prepare(sql), close: () => db.close() };
@@ -189,7 +201,7 @@ describe("a handler's handle", () => {
       store.inbox.once({ consumer: "c", id: "1" }, 1, (tx) => {
         const write = tx.prepare("INSERT INTO effects VALUES (?)");
         tx.exec("ROLLBACK");
-        expect(() => tx.exec("INSERT INTO effects VALUES ('alone')")).toThrow(/ended its transaction/);
+        expect(() => tx.exec("INSERT INTO effects VALUES ('alone')")).toThrow(/transaction ended inside/);
         write.run("alone");
       }),
     ).rejects.toMatchObject({ code: "NO_TRANSACTION" });

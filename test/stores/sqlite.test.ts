@@ -18,7 +18,18 @@ import { manualClock } from "../../src/testing/manual-clock.ts";
 import { keepsItsPromises } from "./history.ts";
 import { writeHostile } from "./sqlite-hostile.ts";
 
-const open = await defaultDriver();
+const openAny = await defaultDriver();
+
+/** Some clients take `?1` for a name and refuse a value for it: better-sqlite3, and node:sqlite in early versions of Node 22. */
+const open: typeof openAny = (name) => {
+  const db = openAny(name);
+  const prepare = db.prepare.bind(db);
+  db.prepare = (sql) => {
+    if (/\?\d/.test(sql)) throw new Error(`numbered values are not for every client: ${sql}`);
+    return prepare(sql);
+  };
+  return db;
+};
 
 interface FileHarness extends StoreHarness<SqliteDatabase, SqliteDatabase> {
   readonly path: string;
@@ -28,7 +39,7 @@ async function create(): Promise<FileHarness> {
   const folder = mkdtempSync(join(tmpdir(), "waybill-store-"));
   const path = join(folder, "app.db");
   const clock = manualClock(Date.now()); // created_at is SQLite's own clock
-  const store = sqlite({ path, clock });
+  const store = sqlite({ path, clock, open });
   await store.schema.migrate();
   const opened: SqliteDatabase[] = [];
   const connect = (): SqliteDatabase => {

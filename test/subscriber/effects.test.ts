@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SessionEnded } from "../../src/core/session-ended.ts";
+import { SessionEnded } from "../../src/core/blameless.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { causesOf } from "../../src/core/causes.ts";
 import { WaybillError } from "../../src/core/errors.ts";
-import { SessionEnded } from "../../src/core/session-ended.ts";
+import { SessionEnded } from "../../src/core/blameless.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { envelope, eventually, settle } from "./fakes.ts";
 import { setup } from "./setup.ts";

@@ -1,11 +1,11 @@
-import { createMutex, type Mutex } from "../../src/core/mutex.ts";
+import { createMutex, type Mutex } from "../../src/core/queue.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { letterRow } from "../../src/core/letter.ts";
 import { createRoom } from "../../src/core/room.ts";
 import { createWake } from "../../src/core/wake.ts";
-import type { Letter } from "../../src/contracts/dead-letters.ts";
+import type { Letter } from "../../src/core/letter.ts";
 import type { Inbox, Seat } from "../../src/contracts/inbox.ts";
 import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts";
 import type { Assignment, Delivery, Source, Subscription, Unreadable } from "../../src/contracts/source.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WaybillError } from "../../src/core/errors.ts";
-import { createMutex } from "../../src/core/mutex.ts";
+import { createMutex } from "../../src/core/queue.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { envelope, eventually, settle } from "./fakes.ts";

@@ -5,7 +5,7 @@ import { createSubscriber, type SubscriberOptions } from "../../src/subscriber/s
 import { manualClock, type ManualClock } from "../../src/testing/manual-clock.ts";
 import { fakeBroker, fakeInbox, watched, type FakeBroker, type FakeInbox, type FakeTx, type Watched } from "./fakes.ts";
 
-export interface Setup extends Watched {
+interface Setup extends Watched {
   readonly clock: ManualClock;
   readonly broker: FakeBroker;
   readonly inbox: FakeInbox;

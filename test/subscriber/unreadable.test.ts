@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { WaybillError } from "../../src/core/errors.ts";
-import { MarkHeld } from "../../src/core/mark-held.ts";
+import { MarkHeld } from "../../src/core/blameless.ts";
 import { unreadableEnvelope } from "../../src/core/unreadable.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { envelope, eventually } from "./fakes.ts";

@@ -2,7 +2,7 @@ import type { Outgoing, PublishResult, Sink } from "../../src/contracts/sink.ts"
 import type { Clock } from "../../src/core/clock.ts";
 import { runsOf } from "../../src/core/runs.ts";
 
-export interface DistantSink extends Sink {
+interface DistantSink extends Sink {
   /** What the broker holds, and when it came there by the monotonic clock. */
   readonly log: { readonly id: string; readonly aggregate: string; readonly n: number; readonly at: number }[];
   /** Messages handed over, in order. */

@@ -74,7 +74,7 @@ function bench<Db, Tx>(
 
 let made = 0;
 /** An id of our own, so that tests can name events. */
-export function eventId(): string {
+function eventId(): string {
   return `00000000-0000-4000-8000-${(++made).toString(16).padStart(12, "0")}`;
 }
 

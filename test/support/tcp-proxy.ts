@@ -1,1 +1,1 @@
-export { startTcpProxy, type Direction, type Fault, type Target, type TcpProxy } from "../../src/cli/verify/tcp-proxy.ts";
+export { startTcpProxy, type Direction, type LinkFault, type Target, type TcpProxy } from "../../src/proof/run/tcp-proxy.ts";

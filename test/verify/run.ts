@@ -1,6 +1,6 @@
-import type { Act, Entry, Held, Phase, Written } from "../../src/proof/judge/history.ts";
+import type { Act, Entry, HandedEvent, Phase, Written } from "../../src/proof/judge/history.ts";
 import { check } from "../../src/proof/judge/check.ts";
-import type { Bounds } from "../../src/proof/judge/isolation.ts";
+import type { TimeBounds } from "../../src/proof/judge/isolation.ts";
 import type { Reads } from "../../src/proof/judge/reads.ts";
 import type { Invariant, Verdict } from "../../src/proof/judge/verdict.ts";
 
@@ -22,7 +22,7 @@ export const entry = (at: number, process: string, phase: Phase, act: Act): Entr
 export const sent = (
   at: number,
   phase: Phase,
-  events: readonly Held[],
+  events: readonly HandedEvent[],
   { relay = "relay-1", looked = at }: { readonly relay?: string; readonly looked?: number } = {},
 ): Entry => entry(at, relay, phase, { op: "publish", events, mono: looked * 1_000, began: looked * 1_000 });
 
@@ -83,7 +83,7 @@ export function verdictOf(
   invariant: Invariant,
   history: readonly Entry[],
   reads: Partial<Reads> = {},
-  more: Partial<Bounds> = {},
+  more: Partial<TimeBounds> = {},
 ): Verdict {
   return check(history, { ...wellRead, ...reads }, { ...bounds, ...more }).verdicts.find((verdict) => verdict.invariant === invariant)!;
 }

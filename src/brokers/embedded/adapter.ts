@@ -2,12 +2,14 @@ import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { checkFile, fileBeside, pathOf, removeFile } from "../../drivers/sqlite/place.ts";
 import { withoutConsumers } from "../kit/describe.ts";
+import { rules } from "./examine.ts";
 import { embedded } from "./index.ts";
 
 export const embeddedAdapter: BrokerAdapter = {
   name: "embedded broker",
   schemes: ["embedded"],
   example: "embedded:./broker.db",
+  rules,
   server: null,
   open(url, { create }) {
     const path = pathOf(url);

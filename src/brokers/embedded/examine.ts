@@ -1,7 +1,8 @@
-import type { Examination } from "../../contracts/examination.ts";
-import { bad, good, type Finding } from "../../core/finding.ts";
+import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
+import { applyRules } from "../../core/finding.ts";
 import { createConnection, type ConnectionOptions, type Statements } from "../../drivers/sqlite/connection.ts";
 import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
+import { migrate, rule } from "../kit/doctor.ts";
 import { versions } from "./schema.ts";
 
 export interface Answers extends FileAnswers {
@@ -26,35 +27,33 @@ export function createExamination(options: ConnectionOptions, provision: boolean
   };
 }
 
-export const judge = (answers: Answers): readonly Finding[] => [
-  ...fileRules.map((rule) => rule(answers)),
-  objects(answers),
-  ...answers.topics.map((topic) => judgeTopic(topic, answers.provision)),
-];
+export const judge = (answers: Answers): readonly Finding[] => applyRules(rules, answers);
 
 const script = versions.join("\n");
 const made = [...script.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm)]
   .map(([, kind, name]) => ({ kind: kind!.toLowerCase(), name: name! }))
   .filter(({ name }) => !script.includes(`DROP TABLE ${name};`)); // made for the move to a later version, and gone with it
 
-function objects({ present }: Answers): Finding {
-  const missing = made.filter(({ name }) => !present.includes(name));
-  if (missing.length === 0) return good("objects", `${made.length} of ${made.length}`, "Everything that the broker makes is there.");
-  if (missing.length === made.length) return good("objects", "none", "They are made on first use.");
-  return bad(
-    "objects",
-    `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(", ")}`,
-    missing.some(({ kind }) => kind === "table") ? "L" : "I",
-    "The file lacks what the broker made: without a table nothing is stored, without an index one topic's messages slow all others down.",
-  );
-}
-
-function judgeTopic({ topic, exists }: Answers["topics"][number], provision: boolean): Finding {
-  const setting = `topic of ${topic}`;
-  if (exists) return good(setting, "there", "Messages are kept until every known consumer has them.");
-  if (provision) return good(setting, "none", "It comes into being with its first message.");
-  return bad(setting, "none", "L", `Events for it wait: run waybill migrate --broker … --topics ${topic}.`);
-}
+export const rules: readonly Rule<Answers>[] = [
+  ...fileRules,
+  rule("objects", "a table or an index was dropped", "LI", "recreate it", ({ present }, { good, bad }) => {
+    const missing = made.filter(({ name }) => !present.includes(name));
+    if (missing.length === 0) return good(`${made.length} of ${made.length}`, "Everything that the broker makes is there.");
+    if (missing.length === made.length) return good("none", "They are made on first use.");
+    const value = `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(", ")}`;
+    const lacks = "The file lacks what the broker made";
+    if (missing.some(({ kind }) => kind === "table")) return bad(value, `${lacks}, and without a table nothing is stored`, { breaks: "L" });
+    return bad(value, `${lacks}, and without an index one topic's messages slow all others down`, { breaks: "I" });
+  }),
+  rule("topic", "it is not there, and the option `provision` is off", "L", migrate(), ({ topics, provision }, say) =>
+    topics.map(({ topic, exists }) => {
+      const { good, bad } = say.as(`topic of ${topic}`);
+      if (exists) return good("there", "Messages are kept until every known consumer has them.");
+      if (provision) return good("none", "It comes into being with its first message.");
+      return bad("none", "Events for it wait", { remedy: migrate(topic) });
+    }),
+  ),
+];
 
 function readAnswers(statements: Statements, path: string, topics: readonly string[], provision: boolean): Answers {
   const present = statements.all("SELECT name FROM sqlite_master WHERE name LIKE 'waybill_broker_%'").map((row) => String(row["name"]));

@@ -1,17 +1,15 @@
-import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { asError } from "../../core/errors.ts";
 import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
-import type { Delivery } from "../../contracts/source.ts";
+import { unreadable, type Content, type Received } from "../kit/receiving.ts";
 import { bytesOf, type SqliteRow, type Statements } from "../../drivers/sqlite/connection.ts";
 import { isTooLarge } from "../../drivers/sqlite/driver.ts";
 
-export interface Stored extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
+interface Stored extends Omit<Received, "ack"> {
   readonly offset: number;
-  readonly bytes: number;
 }
 
-export interface Wanted {
+interface Wanted {
   readonly count: number;
   /** No message follows one that reached them. */
   readonly bytes: number;
@@ -33,7 +31,7 @@ export function readAfter(
   const read = (columns: string, limit: number): readonly SqliteRow[] => {
     // One statement is one snapshot: read topic by topic, a later message could overtake an earlier one of another topic.
     const sql = `${topics.map((_, i) => `SELECT * FROM (${next(i, columns)})`).join(" UNION ALL ")} ORDER BY "offset" LIMIT ?`;
-    return statements.all(sql, ...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit);
+    return statements.all(sql, [...topics.flatMap((topic) => [topic, places.get(topic)!.cursor, limit]), limit]);
   };
   if (careful) {
     const [next] = read(start, 1);
@@ -45,7 +43,7 @@ export function readAfter(
       const { topic, offset } = stored(next);
       const raw = bytesOf(next["data"]);
       const why = `it could not be read in several receivings, and these are its first bytes: ${asError(error).message}`;
-      return [{ topic, offset, bytes: raw.byteLength, envelope: unreadableEnvelope(`unreadable:${offset}`), unreadable: { why, raw } }];
+      return [{ topic, offset, bytes: raw.byteLength, ...unreadable(offset, why, raw) }];
     }
   }
   // Sizes first: a message is not read before there is room for it.
@@ -72,13 +70,12 @@ const size = `${lengthOf("attributes")} + ${lengthOf("headers")} + ${lengthOf("d
 const start = `0 AS bytes, x'' AS attributes, x'' AS headers, substr(CAST(data AS BLOB), 1, 65536) AS data`;
 const whole = `${size}, CAST(attributes AS BLOB) AS attributes, CAST(headers AS BLOB) AS headers, CAST(data AS BLOB) AS data`;
 
-function contentOf(offset: number, row: SqliteRow): Pick<Delivery, "envelope" | "unreadable"> {
+function contentOf(offset: number, row: SqliteRow): Content {
   const envelope = decode(row);
   if (envelope !== null) return { envelope };
   const [attributes, headers, data] = [row["attributes"], row["headers"], row["data"]].map((value) => Buffer.from(bytesOf(value)));
   const raw = Buffer.concat([attributes!, Buffer.from("\n"), headers!, Buffer.from("\n"), data!]);
-  const why = "it is not an event: attributes are missing, or they cannot be read";
-  return { envelope: unreadableEnvelope(`unreadable:${offset}`), unreadable: { why, raw } };
+  return unreadable(offset, "it is not an event: attributes are missing, or they cannot be read", raw);
 }
 
 function decode(row: SqliteRow): Envelope | null {

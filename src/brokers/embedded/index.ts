@@ -1,4 +1,4 @@
-import type { Examination } from "../../contracts/examination.ts";
+import type { Examination } from "../../contracts/doctor.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
@@ -6,7 +6,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import type { Wake } from "../../core/wake.ts";
 import type { OpenSqlite } from "../../drivers/sqlite/driver.ts";
-import { orAborted, shared } from "../../core/signal.ts";
+import { orAborted, shared } from "../../core/time.ts";
 import { createExamination } from "./examine.ts";
 import { createLog } from "./log.ts";
 import { createOffsets } from "./offsets.ts";

@@ -12,7 +12,7 @@ export interface Log {
   close(): Promise<void>;
 }
 
-export interface LogOptions {
+interface LogOptions {
   readonly path: string;
   readonly open?: OpenSqlite | undefined;
   readonly clock: Clock;

@@ -1,16 +1,16 @@
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
-import { createMutex } from "../../core/mutex.ts";
+import { createMutex } from "../../core/queue.ts";
 import { bytesOf, type Statements } from "../../drivers/sqlite/connection.ts";
 import type { Log } from "./log.ts";
-import type { Mark, Place, Run } from "./place.ts";
+import type { Mark, ReaderPlace, AckedRange } from "./place.ts";
 
 /** Where each consumer stands. What is noted is written soon, many notes in one transaction, never one each. */
 export interface Offsets {
   /** Where a consumer goes on in each topic. From its first call on, retention keeps what it has not acknowledged. */
   start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, Mark>>;
   /** What `place` tells has changed. */
-  note(consumer: string, topic: string, place: Pick<Place, "mark">): void;
+  note(consumer: string, topic: string, place: Pick<ReaderPlace, "mark">): void;
   /** Resolves when everything noted so far is durable. */
   flush(): Promise<void>;
   /** Why the last write failed; what it held is kept and written with the next. */
@@ -26,7 +26,7 @@ const flushMs = 20;
 
 export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Offsets {
   const mutex = createMutex();
-  let acked = new Map<Pick<Place, "mark">, Noted>();
+  let acked = new Map<Pick<ReaderPlace, "mark">, Noted>();
   let scheduled = false;
   let failure: Error | null = null;
 
@@ -39,7 +39,7 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
       const at = new Date(clock.now()).toISOString();
       await log.write((statements) => {
         for (const { consumer, topic, offset, beyond } of marks) {
-          statements.run(advance, consumer, topic, offset, JSON.stringify(beyond), at);
+          statements.run(advance, [consumer, topic, offset, JSON.stringify(beyond), at]);
         }
       });
       failure = null;
@@ -70,7 +70,7 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
       if (known.size === topics.length) return known;
       return log.write((statements) => {
         const at = new Date(clock.now()).toISOString();
-        for (const topic of topics) statements.run(register, consumer, topic, at);
+        for (const topic of topics) statements.run(register, [consumer, topic, at]);
         return positions(statements, consumer, topics);
       });
     },
@@ -94,8 +94,7 @@ function positions(statements: Statements, consumer: string, topics: readonly st
   for (const topic of topics) {
     const row = statements.get(
       `SELECT "offset", CAST(beyond AS BLOB) AS beyond FROM waybill_broker_consumers WHERE consumer = ? AND topic = ?`,
-      consumer,
-      topic,
+      [consumer, topic],
     );
     if (row !== undefined) found.set(topic, { offset: Number(row["offset"]), beyond: runsIn(row["beyond"]) });
   }
@@ -103,9 +102,9 @@ function positions(statements: Statements, consumer: string, topics: readonly st
 }
 
 /** Empty where it cannot be read: then more is delivered again than need be, and nothing is lost. */
-function runsIn(json: unknown): readonly Run[] {
+function runsIn(json: unknown): readonly AckedRange[] {
   try {
-    const runs = JSON.parse(Buffer.from(bytesOf(json)).toString()) as readonly Run[];
+    const runs = JSON.parse(Buffer.from(bytesOf(json)).toString()) as readonly AckedRange[];
     let last = -Infinity;
     for (const [from, to] of runs) {
       if (!Number.isSafeInteger(from) || !Number.isSafeInteger(to) || from <= last || to < from) return [];

@@ -1,18 +1,18 @@
 import { createAckLedger } from "../kit/ack-ledger.ts";
 
 /** The first and the last offset of what is acknowledged in a row. */
-export type Run = readonly [number, number];
+export type AckedRange = readonly [number, number];
 
 /** What is recorded of a consumer's place in a topic. */
 export interface Mark {
   /** Everything up to here is acknowledged. */
   readonly offset: number;
   /** And so are these, beyond the first that is not: they are not delivered again. */
-  readonly beyond: readonly Run[];
+  readonly beyond: readonly AckedRange[];
 }
 
 /** How far one reader is in one topic. */
-export interface Place {
+export interface ReaderPlace {
   /** The last offset that was read. */
   readonly cursor: number;
   /** Reads on to this offset. What comes back acknowledges it; null where it was acknowledged before. */
@@ -20,7 +20,7 @@ export interface Place {
   mark(): Mark;
 }
 
-export function createPlace(from: Mark): Place {
+export function createPlace(from: Mark): ReaderPlace {
   const ledger = createAckLedger<number>();
   const ahead = [...from.beyond];
   let cursor = from.offset;

@@ -19,9 +19,9 @@ export async function purge(log: Log, before: Date): Promise<number> {
     for (let from = 0; ;) {
       // The floor is read under the same lock as the deletion, so that a consumer cannot become known in between.
       const step = await log.write((statements) => {
-        const end = statements.get(chunk, topic, from, topic, batch)?.["end"];
+        const end = statements.get(chunk, [topic, from, topic, batch])?.["end"];
         if (end === undefined || end === null) return null;
-        return { end: Number(end), deleted: statements.run(remove, topic, from, Number(end), limit) };
+        return { end: Number(end), deleted: statements.run(remove, [topic, from, Number(end), limit]) };
       });
       // Offsets ascend with time but for clocks that step back: a whole chunk with nothing old in it ends the search.
       if (step === null || step.deleted === 0) break;
@@ -29,7 +29,7 @@ export async function purge(log: Log, before: Date): Promise<number> {
       from = step.end;
     }
   }
-  await log.write((statements) => statements.run("DELETE FROM waybill_broker_skipped WHERE skipped_at < ?", limit));
+  await log.write((statements) => statements.run("DELETE FROM waybill_broker_skipped WHERE skipped_at < ?", [limit]));
   return purged;
 }
 

@@ -81,7 +81,7 @@ export async function migrate(connection: Connection, path: string, clock: Clock
     for (let version = versionOf(statements, path); version < versions.length; version++) {
       statements.exec(versions[version]!);
       const at = new Date(clock.now()).toISOString();
-      statements.run("INSERT INTO waybill_broker_schema (version, applied_at) VALUES (?, ?)", version + 1, at);
+      statements.run("INSERT INTO waybill_broker_schema (version, applied_at) VALUES (?, ?)", [version + 1, at]);
     }
   });
 }

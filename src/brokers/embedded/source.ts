@@ -1,16 +1,15 @@
-import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import type { Source, Subscription } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createRoom } from "../../core/room.ts";
-import { orAborted, type Follower } from "../../core/signal.ts";
-import { createWake, type Wake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../kit/receiving.ts";
+import { orAborted, until } from "../../core/time.ts";
+import type { Wake } from "../../core/wake.ts";
+import { checkSubscription, receivingFrom, type Reader } from "../kit/receiving.ts";
 import { bytesOf } from "../../drivers/sqlite/connection.ts";
 import { readAfter } from "./fetch.ts";
 import type { Log } from "./log.ts";
 import type { Offsets } from "./offsets.ts";
 import { createPlace, type Mark } from "./place.ts";
 
-export interface SourceOptions {
+interface SourceOptions {
   readonly log: Log;
   readonly offsets: Offsets;
   readonly clock: Clock;
@@ -28,7 +27,7 @@ export interface SourceOptions {
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
   return {
     async oldest(topic) {
-      const row = await options.log.read((statements) => statements.get(oldest, topic));
+      const row = await options.log.read((statements) => statements.get(oldest, [topic]));
       if (row === undefined) return null;
       const at = new Date(Buffer.from(bytesOf(row["at"])).toString());
       // A time that cannot be read may be any: then nothing is known to be gone.
@@ -36,7 +35,11 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
     },
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
-      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
+      const { clock, closing, pollIntervalMs: waitMs } = options;
+      return receivingFrom(subscription, signal, {
+        ...{ clock, closing, waitMs },
+        open: (ending, wake) => open({ ...subscription, topics }, options, ending, wake),
+      });
     },
   };
 }
@@ -45,67 +48,44 @@ const oldest = `SELECT CAST(stored_at AS BLOB) AS at FROM waybill_broker_message
 
 const maxStalls = 3;
 
-async function* iterate(
-  { consumer, topics, stalls = 0, ...bounds }: Subscription,
-  { signal, release }: Follower,
-  { log, offsets, clock, pollIntervalMs, wakes }: SourceOptions,
-): AsyncGenerator<Delivery, undefined> {
-  if (signal.aborted) {
-    release();
-    return;
-  }
-  const wake = createWake();
-  const room = createRoom(bounds);
+async function open(
+  { consumer, topics, stalls = 0 }: Subscription,
+  options: SourceOptions,
+  signal: AbortSignal,
+  wake: Wake,
+): Promise<Reader> {
+  const { log, offsets, wakes } = options;
   let ended = false;
-
+  const start = await orAborted(offsets.start(consumer, topics), signal, () => new Map<string, Mark>());
+  const places = new Map([...start].map(([topic, mark]) => [topic, createPlace(mark)]));
   wakes.add(wake);
-  try {
-    const start = await orAborted(offsets.start(consumer, topics), signal, () => new Map<string, Mark>());
-    const places = new Map([...start].map(([topic, mark]) => [topic, createPlace(mark)]));
-    while (!signal.aborted) {
+  return {
+    async next({ left, bytesLeft: bytes }) {
       if (offsets.failure !== null) throw offsets.failure;
-      const { left, bytesLeft } = room;
-      const messages =
-        left > 0
-          ? await orAborted(
-              log.read((statements) => readAfter(statements, places, { count: left, bytes: bytesLeft, careful: stalls >= maxStalls })),
-              signal,
-              () => [],
-            )
-          : [];
-      const opened = messages.flatMap(({ offset, ...message }) => {
+      if (left <= 0) return null;
+      const wanted = { count: left, bytes, careful: stalls >= maxStalls };
+      const messages = await until(
+        signal,
+        log.read((statements) => readAfter(statements, places, wanted)),
+      );
+      if (messages === null || messages.length === 0) return null;
+      return messages.flatMap(({ offset, ...message }) => {
         const { topic } = message;
         const place = places.get(topic)!;
         const acknowledge = place.read(offset);
         if (acknowledge === null) return [];
-        const ack = (): void => {
+        const ack = async (): Promise<void> => {
           acknowledge();
           offsets.note(consumer, topic, place);
+          if (ended) await offsets.flush();
         };
-        return [{ message, ack, taken: room.take(message.bytes) }];
+        return [{ ...message, ack }];
       });
-      for (const { message, ack, taken } of opened) {
-        if (signal.aborted) return;
-        yield {
-          ...message,
-          async ack() {
-            taken.ack();
-            ack();
-            wake.notify();
-            if (ended) await offsets.flush();
-          },
-          aside() {
-            taken.aside();
-            wake.notify();
-          },
-        };
-      }
-      if (messages.length === 0) await wake.wait(clock, pollIntervalMs, signal);
-    }
-  } finally {
-    ended = true;
-    release();
-    wakes.delete(wake);
-    await offsets.flush();
-  }
+    },
+    close() {
+      ended = true;
+      wakes.delete(wake);
+      return offsets.flush();
+    },
+  };
 }

@@ -1,7 +1,8 @@
 import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { guardedBy, inStages, purgesItself, withoutConsumers } from "../kit/describe.ts";
-import { removeGroups } from "./groups.ts";
+import { rules } from "./examine.ts";
+import { removeGroup } from "./groups.ts";
 import { kafka } from "./index.ts";
 import { createLink } from "./link.ts";
 import { removeTopics } from "./topics.ts";
@@ -21,6 +22,7 @@ export const kafkaAdapter: BrokerAdapter = {
     remedy,
     guard: (url, env) => (/\?(?:[^#]*&)?tls=true(&|#|$)/.test(url) ? "verified" : guard(url, env)),
   },
+  rules,
   open({ text }) {
     const broker = kafka({ url: text });
     return {
@@ -38,7 +40,7 @@ export const kafkaAdapter: BrokerAdapter = {
       provision: (topics) => broker.provision(topics),
       async remove(topics, consumers) {
         const link = createLink({ settings: settingsOf(text), clock, timeoutMs: 5_000 });
-        const groups = consumers.map((consumer) => () => removeGroups(link, [consumer], groupsMs));
+        const groups = consumers.map((consumer) => () => removeGroup(link, consumer, groupsMs));
         // Groups are there whether or not their topics are.
         await inStages([topics.map((topic) => () => removeTopics(link, [topic], never)), groups]).finally(() => link.close());
       },

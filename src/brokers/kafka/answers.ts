@@ -1,9 +1,6 @@
-import { WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
-import { absent, codes, KafkaRefusal } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import type { Link, Topic } from "./link.ts";
-import { resources } from "./topics.ts";
+import { absent } from "./codes.ts";
+import { askAt, orStopped, type Link, type Topic } from "./link.ts";
+import { readSettings, type Told } from "./settings.ts";
 
 /** What the brokers said. */
 export interface Answers {
@@ -20,10 +17,7 @@ export interface TopicAnswers {
   readonly settings: Told;
 }
 
-/** Settings by their names, without those that were not told; the refusal where we may not ask. */
-export type Told = Readonly<Record<string, string>> | KafkaRefusal;
-
-export interface Asked {
+interface Asked {
   readonly ofTopics: readonly string[];
   readonly ofBrokers: readonly string[];
 }
@@ -37,25 +31,13 @@ export async function readAnswers(
   const { brokers, topics: found } = await link.look(topics, signal);
   const topicOf = (name: string): Topic | Error => found.get(name) ?? absent(link.shown, name);
   const there = topics.filter((name) => !(topicOf(name) instanceof Error));
-  const ask = async (connection: Connection, type: number, names: readonly string[], keys: readonly string[]) => {
-    if (names.length === 0) return new Map<string, Told>();
-    const asked = names.map((name) => ({ resourceType: type, resourceName: name, configurationKeys: keys }));
-    const { results } = await orAborted(connection.ask("describeConfigs", [asked, false, false]), signal, () => {
-      throw new WaybillError("STOPPED", `${link.shown} was not waited for any longer`);
-    });
-    return new Map(results.map((result) => [result.resourceName, toldIn(result)]));
-  };
-
-  const settings = await ask(await link.open(signal), resources.topic, there, ofTopics);
+  const settings = await orStopped(link, readSettings(await link.open(signal), "topic", there, ofTopics), signal);
   let broker: Told = {};
   // One for all: they should be alike. Each tells its own settings only.
   for (const [id, address] of [...brokers].slice(0, 1)) {
-    const connection = await link.dial(address, signal);
-    try {
-      broker = (await ask(connection, resources.broker, [String(id)], ofBrokers)).get(String(id)) ?? {};
-    } finally {
-      connection.end(new WaybillError("STOPPED", `${link.shown} has been asked`));
-    }
+    const name = String(id);
+    const told = await askAt(link, address, signal, (connection) => readSettings(connection, "broker", [name], ofBrokers));
+    broker = told.get(name) ?? {};
   }
   return {
     topics: topics.map((name) => {
@@ -65,15 +47,4 @@ export async function readAnswers(
     }),
     broker,
   };
-}
-
-interface Result {
-  readonly errorCode: number;
-  readonly errorMessage: string | null;
-  readonly configs: readonly { readonly name: string; readonly value: string | null }[];
-}
-
-function toldIn({ errorCode, errorMessage, configs }: Result): Told {
-  if (errorCode !== codes.NONE) return new KafkaRefusal(errorCode, "This user may not ask", errorMessage);
-  return Object.fromEntries(configs.flatMap(({ name, value }) => (value === null ? [] : [[name, value]])));
 }

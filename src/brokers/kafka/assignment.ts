@@ -1,7 +1,9 @@
-/** Which partitions of which topics: the consumers' own part of Kafka's group protocol, in the version that all of them read. */
-export type Assignment = ReadonlyMap<string, readonly number[]>;
+import { Cursor } from "./cursor.ts";
 
-export interface Subscriber {
+/** Which partitions of which topics: the consumers' own part of Kafka's group protocol, in the version that all of them read. */
+export type PartitionShare = ReadonlyMap<string, readonly number[]>;
+
+interface Subscriber {
   readonly id: string;
   readonly topics: readonly string[];
 }
@@ -13,7 +15,7 @@ export const protocol = "range";
  * Each topic for itself, in ranges, to those who asked for it: topics with as many partitions give the same ones to the same member, so
  * that one process has an aggregate in all of them.
  */
-export function share(subscribers: readonly Subscriber[], partitions: ReadonlyMap<string, number>): ReadonlyMap<string, Assignment> {
+export function share(subscribers: readonly Subscriber[], partitions: ReadonlyMap<string, number>): ReadonlyMap<string, PartitionShare> {
   const shares = new Map(subscribers.map(({ id }) => [id, new Map<string, number[]>()]));
   for (const [topic, count] of partitions) {
     const members = subscribers.filter(({ topics }) => topics.includes(topic)).map(({ id }) => id);
@@ -33,53 +35,40 @@ export function share(subscribers: readonly Subscriber[], partitions: ReadonlyMa
 }
 
 export function encodeSubscription(topics: readonly string[]): Buffer {
-  return Buffer.concat([int16(0), int32(topics.length), ...topics.map(text), int32(-1)]);
+  return Buffer.concat([version, int(topics.length, 4), ...topics.map(text), noData]);
 }
 
 export function decodeSubscription(bytes: Buffer | null): readonly string[] {
   if (bytes === null || bytes.length === 0) return [];
-  const read = reader(bytes, 2);
-  return Array.from({ length: read.int32() }, () => read.text());
+  const cursor = behindVersion(bytes);
+  return Array.from({ length: cursor.int32() }, () => textAt(cursor));
 }
 
-export function encodeAssignment(assignment: Assignment): Buffer {
-  const topics = [...assignment].map(([topic, own]) => Buffer.concat([text(topic), int32(own.length), ...own.map(int32)]));
-  return Buffer.concat([int16(0), int32(topics.length), ...topics, int32(-1)]);
+export function encodeAssignment(assignment: PartitionShare): Buffer {
+  const topics = [...assignment].flatMap(([topic, own]) => [text(topic), int(own.length, 4), ...own.map((index) => int(index, 4))]);
+  return Buffer.concat([version, int(assignment.size, 4), ...topics, noData]);
 }
 
-export function decodeAssignment(bytes: Buffer | null): Assignment {
+export function decodeAssignment(bytes: Buffer | null): PartitionShare {
   if (bytes === null || bytes.length === 0) return new Map();
-  const read = reader(bytes, 2);
+  const cursor = behindVersion(bytes);
   return new Map(
-    Array.from({ length: read.int32() }, () => {
-      const topic = read.text();
-      return [topic, Array.from({ length: read.int32() }, () => read.int32())];
-    }),
+    Array.from({ length: cursor.int32() }, () => [textAt(cursor), Array.from({ length: cursor.int32() }, () => cursor.int32())]),
   );
 }
 
-function reader(bytes: Buffer, from: number): { int32(): number; text(): string } {
-  let at = from;
-  return {
-    int32: () => bytes.readInt32BE((at += 4) - 4),
-    text() {
-      const length = bytes.readInt16BE(at);
-      at += 2 + length;
-      return bytes.toString("utf8", at - length, at);
-    },
-  };
-}
-
-function int16(value: number): Buffer {
-  const bytes = Buffer.alloc(2);
-  bytes.writeInt16BE(value);
+function int(value: number, width: 2 | 4): Buffer {
+  const bytes = Buffer.alloc(width);
+  bytes.writeIntBE(value, 0, width);
   return bytes;
 }
 
-function int32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeInt32BE(value);
-  return bytes;
-}
+const [version, noData] = [int(0, 2), int(-1, 4)];
+const text = (value: string): Buffer => Buffer.concat([int(Buffer.byteLength(value), 2), Buffer.from(value)]);
+const textAt = (cursor: Cursor): string => cursor.take(cursor.int16()).toString();
 
-const text = (value: string): Buffer => Buffer.concat([int16(Buffer.byteLength(value)), Buffer.from(value)]);
+function behindVersion(bytes: Buffer): Cursor {
+  const cursor = new Cursor(bytes);
+  cursor.int16();
+  return cursor;
+}

@@ -1,18 +1,24 @@
 import { codes } from "./codes.ts";
 import type { Address } from "../kit/url.ts";
-import type { Message } from "./wire.ts";
+import type { KafkaContent } from "./message.ts";
+
+export interface BatchMessage extends KafkaContent {
+  readonly topic: string;
+  readonly partition: number;
+  readonly timestamp: bigint;
+}
 
 /** Messages for one partition, which are written together or not at all. */
 export interface Batch {
   readonly topic: string;
   readonly partition: number;
   readonly leader: Address;
-  readonly messages: readonly Message[];
+  readonly messages: readonly BatchMessage[];
 }
 
-export type Answer =
+export type BatchAnswer =
   /** The broker's own code for the batch. */
-  | { readonly code: number; readonly said: string | null }
+  | { readonly code: number; readonly said: string | null | undefined }
   /** Nothing was sent, or nobody will ever read it. */
   | { readonly unsent: Error }
   /** Its transaction was called off for another's fault: it may be sent again at once. */
@@ -26,4 +32,4 @@ export interface Transactional {
   readonly timeoutMs: number;
 }
 
-export const isWritten = (answer: Answer): boolean => "code" in answer && answer.code === codes.NONE;
+export const isWritten = (answer: BatchAnswer): boolean => "code" in answer && answer.code === codes.NONE;

@@ -1,9 +1,9 @@
 import { crc32c } from "./crc32c.ts";
 import { Cursor } from "./cursor.ts";
-import { mostHeaders, type Stored } from "./message.ts";
+import { mostHeaders, type StoredRecord } from "./message.ts";
 import { unpack, Unpackable } from "./unpack.ts";
 
-export interface BatchRecord extends Stored {
+interface BatchRecord extends StoredRecord {
   readonly offsetDelta: number;
 }
 
@@ -34,7 +34,7 @@ const [head, magicAt, batchHead] = [12, 16, 61];
 /** Attributes, timestamp, offset, key, value and headers take a byte each at least, and the length too. */
 const leastRecord = 7;
 
-export interface Bounds {
+export interface ReadBounds {
   /** The offset that was asked for, which the first batch has, or is behind. @default 0 */
   readonly asked?: bigint;
   /** What is at this offset or behind it is left out: the log had no more when it was read. @default none */
@@ -50,7 +50,7 @@ export interface Bounds {
  */
 export function* batchesIn(
   bytes: Buffer,
-  { asked = 0n, end = lastOffset, thorough = false }: Bounds = {},
+  { asked = 0n, end = lastOffset, thorough = false }: ReadBounds = {},
 ): Generator<RecordBatch, undefined> {
   let next = 0n;
   for (let at = 0; at + magicAt < bytes.length;) {

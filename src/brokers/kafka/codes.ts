@@ -45,6 +45,8 @@ export const codes = {
   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: 53,
   KAFKA_STORAGE_ERROR: 56,
   UNKNOWN_PRODUCER_ID: 59,
+  NON_EMPTY_GROUP: 68,
+  GROUP_ID_NOT_FOUND: 69,
   FENCED_LEADER_EPOCH: 74,
   UNKNOWN_LEADER_EPOCH: 75,
   MEMBER_ID_REQUIRED: 79,
@@ -68,36 +70,27 @@ const labelOf = (code: number): string => (names.has(code) ? `${names.get(code)}
  * - `destination`: not written, and it is not the batch's fault;
  * - `unknown`: written or not, nobody can tell.
  */
-export type Verdict = "stored" | "size" | "event" | "moved" | "sequence" | "destination" | "unknown";
+type Verdict = "stored" | "size" | "event" | "moved" | "sequence" | "destination" | "unknown";
 
-const verdicts = new Map<number, Verdict>([
-  [codes.NONE, "stored"],
-  [codes.MESSAGE_TOO_LARGE, "size"],
-  [codes.RECORD_LIST_TOO_LARGE, "size"],
-  [codes.INVALID_RECORD, "event"],
-  [codes.INVALID_TIMESTAMP, "event"],
-  [codes.UNKNOWN_TOPIC_OR_PARTITION, "moved"],
-  [codes.UNKNOWN_TOPIC_ID, "moved"],
-  [codes.LEADER_NOT_AVAILABLE, "moved"],
-  [codes.NOT_LEADER_OR_FOLLOWER, "moved"],
-  [codes.FENCED_LEADER_EPOCH, "moved"],
-  [codes.UNKNOWN_LEADER_EPOCH, "moved"],
-  [codes.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence"],
-  [codes.UNKNOWN_PRODUCER_ID, "sequence"],
-  [codes.INVALID_PRODUCER_EPOCH, "sequence"],
-  [codes.INVALID_PRODUCER_ID_MAPPING, "sequence"],
-  [codes.INVALID_TXN_STATE, "sequence"],
-  [codes.PRODUCER_FENCED, "sequence"],
-  [codes.TRANSACTION_COORDINATOR_FENCED, "sequence"],
-  // Refused before anything is written: too few replicas, no right, a broker without a disk, a policy.
-  [codes.NOT_ENOUGH_REPLICAS, "destination"],
-  [codes.TOPIC_AUTHORIZATION_FAILED, "destination"],
-  [codes.CLUSTER_AUTHORIZATION_FAILED, "destination"],
-  [codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "destination"],
-  [codes.INVALID_TOPIC_EXCEPTION, "destination"],
-  [codes.POLICY_VIOLATION, "destination"],
-  [codes.UNSUPPORTED_VERSION, "destination"],
-]);
+const leaderless = [codes.LEADER_NOT_AVAILABLE, codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH];
+
+const verdicts = new Map<number, Verdict>(
+  Object.entries({
+    stored: [codes.NONE],
+    size: [codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE],
+    event: [codes.INVALID_RECORD, codes.INVALID_TIMESTAMP],
+    moved: [codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID, ...leaderless],
+    sequence: [
+      ...[codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.UNKNOWN_PRODUCER_ID, codes.INVALID_PRODUCER_EPOCH, codes.INVALID_PRODUCER_ID_MAPPING],
+      ...[codes.INVALID_TXN_STATE, codes.PRODUCER_FENCED, codes.TRANSACTION_COORDINATOR_FENCED],
+    ],
+    // Refused before anything is written: too few replicas, no right, a broker without a disk, a policy.
+    destination: [
+      ...[codes.NOT_ENOUGH_REPLICAS, codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED],
+      ...[codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, codes.INVALID_TOPIC_EXCEPTION, codes.POLICY_VIOLATION, codes.UNSUPPORTED_VERSION],
+    ],
+  }).flatMap(([verdict, own]) => own.map((code) => [code, verdict as Verdict])),
+);
 
 /** A code that is not in the table tells nothing: the message may be there. */
 export const verdictOf = (code: number): Verdict => verdicts.get(code) ?? "unknown";
@@ -105,7 +98,7 @@ export const verdictOf = (code: number): Verdict => verdicts.get(code) ?? "unkno
 /** Answers that may be others a moment later, from a broker that is starting, or that is not the right one any more. */
 const passing = new Set<number>([
   ...[codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID],
-  ...[codes.LEADER_NOT_AVAILABLE, codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH],
+  ...leaderless,
   ...[codes.REQUEST_TIMED_OUT, codes.BROKER_NOT_AVAILABLE, codes.REPLICA_NOT_AVAILABLE, codes.NETWORK_EXCEPTION],
   ...[codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR],
   ...[codes.KAFKA_STORAGE_ERROR, codes.CONCURRENT_TRANSACTIONS],
@@ -119,9 +112,9 @@ export class KafkaRefusal extends WaybillError {
   /** The code by its name. */
   readonly label: string;
 
-  constructor(code: number, where: string, said: string | null = null) {
+  constructor(code: number, where: string, said?: string | null) {
     const label = labelOf(code);
-    super("DESTINATION_UNAVAILABLE", `${where}: ${label}${said === null || said === "" ? "" : `: ${said}`}`);
+    super("DESTINATION_UNAVAILABLE", `${where}: ${label}${said ? `: ${said}` : ""}`);
     this.kafkaCode = code;
     this.label = label;
   }
@@ -129,7 +122,7 @@ export class KafkaRefusal extends WaybillError {
 
 /** Throws for any code but none. */
 export function succeed(code: number, where: string, said?: string | null): void {
-  if (code !== codes.NONE) throw new KafkaRefusal(code, where, said ?? null);
+  if (code !== codes.NONE) throw new KafkaRefusal(code, where, said);
 }
 
 export const codeOf = (error: unknown): number | null => (error instanceof KafkaRefusal ? error.kafkaCode : null);

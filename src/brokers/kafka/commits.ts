@@ -1,25 +1,26 @@
 import type { AckLedger } from "../kit/ack-ledger.ts";
 import type { Clock } from "../../core/clock.ts";
 import { codes, isPassing } from "./codes.ts";
-import type { Member, Spot } from "./member.ts";
+import type { GroupMember } from "./member.ts";
+import type { Spot } from "./spots.ts";
 
 /** A partition whose acknowledgements are committed. */
 export interface Committed extends Spot {
   readonly ledger: AckLedger<bigint>;
+  /** Aborts when it is another's: nothing of it is committed any more. */
+  readonly ended: AbortSignal;
 }
 
 /** Commits what has been acknowledged, as many partitions in one request as came up while the one before was under way. */
 export interface Commits<P extends Committed> {
   /** There is more to commit. */
   note(partition: P): void;
-  /** It is another's: nothing of it is committed any more. */
-  forget(partition: P): void;
   /** Resolves when everything noted is committed, or cannot be at the moment. */
   flush(): Promise<void>;
 }
 
-export interface CommitsOptions {
-  readonly member: Pick<Member, "commit">;
+interface CommitsOptions {
+  readonly member: Pick<GroupMember, "commit">;
   readonly clock: Clock;
   readonly ending: AbortSignal;
   /** Asked before each request. */
@@ -33,19 +34,19 @@ const againMs = 100;
 
 export function createCommits<P extends Committed>({ member, clock, ending, allowed, refused }: CommitsOptions): Commits<P> {
   const noted = new Set<P>();
-  const lost = new WeakSet<P>();
   let running: Promise<void> | null = null;
 
   /** True when some of it has to go again. */
   const commit = async (): Promise<boolean> => {
-    const batch = [...noted];
+    const batch = [...noted].filter(({ ended }) => !ended.aborted);
     noted.clear();
+    if (batch.length === 0) return false;
     const spots = batch.map(({ topic, index, ledger }) => ({ topic, index, next: ledger.settled! + 1n }));
     const answers = await member.commit(spots).catch(() => batch.map((): number => codes.COORDINATOR_NOT_AVAILABLE));
     let again = false;
     batch.forEach((partition, i) => {
       const code = answers[i]!;
-      if (code === codes.NONE || lost.has(partition) || forgotten.includes(code)) return;
+      if (code === codes.NONE || partition.ended.aborted || forgotten.includes(code)) return;
       if (!isPassing(code) && code !== codes.REBALANCE_IN_PROGRESS) return refused(code);
       noted.add(partition);
       again = true;
@@ -64,13 +65,8 @@ export function createCommits<P extends Committed>({ member, clock, ending, allo
 
   return {
     note(partition) {
-      if (lost.has(partition)) return;
       noted.add(partition);
       void flush();
-    },
-    forget(partition) {
-      lost.add(partition);
-      noted.delete(partition);
     },
     flush,
   };

@@ -27,6 +27,11 @@ export class Cursor {
     return this.#bytes.readBigInt64BE(this.#past(8));
   }
 
+  /** So many bytes, the lowest first. */
+  little(width: number): number {
+    return this.#bytes.readUIntLE(this.#past(width), width);
+  }
+
   take(length: number): Buffer {
     const from = this.#past(length);
     return this.#bytes.subarray(from, this.#at);

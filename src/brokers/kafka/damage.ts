@@ -1,10 +1,10 @@
 import { WaybillError } from "../../core/errors.ts";
 import { batchesIn, bytesFrom } from "./batches.ts";
 import { codes, isPassing, KafkaRefusal } from "./codes.ts";
-import { itemsOf, type Item } from "./records.ts";
-import type { FetchedPartition } from "./wire.ts";
+import { itemsOf, type LogItem } from "./records.ts";
+import type { FetchedPartition } from "./fetched.ts";
 
-export interface Damaged {
+interface Damaged {
   /** Where the log cannot be read. */
   readonly from: bigint;
   /** For what is said. */
@@ -34,7 +34,7 @@ const ofPlace: readonly number[] = [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD]
  * offset is looked for at which the server has a batch. Empty: a fetch passes now. Throws for what may be the server's fault alone: nothing is
  * passed over without damaged bytes, or a code that says so of this place.
  */
-export async function itemsPast({ from, where, fetch, bytes: most, ended }: Damaged): Promise<readonly Item[]> {
+export async function itemsPast({ from, where, fetch, bytes: most, ended }: Damaged): Promise<readonly LogItem[]> {
   const ask = async (offset: bigint): Promise<FetchedPartition> => {
     ended.throwIfAborted();
     const answer = await fetch(offset);
@@ -66,7 +66,7 @@ export async function itemsPast({ from, where, fetch, bytes: most, ended }: Dama
     throw new WaybillError("DESTINATION_UNAVAILABLE", `${where} has messages from offset ${from} on, and gives none of them`);
   }
   const why = said === codes.NONE ? "it is damaged" : `it is damaged: the server answers ${refusal.label}`;
-  const aside = (next: bigint): Item[] => {
+  const aside = (next: bigint): LogItem[] => {
     const kept = (raw ?? Buffer.alloc(0)).subarray(0, keptBytes);
     return next === from ? [] : [{ first: from, last: next - 1n, record: null, unreadable: { why, raw: kept }, bytes: kept.length }];
   };

@@ -1,12 +1,12 @@
 import type * as Client from "@platformatic/kafka";
 import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
-import { shared } from "../../core/signal.ts";
-import { fetchAnswerOf } from "./fetched.ts";
+import { loadClient } from "../../core/load-client.ts";
+import { shared } from "../../core/time.ts";
+import { fetchAnswerOf, type FetchAnswer } from "./fetched.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
-import { checkVersions, type Versions, type Wanted } from "./versions.ts";
-import type { Wire } from "./wire.ts";
+import { checkVersions, type Versions } from "./versions.ts";
 
 /** One connection to one broker, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
 export interface Connection {
@@ -14,13 +14,13 @@ export interface Connection {
    * What the broker answers, error codes and all. Rejects when the connection ends first, and ends it when no answer comes for as long as
    * one may take, and `extraMs` more.
    */
-  ask<Name extends keyof Wire>(name: Name, request: Parameters<Wire[Name]>, extraMs?: number): Promise<ReturnType<Wire[Name]>>;
+  ask<Name extends RequestName>(name: Name, request: RequestOf<Name>, extraMs?: number): Promise<AnswerOf<Name>>;
   end(why: Error): void;
   /** Its reason is why. */
   readonly ended: AbortSignal;
 }
 
-export interface Dial {
+interface Dial {
   readonly address: Address;
   readonly settings: Pick<Settings, "sasl" | "tls">;
   readonly clock: Clock;
@@ -28,39 +28,51 @@ export interface Dial {
   readonly timeoutMs: number;
 }
 
-type Request = (connection: Client.Connection, ...rest: readonly unknown[]) => void;
-type Requests = { readonly [Name in keyof Wanted]: Wanted[Name] & Request };
-
 /**
  * The client's connections and the requests of its lowest layer; what it builds on them is left aside, see docs/decisions/0013. Of each
  * request the version that Kafka 3.1 has and 4.x still takes, without optional fields in the answer: version 1 of the client misreads these.
  */
-const requestsOf = (client: typeof Client): Requests =>
-  ({
-    apiVersions: client.apiVersionsV3?.api,
-    metadata: client.metadataV12?.api,
-    findCoordinator: client.findCoordinatorV4?.api,
-    produce: client.produceV9?.api,
-    initProducerId: client.initProducerIdV4?.api,
-    addPartitionsToTxn: client.addPartitionsToTxnV3?.api,
-    endTxn: client.endTxnV3?.api,
-    fetch: fetchOf(client),
-    listOffsets: client.listOffsetsV6?.api,
-    joinGroup: client.joinGroupV7?.api,
-    syncGroup: client.syncGroupV5?.api,
-    heartbeat: client.heartbeatV4?.api,
-    leaveGroup: client.leaveGroupV4?.api,
-    offsetCommit: client.offsetCommitV8?.api,
-    offsetFetch: client.offsetFetchV8?.api,
-    deleteGroups: client.deleteGroupsV2?.api,
-    createTopics: client.createTopicsV7?.api,
-    deleteTopics: client.deleteTopicsV6?.api,
-    describeConfigs: client.describeConfigsV4?.api,
-  }) as unknown as Requests;
+const requestsOf = (client: typeof Client) => ({
+  apiVersions: client.apiVersionsV3?.api,
+  metadata: client.metadataV12?.api,
+  findCoordinator: client.findCoordinatorV4?.api,
+  produce: client.produceV9?.api,
+  initProducerId: client.initProducerIdV4?.api,
+  addPartitionsToTxn: client.addPartitionsToTxnV3?.api,
+  endTxn: client.endTxnV3?.api,
+  fetch: fetchOf(client),
+  listOffsets: client.listOffsetsV6?.api,
+  joinGroup: client.joinGroupV7?.api,
+  syncGroup: client.syncGroupV5?.api,
+  heartbeat: client.heartbeatV4?.api,
+  leaveGroup: client.leaveGroupV4?.api,
+  offsetCommit: client.offsetCommitV8?.api,
+  offsetFetch: client.offsetFetchV8?.api,
+  deleteGroups: client.deleteGroupsV2?.api,
+  createTopics: client.createTopicsV7?.api,
+  deleteTopics: client.deleteTopicsV6?.api,
+  describeConfigs: client.describeConfigsV4?.api,
+});
+
+type Requests = ReturnType<typeof requestsOf>;
+type RequestName = keyof Requests;
+/** What each request takes, and what a broker answers, as the client declares them. Every answer may hold error codes: see codes.ts. */
+type Wire = { [Name in RequestName]: Requests[Name] extends Client.API<infer Request, infer Answer> ? [Request, Answer] : never };
+type RequestOf<Name extends RequestName> = Frozen<Wire[Name][0]>;
+export type AnswerOf<Name extends RequestName> = Frozen<Exclude<Wire[Name][1], boolean>>;
+
+/** Nothing in it is written to. Of its map of sequence numbers the client calls one method. */
+type Frozen<T> = T extends { getWithDefault: infer Get }
+  ? { readonly getWithDefault: Get }
+  : T extends ReadonlyMap<infer Key, infer Value>
+    ? ReadonlyMap<Key, Value>
+    : T extends Uint8Array
+      ? T
+      : { readonly [Key in keyof T]: Frozen<T[Key]> };
 
 /** As the client's, but for the answer, which fetched.ts reads. */
-function fetchOf({ fetchV13 }: typeof Client): unknown {
-  if (typeof fetchV13?.api !== "function" || typeof fetchV13.createRequest !== "function") return undefined;
+function fetchOf({ fetchV13 }: typeof Client) {
+  if (typeof fetchV13?.api !== "function" || typeof fetchV13.createRequest !== "function") return undefined as never;
   const { key, version } = fetchV13.api;
   const create = fetchV13.createRequest as (...request: readonly unknown[]) => never;
   const read = (_id: number, _key: number, _version: number, { buffer }: Client.Reader) => fetchAnswerOf(buffer.slice());
@@ -68,7 +80,7 @@ function fetchOf({ fetchV13 }: typeof Client): unknown {
     const callback = rest.at(-1) as Client.CallbackWithPromise<unknown>;
     connection.send(key, version, () => create(...rest.slice(0, -1)), read, true, true, callback);
   };
-  return Object.assign(request, { key, version });
+  return Object.assign(request, { key, version }) as unknown as Client.API<Parameters<typeof fetchV13.createRequest>, FetchAnswer>;
 }
 
 /** Its own limit would leave the connection open and deaf. Ours, see `ask`, ends it. */
@@ -97,7 +109,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   const lost = (cause?: unknown): Error => unreachable(shown, cause);
   connection.on("error", (error) => end(lost(error)));
   connection.on("close", () => end(lost()));
-  const ask = (name: keyof Requests, request: readonly unknown[], extraMs = 0): Promise<unknown> =>
+  const ask = (name: RequestName, request: readonly unknown[], extraMs = 0): Promise<unknown> =>
     new Promise((resolve, reject) => {
       if (ended.signal.aborted) return reject(asError(ended.signal.reason));
       const answered = new AbortController();
@@ -112,7 +124,8 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
         if (!answered.signal.aborted)
           end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} did not answer within ${timeoutMs + extraMs} ms`));
       });
-      requests[name](connection, ...request, (error: (Error & { readonly response?: unknown }) | null, answer: unknown) => {
+      const send = requests[name] as (connection: Client.Connection, ...rest: readonly unknown[]) => void;
+      send(connection, ...request, (error: (Error & { readonly response?: unknown }) | null, answer: unknown) => {
         // An answer with error codes in it is an answer.
         if (error === null || error.response !== undefined) return settle(() => resolve(error?.response ?? answer));
         const why = lost(error);
@@ -159,12 +172,7 @@ function unreachable(shown: string, cause: unknown): Error {
 }
 
 async function load(): Promise<{ readonly client: typeof Client; readonly requests: Requests }> {
-  let client: typeof Client;
-  try {
-    client = await import("@platformatic/kafka");
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the Kafka client is not installed: npm install @platformatic/kafka", { cause });
-  }
+  const client = await loadClient("Kafka", "@platformatic/kafka", () => import("@platformatic/kafka"));
   const requests = requestsOf(client);
   const lacking = Object.entries(requests).flatMap(([name, request]) => (typeof request === "function" ? [] : [name]));
   if (lacking.length === 0 && typeof client.Connection === "function") return { client, requests };

@@ -1,68 +1,137 @@
-import { bad, good, unknown, type Finding } from "../../core/finding.ts";
+import type { Finding, Rule, Say } from "../../contracts/doctor.ts";
+import { applyRules } from "../../core/finding.ts";
 import { inWords } from "../../core/in-words.ts";
-import { readAnswers, type Answers, type Told } from "./answers.ts";
+import { readAnswers, type Answers, type TopicAnswers } from "./answers.ts";
 import type { Link } from "./link.ts";
+import type { Told } from "./settings.ts";
 
-type Judge = (setting: string, value: string, maxBytes: number) => Finding;
+/** A setting of a topic or of a broker, by its name, and what its value means. */
+interface Setting extends Omit<Rule<never>, "look"> {
+  readonly look: (value: string, say: Say, maxBytes: number) => Finding;
+}
 
 const dayMs = 24 * 60 * 60 * 1_000;
 
-/** The settings of a topic that promises rest on, and what their values mean. */
-export const topicSettings: Readonly<Record<string, Judge>> = {
-  "min.insync.replicas": (setting, value) =>
-    Number(value) >= 2
-      ? good(setting, value, `A message counts as stored when ${value} brokers have it.`)
-      : bad(
-          setting,
-          value,
-          "L",
-          "A message counts as stored when the leader alone has it, and may be lost with the leader: give the topic 3 replicas, and set min.insync.replicas=2.",
-        ),
-  "unclean.leader.election.enable": (setting, value) =>
-    value === "false"
-      ? good(setting, value, "Only a replica that has every stored message becomes the leader.")
-      : bad(setting, value, "LO", "A replica that lacks stored messages may become the leader, and they are gone: set it to false."),
-  "cleanup.policy": (setting, value) =>
-    value.split(",").includes("compact")
-      ? bad(setting, value, "L", "Of each aggregate the newest event is kept, and those before it vanish, read or not: set it to delete.")
-      : good(setting, value, "Events are kept until their time is over."),
-  "retention.ms": (setting, value) => {
-    const ms = Number(value);
-    if (ms < 0) return good(setting, value, "Events are kept for ever.");
-    if (ms >= dayMs) return good(setting, value, `Events are kept for ${inWords(ms)}; a subscriber that is away for longer misses some.`);
-    return bad(
-      setting,
-      value,
-      "L",
-      `Events are kept for ${inWords(ms)}, and a subscriber that is away for longer misses them: set it to a week, 604800000.`,
-    );
+const topicSettings: readonly Setting[] = [
+  {
+    setting: "min.insync.replicas",
+    badWhen: "1, Kafka's default",
+    breaks: "L",
+    remedy: "give the topic 3 replicas, and set `min.insync.replicas=2`",
+    look: (value, { good, bad }) =>
+      Number(value) >= 2
+        ? good(value, `A message counts as stored when ${value} brokers have it.`)
+        : bad(value, "A message counts as stored when the leader alone has it, and may be lost with the leader"),
   },
-  "retention.bytes": (setting, value) =>
-    Number(value) < 0
-      ? good(setting, value, "A partition may grow as it needs to.")
-      : bad(setting, value, "L", "What a partition holds beyond this goes, however new it is, read or not: set it to -1."),
-  "max.message.bytes": (setting, value, maxBytes) =>
-    Number(value) >= maxBytes
-      ? good(setting, value, `It takes every message of up to maxBytes, ${maxBytes}.`)
-      : bad(
-          setting,
-          value,
-          "I",
-          `A message larger than this is refused, though maxBytes allows ${maxBytes}, and its aggregate waits: raise one, or lower the other.`,
-        ),
-};
+  {
+    setting: "unclean.leader.election.enable",
+    badWhen: "`true`",
+    breaks: "LO",
+    remedy: "set it to `false`",
+    look: (value, { good, bad }) =>
+      value === "false"
+        ? good(value, "Only a replica that has every stored message becomes the leader.")
+        : bad(value, "A replica that lacks stored messages may become the leader, and they are gone"),
+  },
+  {
+    setting: "cleanup.policy",
+    badWhen: "`compact`, alone or with `delete`",
+    breaks: "L",
+    remedy: "set it to `delete`",
+    look: (value, { good, bad }) =>
+      value.split(",").includes("compact")
+        ? bad(value, "Of each aggregate the newest event is kept, and those before it vanish, read or not")
+        : good(value, "Events are kept until their time is over."),
+  },
+  {
+    setting: "retention.ms",
+    badWhen: "shorter than a day",
+    breaks: "L",
+    remedy: "set it to a week, `604800000`",
+    look(value, { good, bad }) {
+      const ms = Number(value);
+      if (ms < 0) return good(value, "Events are kept for ever.");
+      if (ms >= dayMs) return good(value, `Events are kept for ${inWords(ms)}; a subscriber that is away for longer misses some.`);
+      return bad(value, `Events are kept for ${inWords(ms)}, and a subscriber that is away for longer misses them`);
+    },
+  },
+  {
+    setting: "retention.bytes",
+    badWhen: "any limit",
+    breaks: "L",
+    remedy: "set it to `-1`",
+    look: (value, { good, bad }) =>
+      Number(value) < 0
+        ? good(value, "A partition may grow as it needs to.")
+        : bad(value, "What a partition holds beyond this goes, however new it is, read or not"),
+  },
+  {
+    setting: "max.message.bytes",
+    badWhen: "below the option `maxBytes`",
+    breaks: "I",
+    remedy: "raise it, or lower `maxBytes`",
+    look: (value, { good, bad }, maxBytes) =>
+      Number(value) >= maxBytes
+        ? good(value, `It takes every message of up to maxBytes, ${maxBytes}.`)
+        : bad(value, `A message larger than this is refused, though maxBytes allows ${maxBytes}, and its aggregate waits`),
+  },
+];
 
-const brokerSettings: Readonly<Record<string, Judge>> = {
-  "auto.create.topics.enable": (setting, value) =>
-    value === "false"
-      ? good(setting, value, "Only topics that you create exist.")
-      : bad(
-          setting,
-          value,
-          "V",
-          "A misspelled name silently creates a topic that no consumer reads: set it to false. Waybill never creates a topic by publishing to it.",
-        ),
-};
+const brokerSettings: readonly Setting[] = [
+  {
+    setting: "auto.create.topics.enable",
+    badWhen: "`true`, Kafka's default",
+    breaks: "V",
+    remedy: "set it to `false`; Waybill never creates a topic by publishing to it",
+    look: (value, { good, bad }) =>
+      value === "false"
+        ? good(value, "Only topics that you create exist.")
+        : bad(value, "A misspelled name silently creates a topic that no consumer reads"),
+  },
+];
+
+type Looked = Pick<TopicAnswers, "replicas" | "settings"> & Pick<Answers, "maxBytes">;
+
+/** The rule of a setting, which may not be told. Nothing is said of a topic that is not there. */
+const ruleOf = ({ look, ...row }: Setting): Rule<Looked> => ({
+  ...row,
+  look({ replicas, settings, maxBytes }, say) {
+    if (replicas instanceof Error) return [];
+    const value = told(settings, row.setting);
+    if (value !== undefined) return look(value, say, maxBytes);
+    const why = settings instanceof Error ? settings.message : "The broker does not tell";
+    return say.unknown(null, `${why}: allow DescribeConfigs, or see that it is set as docs/kafka.md says.`);
+  },
+});
+const told = (settings: Told, name: string): string | undefined => (settings instanceof Error ? undefined : settings[name]);
+
+const topicRules: readonly Rule<Looked & { readonly name: string }>[] = [
+  {
+    setting: "topic",
+    badWhen: "it is not there, or cannot be looked at",
+    breaks: "L",
+    remedy: "`waybill migrate --broker … --topics …`",
+    look: ({ name, replicas }, say) =>
+      replicas instanceof Error ? say.as(`topic ${name}`).bad(null, "Events for it wait", { remedy: replicas.message }) : [],
+  },
+  {
+    setting: "replicas",
+    badWhen: "1, or fewer than `min.insync.replicas`: then Kafka stores nothing, and events wait",
+    breaks: "L",
+    remedy: "give the topic 3 replicas",
+    look({ replicas, settings }, { good, bad }) {
+      if (replicas instanceof Error) return [];
+      const [value, needed] = [String(replicas), Number(told(settings, "min.insync.replicas") ?? 1)];
+      if (needed > replicas) return bad(value, `min.insync.replicas is ${needed}, so that nothing is stored and events wait`);
+      if (replicas >= 2) return good(value, "A message outlives a broker that is lost.");
+      return bad(value, "A message is lost with the disk of the one broker that has it");
+    },
+  },
+  ...topicSettings.map(ruleOf),
+];
+const brokerRules = brokerSettings.map(ruleOf);
+
+export const rules = [...topicRules, ...brokerRules];
 
 /** What topics, and the brokers, are set to. */
 export async function examineKafka(
@@ -71,38 +140,12 @@ export async function examineKafka(
   maxBytes: number,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const asked = { ofTopics: Object.keys(topicSettings), ofBrokers: Object.keys(brokerSettings) };
+  const namesOf = (settings: readonly Setting[]): readonly string[] => settings.map(({ setting }) => setting);
+  const asked = { ofTopics: namesOf(topicSettings), ofBrokers: namesOf(brokerSettings) };
   return judge({ ...(await readAnswers(link, topics, asked, signal)), maxBytes });
 }
 
 export const judge = ({ topics, broker, maxBytes }: Answers): readonly Finding[] => [
-  ...topics.flatMap(({ name, replicas, settings }) =>
-    replicas instanceof Error
-      ? [bad(`topic ${name}`, null, "L", `${replicas.message}. Events for it wait.`)]
-      : [replication(name, replicas, settings), ...judgeAll(settings, topicSettings, ` of ${name}`, maxBytes)],
-  ),
-  ...judgeAll(broker, brokerSettings, "", maxBytes),
+  ...topics.flatMap((topic) => applyRules(topicRules, { ...topic, maxBytes }, topic.name)),
+  ...applyRules(brokerRules, { replicas: 0, settings: broker, maxBytes }),
 ];
-
-function replication(name: string, replicas: number, settings: Told): Finding {
-  const [setting, value] = [`replicas of ${name}`, String(replicas)];
-  const needed = settings instanceof Error ? 1 : Number(settings["min.insync.replicas"] ?? 1);
-  if (needed > replicas)
-    return bad(
-      setting,
-      value,
-      "L",
-      `min.insync.replicas is ${needed}, so that nothing is stored and events wait: give the topic 3 replicas.`,
-    );
-  if (replicas >= 2) return good(setting, value, "A message outlives a broker that is lost.");
-  return bad(setting, value, "L", "A message is lost with the disk of the one broker that has it: give the topic 3 replicas.");
-}
-
-function judgeAll(told: Told, rules: Readonly<Record<string, Judge>>, of: string, maxBytes: number): readonly Finding[] {
-  return Object.entries(rules).map(([name, rule]) => {
-    const value = told instanceof Error ? undefined : told[name];
-    if (value !== undefined) return rule(name + of, value, maxBytes);
-    const why = told instanceof Error ? told.message : "The broker does not tell";
-    return unknown(name + of, null, `${why}: allow DescribeConfigs, or see that it is set as docs/kafka.md says.`);
-  });
-}

@@ -1,5 +1,19 @@
 import { Cursor } from "./cursor.ts";
-import type { FetchAnswer, FetchedPartition } from "./wire.ts";
+
+export interface FetchAnswer {
+  readonly errorCode: number;
+  readonly responses: readonly { readonly topicId: string; readonly partitions: readonly FetchedPartition[] }[];
+}
+
+export interface FetchedPartition {
+  readonly partitionIndex: number;
+  readonly errorCode: number;
+  /** What is committed ends here; -1 with an error. */
+  readonly stableOffset: bigint;
+  readonly abortedTransactions?: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null;
+  /** Batches: see batches.ts. */
+  readonly records?: Buffer | null;
+}
 
 /**
  * An answer to a fetch in version 13, without a look at its batches. The client unpacks them all at once, and gives up the whole answer for one

@@ -1,25 +1,24 @@
 import { turn as yieldTurn } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { follow } from "../../core/signal.ts";
+import { follow } from "../../core/time.ts";
 import { createWake } from "../../core/wake.ts";
 import { absent, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
-import { grouped } from "./grouped.ts";
 import type { Link, Topic } from "./link.ts";
 import { batchesIn, mostUnpacked } from "./batches.ts";
 import { itemsPast, windowBytes } from "./damage.ts";
-import { itemsOf, type Item } from "./records.ts";
+import { firstOffset } from "./offsets.ts";
+import { itemsOf, type LogItem } from "./records.ts";
+import { byTopic, spotKey, type Spot } from "./spots.ts";
 import type { Address } from "../kit/url.ts";
-import type { FetchedPartition } from "./wire.ts";
+import type { FetchedPartition } from "./fetched.ts";
 
 /** A partition that is read. */
-export interface Reading {
-  readonly topic: string;
-  readonly index: number;
+export interface Reading extends Spot {
   /** The next offset to fetch. */
   from: bigint;
   /** Fetched, and not taken yet. */
-  readonly queue: Item[];
+  readonly queue: LogItem[];
   bytes: number;
   /** Nobody has read it for this consumer: what is gone before its beginning was not missed. */
   fresh: boolean;
@@ -31,7 +30,7 @@ export interface Fetching {
   stop(): void;
 }
 
-export interface FetchingOptions<R extends Reading> {
+interface FetchingOptions<R extends Reading> {
   readonly link: Link;
   readonly readings: readonly R[];
   /** As they were when we joined. */
@@ -64,7 +63,6 @@ const stopMs = 500;
 /** A fetch of these stopped for what is stored, or for trouble of the server that it has no word for. */
 const stopping: readonly number[] = [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD, codes.UNKNOWN_SERVER_ERROR];
 const committedOnly = 1;
-const earliest = -2n;
 
 /** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
 export function startFetching<R extends Reading>(options: FetchingOptions<R>): Fetching {
@@ -172,18 +170,15 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
   }
   const ask = async (connection: Connection, hungry: readonly R[], { maxWaitMs, bytes, offset }: Asked) => {
     const [partitionMaxBytes, maxBytes] = bytes;
-    const request = [...grouped(hungry, ({ topic }) => topic)].map(([name, own]) => ({
-      topicId: topics.get(name)!.id,
-      partitions: own.map(({ index, from }) => ({
-        ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: offset ?? from, lastFetchedEpoch: -1, partitionMaxBytes },
-      })),
-    }));
+    const request = byTopic(hungry, ({ index, from }) => ({
+      ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: offset ?? from, lastFetchedEpoch: -1, partitionMaxBytes },
+    })).map(({ name, partitions }) => ({ topicId: topics.get(name)!.id, partitions }));
     const answer = await connection.ask("fetch", [maxWaitMs, 1, maxBytes, committedOnly, 0, -1, request, [], ""], maxWaitMs);
     succeed(answer.errorCode, link.shown);
-    const asked = new Map(hungry.map((reading) => [`${reading.topic}:${reading.index}`, reading]));
+    const asked = new Map(hungry.map((reading) => [spotKey(reading.topic, reading.index), reading]));
     return answer.responses.flatMap(({ topicId, partitions }) =>
       partitions.flatMap((found) => {
-        const reading = asked.get(`${names.get(topicId)}:${found.partitionIndex}`);
+        const reading = asked.get(spotKey(names.get(topicId) ?? "", found.partitionIndex));
         return reading === undefined ? [] : [{ reading, found }];
       }),
     );
@@ -205,7 +200,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     const where = `${link.shown}, partition ${reading.index} of ${reading.topic}`;
     const { errorCode, records, abortedTransactions = null, stableOffset: end } = partition;
     if (errorCode === codes.OFFSET_OUT_OF_RANGE) {
-      return restart(reading, await firstOffset(connection, reading, where));
+      return restart(reading, await firstOffset(link, connection, reading.topic, reading.index));
     }
     if (isPassing(errorCode)) return lose([reading], new KafkaRefusal(errorCode, where));
     if (stopping.includes(errorCode)) return stopped(connection, reading, where);
@@ -250,7 +245,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     reading.fresh = false;
     begun(reading);
   };
-  const add = (reading: R, items: readonly Item[]): void => {
+  const add = (reading: R, items: readonly LogItem[]): void => {
     passed(reading);
     begin(reading);
     for (const item of items) {
@@ -272,15 +267,6 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
 
   void locate();
   return { taken: () => wake.notify(), stop };
-}
-
-/** Where the log begins. What lay before it is gone by the topic's retention, or the log is another one, and all of it is new. */
-async function firstOffset(connection: Connection, { topic, index }: Reading, where: string): Promise<bigint> {
-  const partitions = [{ partitionIndex: index, currentLeaderEpoch: -1, timestamp: earliest }];
-  const answer = await connection.ask("listOffsets", [-1, committedOnly, [{ name: topic, partitions }]]);
-  const [found] = answer.topics.flatMap((one) => one.partitions);
-  succeed(found?.errorCode ?? codes.UNKNOWN_TOPIC_OR_PARTITION, where);
-  return found!.offset;
 }
 
 class Changed extends Error {

@@ -1,13 +1,13 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import { runsOf as aggregateRuns } from "../../core/runs.ts";
-import type { Batch } from "./batch.ts";
+import type { Batch, BatchMessage } from "./batch.ts";
 import { batchHeadBytes } from "./message.ts";
+import { spotKey } from "./spots.ts";
 import type { Address } from "../kit/url.ts";
-import type { Message } from "./wire.ts";
 
 /** A message that can be sent, and where to. */
 export interface Ready {
-  readonly message: Message;
+  readonly message: BatchMessage;
   readonly leader: Address;
   readonly bytes: number;
   /** The largest batch that its partition takes. */
@@ -24,9 +24,9 @@ export interface Flight {
 }
 
 /** What is left of an aggregate's messages: their places, the next one last. */
-export type Run = number[];
+export type AggregateRun = number[];
 
-export const runsOf = (messages: readonly Outgoing[]): readonly Run[] =>
+export const runsOf = (messages: readonly Outgoing[]): readonly AggregateRun[] =>
   aggregateRuns(messages.map(({ envelope }) => envelope)).map((run) => run.reverse());
 
 /** Over all partitions: the client and the brokers keep it in memory. */
@@ -37,11 +37,11 @@ const flightBytes = 8 * 1024 * 1024;
  * not at all. `limits` are what batches have turned out to be too large for. A message alone is always taken: the broker decides.
  */
 export function loadFlights(
-  runs: readonly Run[],
+  runs: readonly AggregateRun[],
   prepared: readonly (Ready | PublishResult)[],
   limits: ReadonlyMap<string, number>,
 ): readonly Flight[] {
-  const flights = new Map<string, { batch: Batch & { messages: Message[] }; indexes: number[]; bytes: number; key: string }>();
+  const flights = new Map<string, { batch: Batch & { messages: BatchMessage[] }; indexes: number[]; bytes: number; key: string }>();
   let total = 0;
   for (const run of runs) {
     let topic: string | null = null;
@@ -49,7 +49,7 @@ export function loadFlights(
       const ready = prepared[index]!;
       if ("status" in ready || ready.message.topic !== (topic ??= ready.message.topic)) break;
       const { message, leader, bytes } = ready;
-      const key = `${topic}:${message.partition}`;
+      const key = spotKey(topic, message.partition);
       const flight = flights.get(key);
       if (total > 0 && total + bytes > flightBytes) break;
       if (flight === undefined) {

@@ -1,4 +1,4 @@
-import type { Examination } from "../../contracts/examination.ts";
+import type { Examination } from "../../contracts/doctor.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";

@@ -1,12 +1,11 @@
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { oneConnection } from "../kit/one-connection.ts";
-import { follow, orAborted, shared } from "../../core/signal.ts";
-import { absent, codes, isPassing, KafkaRefusal } from "./codes.ts";
-import { connect, type Connection } from "./driver.ts";
+import { endingWith, oneConnection } from "../kit/link.ts";
+import { orAborted, persist as persistently, shared } from "../../core/time.ts";
+import { absent, codeOf, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
+import { connect, type AnswerOf, type Connection } from "./driver.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
-import type { MetadataAnswer } from "./wire.ts";
 
 export interface Topic {
   readonly name: string;
@@ -16,7 +15,7 @@ export interface Topic {
 }
 
 /** What the brokers say of themselves and of topics. */
-export interface Cluster {
+interface Cluster {
   readonly brokers: ReadonlyMap<number, Address>;
   readonly topics: ReadonlyMap<string, Topic | Error>;
 }
@@ -37,35 +36,19 @@ export interface Link {
   close(): void;
 }
 
-export function createLink({
-  settings,
-  clock,
-  timeoutMs,
-}: {
+interface LinkOptions {
   readonly settings: Settings;
   readonly clock: Clock;
   readonly timeoutMs: number;
-}): Link {
+}
+
+export function createLink({ settings, clock, timeoutMs }: LinkOptions): Link {
   const { shown } = settings;
   const closing = shared(new AbortController());
   let known: readonly Address[] = [];
 
-  const dial: Link["dial"] = async (address, outer) => {
-    if (closing.signal.aborted) throw closed(shown);
-    const { signal, release } = follow(outer, closing.signal);
-    try {
-      const connection = await connect({ address, settings, clock, timeoutMs }, signal);
-      for (const ending of [outer, closing.signal]) {
-        const end = (): void => connection.end(closed(shown));
-        if (ending.aborted) end();
-        ending.addEventListener("abort", end, { once: true });
-        connection.ended.addEventListener("abort", () => ending.removeEventListener("abort", end));
-      }
-      return connection;
-    } finally {
-      release();
-    }
-  };
+  const dial: Link["dial"] = (address, outer) =>
+    endingWith(shown, [outer, closing.signal], (signal) => connect({ address, settings, clock, timeoutMs }, signal));
 
   /** The first that takes a connection: those of the URL, then those that we have heard of. */
   const dialAny = async (): Promise<Connection> => {
@@ -81,42 +64,33 @@ export function createLink({
     throw first;
   };
 
-  const open: Link["open"] = oneConnection(shown, dialAny);
-
-  const off = (): never => {
-    throw new WaybillError("STOPPED", `${shown} was not waited for any longer`);
-  };
+  const { open } = oneConnection(shown, dialAny);
 
   return {
     ...{ shown, clock, timeoutMs, open, dial, closing: closing.signal },
     async look(topics, signal) {
-      const connection = await open(signal);
-      const answer = await orAborted(connection.ask("metadata", [topics, false]), signal, off);
+      const answer = await orStopped({ shown }, (await open(signal)).ask("metadata", [topics, false]), signal);
       known = answer.brokers;
       return clusterOf(answer, shown);
     },
     async coordinator(kind, key, signal) {
-      const connection = await open(signal);
-      const asked = connection.ask("findCoordinator", [kind === "group" ? 0 : 1, [key]]);
-      const [found] = (await orAborted(asked, signal, off)).coordinators;
-      const code = found?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE;
-      if (code !== codes.NONE || found === undefined) throw new KafkaRefusal(code, `${shown}, coordinator of the ${kind} ${key}`);
-      return { host: found.host, port: found.port };
+      const asked = (await open(signal)).ask("findCoordinator", [kind === "group" ? 0 : 1, [key]]);
+      const [found] = (await orStopped({ shown }, asked, signal)).coordinators;
+      succeed(found?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, `${shown}, coordinator of the ${kind} ${key}`);
+      return { host: found!.host, port: found!.port };
     },
     close: () => closing.abort(),
   };
 }
 
-const closed = (shown: string): WaybillError => new WaybillError("STOPPED", `the connection to ${shown} was closed`);
-
-function clusterOf({ brokers, topics }: MetadataAnswer, shown: string): Cluster {
+function clusterOf({ brokers, topics }: AnswerOf<"metadata">, shown: string): Cluster {
   return {
     brokers: new Map(brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }])),
     topics: new Map(topics.map((topic) => [topic.name ?? "", topicOf(topic, shown)])),
   };
 }
 
-function topicOf({ name, errorCode, topicId, partitions }: MetadataAnswer["topics"][number], shown: string): Topic | Error {
+function topicOf({ name, errorCode, topicId, partitions }: AnswerOf<"metadata">["topics"][number], shown: string): Topic | Error {
   if (errorCode === codes.UNKNOWN_TOPIC_OR_PARTITION) return absent(shown, name ?? "");
   if (errorCode !== codes.NONE) return new KafkaRefusal(errorCode, `${shown}, topic ${name}`);
   const sorted = partitions.toSorted((a, b) => a.partitionIndex - b.partitionIndex);
@@ -128,16 +102,41 @@ function topicOf({ name, errorCode, topicId, partitions }: MetadataAnswer["topic
   };
 }
 
-/** Tries again, for a while, whatever may be different a moment later; the last failure is the caller's. */
-export async function persist<T>(link: Link, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-  const until = link.clock.monotonic() + 2 * link.timeoutMs;
-  for (let waitMs = 20; ; waitMs = Math.min(waitMs * 2, 500)) {
-    try {
-      return await work();
-    } catch (error) {
-      const passing = error instanceof KafkaRefusal && isPassing(error.kafkaCode);
-      if (!passing || signal.aborted || link.clock.monotonic() > until) throw error;
-      await link.clock.sleep(waitMs, signal);
-    }
+/** Rejects as soon as the signal aborts, whatever becomes of the work. */
+export const orStopped = <T>({ shown }: Pick<Link, "shown">, work: Promise<T>, signal: AbortSignal): Promise<T> =>
+  orAborted(work, signal, () => {
+    throw new WaybillError("STOPPED", `${shown} was not waited for any longer`);
+  });
+
+/** On a connection of its own, which ends with the work. */
+export async function askAt<T>(
+  link: Link,
+  address: Address,
+  signal: AbortSignal,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  const connection = await link.dial(address, signal);
+  try {
+    return await orStopped(link, work(connection), signal);
+  } finally {
+    connection.end(new WaybillError("STOPPED", `${link.shown} has been asked`));
   }
+}
+
+interface Patience {
+  /** @default twice as long as one answer may take */
+  readonly forMs?: number;
+  /** A code that passes too. */
+  readonly also?: number;
+}
+
+/** Tries again, for a while, whatever may be different a moment later; the last failure is the caller's. */
+export function persist<T>(link: Link, signal: AbortSignal, work: () => Promise<T>, patience: Patience = {}): Promise<T> {
+  const { clock } = link;
+  const until = clock.monotonic() + (patience.forMs ?? 2 * link.timeoutMs);
+  return persistently(work, (error, tried) => {
+    const code = codeOf(error);
+    const passes = code !== null && (isPassing(code) || code === patience.also);
+    return passes && !signal.aborted && clock.monotonic() <= until ? clock.sleep(Math.min(10 * 2 ** tried, 500), signal) : null;
+  });
 }

@@ -1,5 +1,4 @@
-import { WaybillError } from "../../core/errors.ts";
-import { shared } from "../../core/signal.ts";
+import { shared } from "../../core/time.ts";
 import {
   decodeAssignment,
   decodeSubscription,
@@ -7,22 +6,18 @@ import {
   encodeSubscription,
   protocol,
   share,
-  type Assignment,
+  type PartitionShare,
 } from "./assignment.ts";
 import { codeOf, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
-import { grouped } from "./grouped.ts";
-import { persist, type Link } from "./link.ts";
-
-export interface Spot {
-  readonly topic: string;
-  readonly index: number;
-}
+import { oneConnection } from "../kit/link.ts";
+import { askAt, persist, type Link } from "./link.ts";
+import { bySpot, byTopic, spotKey, type Spot } from "./spots.ts";
 
 /** A member of a consumer's group. */
-export interface Member {
+export interface GroupMember {
   /** Joins, or joins again, and waits for the others to do so; resolves with what is ours now. */
-  join(signal: AbortSignal): Promise<Assignment>;
+  join(signal: AbortSignal): Promise<PartitionShare>;
   /** Of the last join. */
   readonly generation: number;
   /** The coordinator's code: see codes.ts. */
@@ -36,7 +31,7 @@ export interface Member {
   end(): void;
 }
 
-export interface MemberOptions {
+interface MemberOptions {
   readonly link: Link;
   readonly group: string;
   readonly topics: readonly string[];
@@ -49,38 +44,20 @@ const kind = "consumer";
 /** A member that the group has forgotten, or whose round is over, begins anew. */
 const anew: readonly number[] = [codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION];
 
-export function createMember({ link, group, topics, sessionMs, rebalanceMs }: MemberOptions): Member {
+export function createMember({ link, group, topics, sessionMs, rebalanceMs }: MemberOptions): GroupMember {
   const ending = shared(new AbortController());
-  let connection: Promise<Connection> | null = null;
   let id = "";
   let generation = -1;
 
-  const coordinator = (): Promise<Connection> => {
-    if (connection === null) {
-      const dialled = link.coordinator("group", group, ending.signal).then((address) => link.dial(address, ending.signal));
-      connection = dialled;
-      const forget = (): void => {
-        if (connection === dialled) connection = null;
-      };
-      dialled.then(({ ended }) => (ended.aborted ? forget() : ended.addEventListener("abort", forget)), forget);
-    }
-    return connection;
-  };
-  const drop = async (why: Error): Promise<void> => {
-    const dropped = connection;
-    connection = null;
-    await dropped?.then(
-      (open) => open.end(why),
-      () => undefined,
-    );
-  };
   const where = `${link.shown}, group ${group}`;
+  const { open } = oneConnection(where, async () => link.dial(await link.coordinator("group", group, ending.signal), ending.signal));
   /** The coordinator may be another broker tomorrow: then it says so, and is looked for again. */
   const ask = async <T>(work: (coordinator: Connection) => Promise<T>): Promise<T> => {
+    const coordinator = await open(ending.signal);
     try {
-      return await work(await coordinator());
+      return await work(coordinator);
     } catch (error) {
-      if (isPassing(codeOf(error) ?? -1)) await drop(error as Error);
+      if (isPassing(codeOf(error) ?? -1)) coordinator.end(error as Error);
       throw error;
     }
   };
@@ -100,7 +77,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     return { leader: answer.leader === id, members };
   };
 
-  const sync = async (shares: ReadonlyMap<string, Assignment>): Promise<Assignment> => {
+  const sync = async (shares: ReadonlyMap<string, PartitionShare>): Promise<PartitionShare> => {
     const assignments = [...shares].map(([memberId, own]) => ({ memberId, assignment: encodeAssignment(own) }));
     const synced = await ask(async (open) => {
       const answer = await open.ask("syncGroup", [group, generation, id, null, kind, protocol, assignments], rebalanceMs + sessionMs);
@@ -111,7 +88,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     return decodeAssignment(synced.assignment);
   };
 
-  const join = async (signal: AbortSignal): Promise<Assignment> => {
+  const join = async (signal: AbortSignal): Promise<PartitionShare> => {
     const { leader, members } = await enter();
     if (!leader) return sync(new Map());
     const wanted = [...new Set(members.flatMap((member) => member.topics))];
@@ -145,48 +122,35 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     committed: (spots, signal) =>
       persist(link, signal, () =>
         ask(async (open) => {
-          const asked = [...grouped(spots, ({ topic }) => topic)].map(([name, own]) => ({
-            name,
-            partitionIndexes: own.map(({ index }) => index),
-          }));
+          const asked = byTopic(spots, ({ index }) => index).map(({ name, partitions }) => ({ name, partitionIndexes: partitions }));
           // Stable: what a transaction has still to decide is waited for.
           const { groups } = await open.ask("offsetFetch", [[{ groupId: group, memberEpoch: -1, topics: asked }], true]);
           const [answer] = groups;
           succeed(answer?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, where);
-          const found = new Map<string, bigint>();
-          for (const { name, partitions } of answer!.topics) {
-            for (const { partitionIndex, committedOffset, errorCode } of partitions) {
-              succeed(errorCode, where);
-              if (committedOffset >= 0n) found.set(`${name}:${partitionIndex}`, committedOffset);
-            }
-          }
-          return spots.map(({ topic, index }) => found.get(`${topic}:${index}`) ?? null);
+          const found = bySpot(answer!.topics);
+          for (const { errorCode } of found.values()) succeed(errorCode, where);
+          return spots.map(({ topic, index }) => {
+            const { committedOffset = -1n } = found.get(spotKey(topic, index)) ?? {};
+            return committedOffset >= 0n ? committedOffset : null;
+          });
         }),
       ),
     commit(spots) {
       // As they are now: in the name of a later round the coordinator would take what is another's by then.
       const [round, who] = [generation, id];
       return ask(async (open) => {
-        const request = [...grouped(spots, ({ topic }) => topic)].map(([name, own]) => ({
-          name,
-          partitions: own.map(({ index, next }) => ({
-            ...{ partitionIndex: index, committedOffset: next, committedLeaderEpoch: -1, committedMetadata: null },
-          })),
+        const request = byTopic(spots, ({ index, next }) => ({
+          ...{ partitionIndex: index, committedOffset: next, committedLeaderEpoch: -1, committedMetadata: null },
         }));
-        const answer = await open.ask("offsetCommit", [group, round, who, null, request]);
-        const found = new Map(
-          answer.topics.flatMap(({ name, partitions }) =>
-            partitions.map((one) => [`${name}:${one.partitionIndex}`, one.errorCode] as const),
-          ),
-        );
-        return spots.map(({ topic, index }) => found.get(`${topic}:${index}`) ?? codes.COORDINATOR_NOT_AVAILABLE);
+        const found = bySpot((await open.ask("offsetCommit", [group, round, who, null, request])).topics);
+        return spots.map(({ topic, index }) => found.get(spotKey(topic, index))?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE);
       });
     },
     async leave() {
       if (id === "") return;
-      // A new connection: behind a join that is not answered yet, the broker would not read it.
-      await drop(new WaybillError("STOPPED", `the receiving of ${group} has ended`));
-      await ask((open) => open.ask("leaveGroup", [group, [{ memberId: id }]]));
+      // On another connection: behind a join that is not answered yet, the broker would not read it.
+      const home = await link.coordinator("group", group, ending.signal);
+      await askAt(link, home, ending.signal, (open) => open.ask("leaveGroup", [group, [{ memberId: id }]]));
     },
     end: () => ending.abort(),
   };

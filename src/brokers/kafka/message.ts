@@ -4,7 +4,7 @@ import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 
 /** What Kafka stores of an event, apart from where. */
-export interface Content {
+export interface KafkaContent {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly headers: ReadonlyMap<Buffer, Buffer>;
@@ -14,7 +14,7 @@ const prefix = "ce_";
 const type = "content-type";
 
 /** Attributes as `ce_*` and `content-type`, the user's headers as they are: one that looks like an attribute would be read as one. */
-export function contentOf({ envelope, source }: Outgoing): Content {
+export function contentOf({ envelope, source }: Outgoing): KafkaContent {
   const headers = new Map<Buffer, Buffer>();
   for (const [name, value] of Object.entries(toAttributes(envelope, source))) {
     headers.set(Buffer.from(name === "datacontenttype" ? type : prefix + name), Buffer.from(value));
@@ -37,7 +37,7 @@ export function contentOf({ envelope, source }: Outgoing): Content {
 export const batchHeadBytes = 61;
 
 /** How much a record adds to its batch at most. */
-export function recordBytes({ key, value, headers }: Content): number {
+export function recordBytes({ key, value, headers }: KafkaContent): number {
   // Attributes, a timestamp that is the batch's own, and the place in the batch, of which there are fewer than 2^20.
   let bytes = 1 + 1 + 3 + sized(key.length) + sized(value.length) + varint(headers.size);
   for (const [name, text] of headers) bytes += sized(name.length) + sized(text.length);
@@ -58,7 +58,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** An empty one takes two bytes, next to none of them when compressed, and a hundred times as many in memory. */
 export const mostHeaders = 10_000;
 
-export interface Stored {
+export interface StoredRecord {
   readonly value: Buffer | null;
   /** Null when there are more than `mostHeaders`. */
   readonly headers: Iterable<readonly [Buffer | null, Buffer | null]> | null;
@@ -67,7 +67,7 @@ export interface Stored {
 }
 
 /** The way back: an event, or in words why it is none. */
-export function envelopeOf({ value, headers }: Stored): Envelope | string {
+export function envelopeOf({ value, headers }: StoredRecord): Envelope | string {
   if (headers === null) return `it has more than ${mostHeaders} headers`;
   const attributes: [string, string][] = [];
   const others: [string, string][] = [];

@@ -1,13 +1,13 @@
-import { asError, WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
-import { isWritten, type Answer, type Batch, type Transactional } from "./batch.ts";
+import { asError } from "../../core/errors.ts";
+import { orAborted, shared } from "../../core/time.ts";
+import { oneConnection } from "../kit/link.ts";
+import { isWritten, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
 import { succeed } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import { grouped } from "./grouped.ts";
-import { persist, type Link } from "./link.ts";
+import type { AnswerOf, Connection } from "./driver.ts";
+import { orStopped, persist, type Link } from "./link.ts";
+import { grouped, spotKey } from "./spots.ts";
 import { createTransactions, type Identity } from "./transactions.ts";
 import { written, type Address } from "../kit/url.ts";
-import type { ProduceAnswer } from "./wire.ts";
 
 /**
  * One idempotent producer with connections of its own. It has one batch per partition under way, so that a partition takes what it sends in
@@ -15,17 +15,16 @@ import type { ProduceAnswer } from "./wire.ts";
  */
 export interface Producer {
   /** An answer for each batch, of which there is one for a partition. In a transaction all are written or none. */
-  send(batches: readonly Batch[], signal: AbortSignal): Promise<readonly Answer[]>;
+  send(batches: readonly Batch[], signal: AbortSignal): Promise<readonly BatchAnswer[]>;
   readonly spent: boolean;
   end(): void;
 }
 
-const keyOf = (topic: string, partition: number): string => `${topic}:${partition}`;
 const sequences = 2 ** 31;
 
 export async function openProducer(link: Link, transactional: Transactional | null, opening: AbortSignal): Promise<Producer> {
-  const ending = new AbortController();
-  const connections = new Map<string, Promise<Connection>>();
+  const ending = shared(new AbortController());
+  const connections = new Map<string, (signal: AbortSignal) => Promise<Connection>>();
   const next = new Map<string, number>();
   let spent = false;
 
@@ -33,16 +32,11 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     spent = true;
     ending.abort();
   };
-  /** A connection is opened when it is first needed, and forgotten when it has ended. */
   const at = (address: Address): Promise<Connection> => {
     const name = written(address);
-    let connection = connections.get(name);
-    if (connection === undefined) {
-      connections.set(name, (connection = link.dial(address, ending.signal)));
-      const forget = (): void => void connections.delete(name);
-      connection.then(({ ended }) => (ended.aborted ? forget() : ended.addEventListener("abort", forget)), forget);
-    }
-    return connection;
+    const open = connections.get(name) ?? oneConnection(name, () => link.dial(address, ending.signal)).open;
+    connections.set(name, open);
+    return open(ending.signal);
   };
   const transactions = transactional === null ? null : createTransactions(link, transactional, at);
 
@@ -54,9 +48,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
   };
   let who: Identity;
   try {
-    who = await orAborted(persist(link, opening, identify), opening, () => {
-      throw new WaybillError("STOPPED", `${link.shown} was not waited for any longer`);
-    });
+    who = await orStopped(link, persist(link, opening, identify), opening);
   } catch (error) {
     end();
     throw error;
@@ -67,7 +59,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
   };
 
   /** Batches of one leader, in one request. */
-  const produce = async (batches: readonly Batch[]): Promise<readonly Answer[]> => {
+  const produce = async (batches: readonly Batch[]): Promise<readonly BatchAnswer[]> => {
     let connection: Connection;
     try {
       connection = await at(batches[0]!.leader);
@@ -80,7 +72,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
       // -1: every replica that is in sync has it. The broker gives up before we do.
       const answers = answersIn(await connection.ask("produce", [-1, Math.ceil(link.timeoutMs * 0.8), messages, how]));
       return batches.map((batch) => {
-        const key = keyOf(batch.topic, batch.partition);
+        const key = spotKey(batch.topic, batch.partition);
         const answer = answers.get(key) ?? { lost: new Error(`there was no answer for partition ${batch.partition} of ${batch.topic}`) };
         if (isWritten(answer)) next.set(key, ((next.get(key) ?? 0) + batch.messages.length) % sequences);
         return answer;
@@ -90,8 +82,8 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     }
   };
 
-  const produceAll = async (batches: readonly Batch[]): Promise<readonly Answer[]> => {
-    const answered = new Map<Batch, Answer>();
+  const produceAll = async (batches: readonly Batch[]): Promise<readonly BatchAnswer[]> => {
+    const answered = new Map<Batch, BatchAnswer>();
     await Promise.all(
       [...grouped(batches, ({ leader }) => written(leader)).values()].map(async (own) => {
         const answers = await produce(own);
@@ -116,11 +108,11 @@ export async function openProducer(link: Link, transactional: Transactional | nu
   };
 }
 
-function answersIn({ responses }: ProduceAnswer): ReadonlyMap<string, Answer> {
+function answersIn({ responses }: AnswerOf<"produce">): ReadonlyMap<string, BatchAnswer> {
   return new Map(
     responses.flatMap(({ name, partitionResponses }) =>
-      partitionResponses.map(({ index, errorCode, errorMessage, recordErrors }): [string, Answer] => {
-        return [keyOf(name, index), { code: errorCode, said: recordErrors[0]?.batchIndexErrorMessage ?? errorMessage }];
+      partitionResponses.map(({ index, errorCode, errorMessage, recordErrors }): [string, BatchAnswer] => {
+        return [spotKey(name, index), { code: errorCode, said: recordErrors[0]?.batchIndexErrorMessage ?? errorMessage }];
       }),
     ),
   );

@@ -1,5 +1,5 @@
 import { WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
+import { orAborted } from "../../core/time.ts";
 import type { Link } from "./link.ts";
 import { openProducer, type Producer } from "./producer.ts";
 
@@ -11,7 +11,7 @@ export interface Producers {
   close(): void;
 }
 
-export interface ProducersOptions {
+interface ProducersOptions {
   readonly link: Link;
   /** Null without transactions; otherwise what the names of our transactions begin with, which nobody else has. */
   readonly transactions: { readonly prefix: string; readonly timeoutMs: number } | null;

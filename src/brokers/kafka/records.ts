@@ -1,17 +1,17 @@
 import type { Unreadable } from "../../contracts/source.ts";
 import { control, transactional, type RecordBatch } from "./batches.ts";
-import type { Stored } from "./message.ts";
+import type { StoredRecord } from "./message.ts";
 
 /** What lies in a partition from `first` to `last`: a message at `last`, something that cannot be read, or nothing for us. */
-export interface Item {
+export interface LogItem {
   readonly first: bigint;
   readonly last: bigint;
-  readonly record: Stored | null;
+  readonly record: StoredRecord | null;
   readonly unreadable?: Unreadable;
   readonly bytes: number;
 }
 
-export interface Answered {
+interface Answered {
   readonly batches: Iterable<RecordBatch>;
   readonly abortedTransactions?: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null;
 }
@@ -20,8 +20,8 @@ export interface Answered {
  * The committed messages of an answer, from an offset on, with what lies between them, so that every offset is in one of the items. It ends
  * with the batch that makes them `most` bytes: what is behind it is fetched again.
  */
-export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint, most = Infinity): readonly Item[] {
-  const items: Item[] = [];
+export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint, most = Infinity): readonly LogItem[] {
+  const items: LogItem[] = [];
   const aborted = (abortedTransactions ?? []).toSorted((a, b) => Number(a.firstOffset - b.firstOffset));
   const off = new Set<bigint>();
   /** Producers whose transaction was called off, and may have ended in what is damaged. */
@@ -76,5 +76,5 @@ export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint
 const undecided = "a damaged batch before it may have been the end of a transaction: nobody can tell whether these records were committed";
 
 /** Its bytes, and what the objects around them take: three buffers, the record, its headers, the item and two offsets. */
-const sizeOf = ({ raw }: Stored): number => objectBytes + raw.length;
+const sizeOf = ({ raw }: StoredRecord): number => objectBytes + raw.length;
 const objectBytes = 600;

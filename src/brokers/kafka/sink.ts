@@ -1,18 +1,18 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
-import type { Answer } from "./batch.ts";
+import { orAborted } from "../../core/time.ts";
+import { skipped, stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
+import type { BatchAnswer } from "./batch.ts";
 import { KafkaRefusal, verdictOf } from "./codes.ts";
-import { loadFlights, runsOf, type Flight, type Ready, type Run } from "./flights.ts";
+import { loadFlights, runsOf, type Flight, type Ready, type AggregateRun } from "./flights.ts";
 import type { Link } from "./link.ts";
 import { batchHeadBytes, contentOf, recordBytes } from "./message.ts";
 import { partitionOf } from "./partition.ts";
 import type { Producer } from "./producer.ts";
 import type { Producers } from "./producers.ts";
-import { skipped, stored, tooLarge, unavailable, unfit, unknown } from "./results.ts";
-import { checkTopic, type Directory, type Place } from "./topics.ts";
+import { checkTopic, isTopic, type Directory, type WritableTopic } from "./topics.ts";
 
-export interface SinkOptions {
+interface SinkOptions {
   readonly link: Link;
   readonly directory: Directory;
   readonly maxBytes: number;
@@ -61,7 +61,7 @@ function createPublishing(
   let producer: Producer | null = null;
   let moved = false;
 
-  const prepare = (message: Outgoing, places: ReadonlyMap<string, Place | Error> | Error): Ready | PublishResult => {
+  const prepare = (message: Outgoing, places: ReadonlyMap<string, WritableTopic | Error> | Error): Ready | PublishResult => {
     const { envelope, topic } = message;
     try {
       checkTopic(topic, "ROUTE_FAILED");
@@ -85,19 +85,19 @@ function createPublishing(
   };
 
   /** Of those that are left in runs. */
-  const prepareAll = async (runs: readonly Run[]): Promise<readonly (Ready | PublishResult)[]> => {
+  const prepareAll = async (runs: readonly AggregateRun[]): Promise<readonly (Ready | PublishResult)[]> => {
     const left = new Set(runs.flat());
-    const topics = new Set(messages.flatMap(({ topic }, i) => (left.has(i) && isLegal(topic) ? [topic] : [])));
+    const topics = new Set(messages.flatMap(({ topic }, i) => (left.has(i) && isTopic(topic) ? [topic] : [])));
     const places = await directory.find([...topics], signal).catch((error: unknown) => asError(error));
     return messages.map((message, i) => (left.has(i) ? prepare(message, places) : skipped));
   };
-  const prepared = (runs: readonly Run[]): Promise<readonly (Ready | PublishResult)[]> => {
+  const prepared = (runs: readonly AggregateRun[]): Promise<readonly (Ready | PublishResult)[]> => {
     const off = (): readonly PublishResult[] => messages.map(() => calledOff);
     return signal.aborted ? Promise.resolve(off()) : orAborted(prepareAll(runs), signal, off);
   };
 
   /** The answers, or why there is no producer to send with. */
-  const send = async (flights: readonly Flight[]): Promise<readonly Answer[] | PublishResult> => {
+  const send = async (flights: readonly Flight[]): Promise<readonly BatchAnswer[] | PublishResult> => {
     if (signal.aborted) return calledOff;
     try {
       if (producer?.spent === true) release();
@@ -116,7 +116,7 @@ function createPublishing(
   };
 
   /** What an answer means for the batch's messages; null when they go again. */
-  const judge = ({ key, batch, indexes, bytes }: Flight, answer: Answer): PublishResult | null => {
+  const judge = ({ key, batch, indexes, bytes }: Flight, answer: BatchAnswer): PublishResult | null => {
     const again = (otherwise: PublishResult): PublishResult | null => {
       const failed = (failures.get(key) ?? 0) + 1;
       failures.set(key, failed);
@@ -157,7 +157,7 @@ function createPublishing(
   };
 
   /** Notes a result, and what it means for the messages behind it. */
-  const settle = (run: Run, result: PublishResult): void => {
+  const settle = (run: AggregateRun, result: PublishResult): void => {
     results[run.at(-1)!] = result;
     if (result === stored) run.pop();
     else run.length = 0;
@@ -199,13 +199,4 @@ function createPublishing(
     return results;
   };
   return { run };
-}
-
-function isLegal(topic: string): boolean {
-  try {
-    checkTopic(topic, "ROUTE_FAILED");
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -1,13 +1,13 @@
 import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
 import { createRoom } from "../../core/room.ts";
-import type { Follower } from "../../core/signal.ts";
+import type { Follower } from "../../core/time.ts";
 import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Link, Topic } from "./link.ts";
-import { oldestOf } from "./oldest.ts";
-import { openSession, type Session } from "./session.ts";
+import { oldestOf } from "./offsets.ts";
+import { openSession, type GroupSession } from "./session.ts";
 import { checkTopic, type Directory } from "./topics.ts";
 
-export interface SourceOptions {
+interface SourceOptions {
   readonly link: Link;
   readonly directory: Directory;
   readonly sessionMs: number;
@@ -17,8 +17,8 @@ export interface SourceOptions {
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> & { close(): Promise<void> } {
   const closing = new AbortController();
   /** Sessions that have not left their groups yet. */
-  const sessions = new Map<Session, { readonly consumer: string; over: boolean }>();
-  const opened = (consumer: string, session: Session): (() => void) => {
+  const sessions = new Map<GroupSession, { readonly consumer: string; over: boolean }>();
+  const opened = (consumer: string, session: GroupSession): (() => void) => {
     const entry = { consumer, over: false };
     sessions.set(session, entry);
     return () => {
@@ -45,7 +45,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
 
 interface Sessions {
   /** Notes a session; the answer says that its receiving is over. */
-  opened(consumer: string, session: Session): () => void;
+  opened(consumer: string, session: GroupSession): () => void;
   clear(consumer: string): Promise<unknown>;
 }
 

@@ -1,16 +1,17 @@
 import { show, WaybillError } from "../../core/errors.ts";
-import { absent, codes, KafkaRefusal } from "./codes.ts";
+import { absent, codes, KafkaRefusal, succeed } from "./codes.ts";
 import { persist, type Link, type Topic } from "./link.ts";
+import { readSettings } from "./settings.ts";
 import type { Address } from "../kit/url.ts";
 
-export interface Shape {
+interface Shape {
   readonly partitions: number;
   /** Null for as many as the brokers are set to. */
   readonly replicas: number | null;
 }
 
 /** A topic as writing to it needs it. */
-export interface Place {
+export interface WritableTopic {
   readonly topic: Topic;
   /** The largest batch that the topic takes; Infinity where we may not know. */
   readonly limit: number;
@@ -20,14 +21,16 @@ export interface Place {
 /** What is known of topics, looked up when it is first needed, when it has turned out to be wrong, and after a while. */
 export interface Directory {
   /** For each topic its place, or why there is none. Rejects when nobody can be asked. */
-  find(topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Place | Error>>;
+  find(topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, WritableTopic | Error>>;
   forget(topic: string): void;
 }
 
 const legal = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
+export const isTopic = (topic: unknown): boolean => typeof topic === "string" && legal.test(topic);
+
 export function checkTopic(topic: unknown, code: "ROUTE_FAILED" | "INVALID_OPTION"): void {
-  if (typeof topic === "string" && legal.test(topic)) return;
+  if (isTopic(topic)) return;
   throw new WaybillError(
     code,
     `${show(topic)} cannot be a topic of Kafka: it takes letters, digits, dots, dashes and underscores, 249 at most`,
@@ -37,9 +40,9 @@ export function checkTopic(topic: unknown, code: "ROUTE_FAILED" | "INVALID_OPTIO
 const keptMs = 60_000;
 
 export function createDirectory(link: Link, provision: Shape | null): Directory {
-  const known = new Map<string, { readonly place: Place; readonly until: number }>();
+  const known = new Map<string, { readonly place: WritableTopic; readonly until: number }>();
 
-  const look = async (topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Place | Error>> => {
+  const look = async (topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, WritableTopic | Error>> => {
     let { topics: found, brokers } = await link.look(topics, signal);
     const missing = topics.filter((topic) => isAbsent(found.get(topic)));
     if (provision !== null && missing.length > 0) {
@@ -60,7 +63,7 @@ export function createDirectory(link: Link, provision: Shape | null): Directory 
     async find(topics, signal) {
       const now = link.clock.monotonic();
       // As they are now: while we look others up, somebody else may forget one of them.
-      const places = new Map<string, Place | Error>();
+      const places = new Map<string, WritableTopic | Error>();
       for (const topic of topics) {
         const one = known.get(topic);
         if (one !== undefined && one.until >= now) places.set(topic, one.place);
@@ -79,20 +82,10 @@ export function createDirectory(link: Link, provision: Shape | null): Directory 
 const isAbsent = (found: Topic | Error | undefined): boolean =>
   found === undefined || (found instanceof WaybillError && !(found instanceof KafkaRefusal));
 
-/** Topics and brokers, in describeConfigs. */
-export const resources = { topic: 2, broker: 4 } as const;
-
+/** A user without the right to ask learns the limit from the broker's refusal. */
 async function limitsOf(link: Link, topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, number>> {
-  if (topics.length === 0) return new Map();
-  const asked = topics.map((topic) => ({
-    resourceType: resources.topic,
-    resourceName: topic,
-    configurationKeys: ["max.message.bytes"],
-  }));
-  const { results } = await (await link.open(signal)).ask("describeConfigs", [asked, false, false]);
-  // Not everybody may ask for it: then the broker says it when it refuses.
-  const told = results.filter(({ errorCode }) => errorCode === codes.NONE);
-  return new Map(told.map(({ resourceName, configs }) => [resourceName, Number(configs[0]?.value ?? Infinity)]));
+  const told = await readSettings(await link.open(signal), "topic", topics, ["max.message.bytes"]);
+  return new Map([...told].map(([name, own]) => [name, own instanceof Error ? Infinity : Number(own["max.message.bytes"] ?? Infinity)]));
 }
 
 /** Makes those that are not there, and waits until all of them have leaders; those that are there stay as they are. */
@@ -103,17 +96,12 @@ export async function createTopics(
   signal: AbortSignal,
 ): Promise<void> {
   if (topics.length === 0) return;
-  const request = topics.map((name) => ({
-    name,
-    numPartitions: partitions,
-    replicationFactor: replicas ?? -1,
-    assignments: [],
-    configs: [],
-  }));
+  const shape = { numPartitions: partitions, replicationFactor: replicas ?? -1, assignments: [], configs: [] };
+  const request = topics.map((name) => ({ name, ...shape }));
   const { topics: made } = await (await link.open(signal)).ask("createTopics", [request, link.timeoutMs, false]);
   for (const { name, errorCode, errorMessage } of made) {
-    if (errorCode === codes.NONE || errorCode === codes.TOPIC_ALREADY_EXISTS) continue;
-    throw new KafkaRefusal(errorCode, `${link.shown} does not make the topic ${JSON.stringify(name)}`, errorMessage);
+    if (errorCode === codes.TOPIC_ALREADY_EXISTS) continue;
+    succeed(errorCode, `${link.shown} does not make the topic ${JSON.stringify(name)}`, errorMessage);
   }
   await persist(link, signal, async () => {
     const { topics: found } = await link.look(topics, signal);
@@ -131,7 +119,7 @@ export async function removeTopics(link: Link, topics: readonly string[], signal
   const connection = await link.open(signal);
   const { responses } = await connection.ask("deleteTopics", [topics.map((name) => ({ name })), link.timeoutMs]);
   for (const { name, errorCode, errorMessage } of responses) {
-    if (errorCode === codes.NONE || errorCode === codes.UNKNOWN_TOPIC_OR_PARTITION) continue;
-    throw new KafkaRefusal(errorCode, `${link.shown} does not remove the topic ${JSON.stringify(name)}`, errorMessage);
+    if (errorCode === codes.UNKNOWN_TOPIC_OR_PARTITION) continue;
+    succeed(errorCode, `${link.shown} does not remove the topic ${JSON.stringify(name)}`, errorMessage);
   }
 }

@@ -1,9 +1,9 @@
 import { asError } from "../../core/errors.ts";
-import { isWritten, type Answer, type Batch, type Transactional } from "./batch.ts";
+import { isWritten, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
 import { codeOf, isPassing, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
-import { grouped } from "./grouped.ts";
 import { persist, type Link } from "./link.ts";
+import { byTopic } from "./spots.ts";
 import type { Address } from "../kit/url.ts";
 
 export interface Identity {
@@ -11,11 +11,16 @@ export interface Identity {
   readonly epoch: number;
 }
 
-export interface Transactions {
+interface Transactions {
   /** Ends what an earlier producer of this name has left open. */
   identify(signal: AbortSignal): Promise<Identity>;
   /** `produce` within a transaction of its own, which is committed if every batch was written, and called off otherwise. */
-  run(who: Identity, batches: readonly Batch[], produce: () => Promise<readonly Answer[]>, signal: AbortSignal): Promise<readonly Answer[]>;
+  run(
+    who: Identity,
+    batches: readonly Batch[],
+    produce: () => Promise<readonly BatchAnswer[]>,
+    signal: AbortSignal,
+  ): Promise<readonly BatchAnswer[]>;
   /** The last one has not ended as it should: another producer of this name must come first. */
   readonly over: boolean;
 }
@@ -42,10 +47,7 @@ export function createTransactions(
   /** Partitions first: the broker takes nothing for those that are not part of the transaction. */
   const begin = ({ id, epoch }: Identity, batches: readonly Batch[], signal: AbortSignal): Promise<void> =>
     ask(signal, async (coordinator) => {
-      const topics = [...grouped(batches, ({ topic }) => topic)].map(([topic, own]) => ({
-        name: topic,
-        partitions: own.map(({ partition }) => partition),
-      }));
+      const topics = byTopic(batches, ({ partition }) => partition);
       const request = [{ transactionalId: name, producerId: id, producerEpoch: epoch, verifyOnly: false, topics }];
       const { resultsByTransaction } = await coordinator.ask("addPartitionsToTxn", [request]);
       const results = resultsByTransaction.flatMap(({ topicResults }) => topicResults.flatMap((topic) => topic.resultsByPartition));

@@ -1,4 +1,5 @@
 import zlib from "node:zlib";
+import { Cursor } from "./cursor.ts";
 
 /** Why something cannot be unpacked, in words. */
 export class Unpackable extends Error {}
@@ -8,6 +9,14 @@ const { zstdDecompressSync } = zlib as typeof zlib & { readonly zstdDecompressSy
 
 /** What the compressions of Kafka were before, up to so many bytes. Throws for what is damaged, or larger. */
 export function unpack(compression: number, packed: Buffer, most: number): Buffer {
+  try {
+    return unpacked(compression, packed, most);
+  } catch (error) {
+    throw error instanceof RangeError ? damaged() : error; // it reads beyond its end
+  }
+}
+
+function unpacked(compression: number, packed: Buffer, most: number): Buffer {
   switch (compression) {
     case 1:
       return inflated(zlib.gunzipSync, packed, most);
@@ -40,59 +49,29 @@ const xerialHead = 16;
 
 function snappy(packed: Buffer, most: number): Buffer {
   if (!packed.subarray(0, xerial.length).equals(xerial)) return snappyBlock(packed, most);
+  const cursor = new Cursor(packed.subarray(xerialHead));
   const blocks: Buffer[] = [];
-  let left = most;
-  for (let at = xerialHead; at < packed.length;) {
-    if (at + 4 > packed.length) throw damaged();
-    const length = packed.readUInt32BE(at);
-    if (at + 4 + length > packed.length) throw damaged();
-    const block = snappyBlock(packed.subarray(at + 4, at + 4 + length), left);
-    blocks.push(block);
-    left -= block.length;
-    at += 4 + length;
-  }
+  for (let left = most; cursor.left > 0; left -= blocks.at(-1)!.length) blocks.push(snappyBlock(cursor.take(cursor.int32()), left));
   return Buffer.concat(blocks);
 }
 
 function snappyBlock(packed: Buffer, most: number): Buffer {
-  let at = 0;
-  let size = 0;
-  for (let shift = 1; ; shift *= 128) {
-    const byte = packed[at++];
-    if (byte === undefined || shift > 2 ** 28) throw damaged();
-    size += (byte & 127) * shift;
-    if (byte < 128) break;
-  }
+  const cursor = new Cursor(packed);
+  const size = cursor.unsigned();
   if (size > most) throw tooLarge(most);
   // Of what is written no more than about this can come: a head that promises more must not cost the memory.
   if (size > packed.length * 64) throw damaged();
   const out = Buffer.allocUnsafe(size);
   let end = 0;
-  while (at < packed.length) {
-    const tag = packed[at++]!;
-    let length = (tag >> 2) + 1;
-    if ((tag & 3) === 0) {
-      if (length > 60) {
-        const width = length - 60;
-        if (at + width > packed.length) throw damaged();
-        length = packed.readUIntLE(at, width) + 1;
-        at += width;
-      }
-      if (at + length > packed.length || end + length > size) throw damaged();
-      packed.copy(out, end, at, at + length);
-      at += length;
-      end += length;
-      continue;
-    }
-    const width = [0, 1, 2, 4][tag & 3]!;
-    if (at + width > packed.length) throw damaged();
-    let back = packed.readUIntLE(at, width);
-    at += width;
-    if (width === 1) {
-      back += (tag >> 5) << 8;
-      length = ((tag >> 2) & 7) + 4;
-    }
-    end = repeat(out, end, back, length, size);
+  while (cursor.left > 0) {
+    const tag = cursor.little(1);
+    const [kind, length] = [tag & 3, (tag >> 2) + 1];
+    if (kind === 0) {
+      const literals = cursor.take(length > 60 ? cursor.little(length - 60) + 1 : length);
+      if (end + literals.length > size) throw damaged();
+      end += literals.copy(out, end);
+    } else if (kind === 1) end = repeat(out, end, ((tag >> 5) << 8) + cursor.little(1), ((tag >> 2) & 7) + 4, size);
+    else end = repeat(out, end, cursor.little(kind === 2 ? 2 : 4), length, size);
   }
   if (end !== size) throw damaged();
   return out;
@@ -102,10 +81,11 @@ const lz4Magic = 0x184d2204;
 
 /** A frame of blocks, which may refer to those before them. */
 function lz4(packed: Buffer, most: number): Buffer {
-  if (packed.length < 7 || packed.readUInt32LE(0) !== lz4Magic) throw damaged();
-  const flags = packed[4]!;
+  const cursor = new Cursor(packed);
+  if (cursor.little(4) !== lz4Magic) throw damaged();
+  const flags = cursor.little(1);
   const [blockSums, sized, dictionary] = [flags & 0x10, flags & 0x08, flags & 0x01];
-  let at = 7 + (sized ? 8 : 0) + (dictionary ? 4 : 0);
+  cursor.take(2 + (sized ? 8 : 0) + (dictionary ? 4 : 0));
   let out = Buffer.allocUnsafe(Math.min(most, Math.max(1_024, packed.length * 4)));
   let end = 0;
   const room = (bytes: number): void => {
@@ -115,43 +95,33 @@ function lz4(packed: Buffer, most: number): Buffer {
     out.copy(larger, 0, 0, end);
     out = larger;
   };
+  const write = (bytes: Buffer): void => {
+    room(bytes.length);
+    end += bytes.copy(out, end);
+  };
   for (;;) {
-    if (at + 4 > packed.length) throw damaged();
-    const head = packed.readUInt32LE(at);
-    at += 4;
+    const head = cursor.little(4);
     if (head === 0) return out.subarray(0, end);
-    const until = at + (head & 0x7fffffff);
-    if (until > packed.length) throw damaged();
-    if (head >>> 31) {
-      room(until - at);
-      end += packed.copy(out, end, at, until);
-      at = until;
-    }
-    while (at < until) {
-      const token = packed[at++]!;
-      const count = (first: number): number => {
-        let length = first;
-        for (let byte = 255; first === 15 && byte === 255; length += byte) {
-          if (at >= until) throw damaged();
-          byte = packed[at++]!;
-        }
-        return length;
-      };
-      const literals = count(token >> 4);
-      if (at + literals > until) throw damaged();
-      room(literals);
-      end += packed.copy(out, end, at, at + literals);
-      at += literals;
-      if (at === until) break;
-      if (at + 2 > until) throw damaged();
-      const back = packed.readUInt16LE(at);
-      at += 2;
-      const length = count(token & 15) + 4;
+    const block = new Cursor(cursor.take(head & 0x7fffffff));
+    if (head >>> 31) write(block.take(block.left));
+    while (block.left > 0) {
+      const token = block.little(1);
+      write(block.take(lz4Length(block, token >> 4)));
+      if (block.left === 0) break;
+      const back = block.little(2);
+      const length = lz4Length(block, token & 15) + 4;
       room(length);
       end = repeat(out, end, back, length, out.length);
     }
-    if (blockSums) at += 4;
+    if (blockSums) cursor.take(4);
   }
+}
+
+/** Of 15 and more the rest comes in bytes behind, up to the first that is not full. */
+function lz4Length(block: Cursor, first: number): number {
+  let length = first;
+  for (let byte = 255; first === 15 && byte === 255; length += byte) byte = block.little(1);
+  return length;
 }
 
 /** Writes again what was written so far back; the two may overlap. */

@@ -1,7 +1,7 @@
 import { WaybillError } from "../../core/errors.ts";
 import { tlsFiles, urlParts, written, type Address, type Tls } from "../kit/url.ts";
 
-export type Mechanism = "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+type Mechanism = "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
 
 export interface Settings {
   /** Where to ask first; the brokers tell of each other. */

@@ -1,18 +1,14 @@
+import type { Delivery, Subscription } from "../../contracts/source.ts";
+import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { whole } from "../../core/options.ts";
-import { follow, type Follower } from "../../core/signal.ts";
-
-interface Wanted {
-  readonly consumer: string;
-  readonly topics: readonly string[];
-  readonly prefetch: number;
-  readonly waiting?: number;
-  readonly bytes?: number;
-  readonly stalls?: number;
-}
+import { createRoom, type Room } from "../../core/room.ts";
+import { follow, type Follower } from "../../core/time.ts";
+import { unreadableEnvelope } from "../../core/unreadable.ts";
+import { createWake, type Wake } from "../../core/wake.ts";
 
 /** Refuses a subscription that nobody could serve; gives its topics, each once. */
-export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes, stalls = 0 }: Wanted): readonly string[] {
+export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes, stalls = 0 }: Subscription): readonly string[] {
   if (typeof consumer !== "string" || consumer === "") {
     throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
   }
@@ -45,6 +41,87 @@ export function receiving<T>(
           return deliveries.return(undefined);
         },
       };
+    },
+  };
+}
+
+/** What a message is, or why it is none. */
+export type Content = Pick<Delivery, "envelope" | "unreadable">;
+
+export const unreadable = (place: string | number, why: string, raw: Uint8Array): Content => ({
+  envelope: unreadableEnvelope(`unreadable:${place}`),
+  unreadable: { why, raw },
+});
+
+/** A message that a reader has, with the reader's part of its acknowledgement. */
+export interface Received extends Content {
+  readonly topic: string;
+  readonly bytes: number;
+  ack(): void | Promise<void>;
+  aside?(): void;
+}
+
+/** Reads for one receiving. */
+export interface Reader {
+  /** What is to be delivered now, in order; null when there is nothing, or no room. Throws why nothing more will come. */
+  next(room: Room): readonly Received[] | null | Promise<readonly Received[] | null>;
+  /** The receiving is over: its signal has aborted. Acknowledgements may still come. */
+  close?(): void | Promise<void>;
+}
+
+export interface ReaderOptions {
+  readonly clock: Clock;
+  readonly closing: AbortSignal;
+  /** How long a reader that had nothing is left alone, unless it is woken. */
+  readonly waitMs: number;
+  open(signal: AbortSignal, wake: Wake): Reader | Promise<Reader>;
+}
+
+/** Delivers what one reader reads, as far as the subscription has room. */
+export const receivingFrom = (subscription: Subscription, signal: AbortSignal, options: ReaderOptions): AsyncIterable<Delivery> =>
+  receiving(signal, options.closing, (ending) => deliver(subscription, ending, options));
+
+async function* deliver(
+  bounds: Subscription,
+  { signal, abort, release }: Follower,
+  { clock, waitMs, open }: ReaderOptions,
+): AsyncGenerator<Delivery, undefined> {
+  const room = createRoom(bounds);
+  const wake = createWake();
+  let reader: Reader | null = null;
+  try {
+    if (!signal.aborted) reader = await open(signal, wake);
+    while (reader !== null && !signal.aborted) {
+      const batch = await reader.next(room);
+      if (batch === null) await wake.wait(clock, waitMs, signal);
+      for (const received of batch ?? []) {
+        if (signal.aborted) return;
+        yield deliveryOf(received, room, wake);
+      }
+    }
+  } catch (error) {
+    // What the end cuts short is no failure when the end was asked for.
+    if (!signal.aborted) throw error;
+  } finally {
+    abort();
+    release();
+    await reader?.close?.();
+  }
+}
+
+function deliveryOf({ ack, aside, ...message }: Received, room: Room, wake: Wake): Delivery {
+  const taken = room.take(message.bytes);
+  return {
+    ...message,
+    async ack() {
+      taken.ack();
+      wake.notify();
+      await ack();
+    },
+    aside() {
+      taken.aside();
+      aside?.();
+      wake.notify();
     },
   };
 }

@@ -3,7 +3,7 @@ import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { checkOptions, whole } from "../../core/options.ts";
-import { shared } from "../../core/signal.ts";
+import { shared } from "../../core/time.ts";
 import { createLog, purge, type Log, type Message } from "./log.ts";
 import { createSink } from "./sink.ts";
 import { createSource } from "./source.ts";

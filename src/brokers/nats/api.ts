@@ -1,6 +1,8 @@
-import { WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
-import type { Answer, Connection } from "./driver.ts";
+import type { WaybillError } from "../../core/errors.ts";
+import { orAborted } from "../../core/time.ts";
+import { outage } from "../kit/outage.ts";
+import type { NatsAnswer, Connection } from "./driver.ts";
+import type { Link } from "./link.ts";
 
 /** JetStream refused a request, with a number that says why. */
 export class ApiError extends Error {
@@ -25,6 +27,8 @@ export const codes = {
 
 /** Requests of JetStream's own API; they change and tell metadata, and never hold messages. */
 export interface Api {
+  /** How messages call the broker. */
+  readonly place: string;
   readonly connection: Connection;
   readonly signal: AbortSignal;
   /** Rejects with ApiError, or when there is no answer. */
@@ -33,11 +37,12 @@ export interface Api {
 
 export function createApi(connection: Connection, place: string, signal: AbortSignal): Api {
   return {
+    place,
     connection,
     signal,
     async ask<T>(what: string, body?: object) {
       const data = new TextEncoder().encode(body === undefined ? "" : JSON.stringify(body));
-      const late: Answer = { is: "silence", error: new Error("there was no answer in time") };
+      const late: NatsAnswer = { is: "silence", error: new Error("there was no answer in time") };
       const answer = await orAborted(connection.request({ subject: `$JS.API.${what}`, data }), signal, () => late);
       if (answer.is !== "answer") throw unanswered(answer, what, place);
       const { error, ...result } = JSON.parse(new TextDecoder().decode(answer.message.data)) as {
@@ -49,14 +54,25 @@ export function createApi(connection: Connection, place: string, signal: AbortSi
   };
 }
 
-function unanswered(answer: Exclude<Answer, { is: "answer" }>, what: string, place: string): WaybillError {
-  if (answer.is === "nobody") return new WaybillError("DESTINATION_UNAVAILABLE", `${place} has no JetStream, or none for this account`);
-  const { error: cause } = answer;
-  return new WaybillError("DESTINATION_UNAVAILABLE", `${place} did not answer ${what}: ${cause.message}`, { cause });
+function unanswered(answer: Exclude<NatsAnswer, { is: "answer" }>, what: string, place: string): WaybillError {
+  if (answer.is === "nobody") return outage(`${place} has no JetStream, or none for this account`);
+  return outage(`${place} did not answer ${what}: ${answer.error.message}`, answer.error);
 }
 
-/** What the caller can do nothing about, in Waybill's words. */
-export function explain(error: unknown, place: string): unknown {
-  if (!(error instanceof ApiError)) return error;
-  return new WaybillError("DESTINATION_UNAVAILABLE", `${place}: ${error.message}`, { cause: error });
+/** Asks on the link's connection. What JetStream refuses is told in Waybill's words. */
+export async function asking<T>({ open, place }: Link, signal: AbortSignal, work: (api: Api) => Promise<T>): Promise<T> {
+  try {
+    return await work(createApi(await open(signal), place, signal));
+  } catch (error) {
+    throw error instanceof ApiError ? outage(`${place}: ${error.message}`, error) : error;
+  }
 }
+
+/** The stream that takes a subject, or null. JetStream sees to it that there is no more than one. */
+export async function takerOf(api: Api, subject: string): Promise<string | null> {
+  const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject });
+  return streams?.[0] ?? null;
+}
+
+export const isApiError = (error: unknown, ...codes: readonly number[]): error is ApiError =>
+  error instanceof ApiError && codes.includes(error.code);

@@ -1,10 +1,11 @@
-import { WaybillError } from "../../core/errors.ts";
-import { ApiError, codes, type Api } from "./api.ts";
+import type { WaybillError } from "../../core/errors.ts";
+import { outage } from "../kit/outage.ts";
+import { codes, isApiError, type Api } from "./api.ts";
 import { durablePrefix } from "./names.ts";
 import type { Stream } from "./streams.ts";
 
 /** Whose place in which topic. */
-export interface Reading {
+interface Reading {
   readonly consumer: string;
   readonly topic: string;
   readonly stream: Stream;
@@ -24,7 +25,7 @@ interface ConsumerInfo {
 /** Longer than anything waits: a message that the server delivers again by itself comes behind those that followed it. */
 const ackWaitNs = 10 * 365 * 86_400 * 1e9;
 
-export interface Taken {
+interface Taken {
   readonly durable: string;
   /** The number behind which it begins. */
   readonly from: number;
@@ -38,8 +39,7 @@ export interface Taken {
  */
 export async function takeOver(api: Api, reading: Reading, provision: boolean): Promise<Taken> {
   if (reading.stream.isQueue) {
-    throw new WaybillError(
-      "DESTINATION_UNAVAILABLE",
+    throw outage(
       `stream ${reading.stream.name} is a work queue, and ${reading.consumer} cannot come back to its place in one: its retention must be limits or interest`,
     );
   }
@@ -100,7 +100,7 @@ async function remove(api: Api, stream: string, name: string): Promise<void> {
   try {
     await api.ask(`CONSUMER.DELETE.${stream}.${name}`);
   } catch (error) {
-    if (!(error instanceof ApiError) || error.code !== codes.consumerNotFound) throw error;
+    if (!isApiError(error, codes.consumerNotFound)) throw error;
   }
 }
 
@@ -114,10 +114,7 @@ async function durablesOf(api: Api, { consumer, topic, stream }: Reading): Promi
     );
     const consumers = page.consumers ?? [];
     if (page.missing?.some((name) => name.startsWith(prefix)) === true) {
-      throw new WaybillError(
-        "DESTINATION_UNAVAILABLE",
-        `stream ${stream.name} does not know how far ${consumer} has come: it lacks a leader`,
-      );
+      throw outage(`stream ${stream.name} does not know how far ${consumer} has come: it lacks a leader`);
     }
     found.push(...consumers.filter(({ name }) => name.startsWith(prefix)));
     if (consumers.length === 0) break;
@@ -128,8 +125,7 @@ async function durablesOf(api: Api, { consumer, topic, stream }: Reading): Promi
 }
 
 function missing({ consumer, topic, stream }: Reading): WaybillError {
-  return new WaybillError(
-    "DESTINATION_UNAVAILABLE",
+  return outage(
     `stream ${stream.name} has no durable consumer for ${consumer} on ${topic}: run waybill migrate --broker URL --topics ${topic} --consumers ${consumer}`,
   );
 }

@@ -1,14 +1,15 @@
 import { connect as connectTcp } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import type * as Client from "@nats-io/transport-node";
-import { asError, WaybillError } from "../../core/errors.ts";
+import { asError } from "../../core/errors.ts";
+import { loadClient } from "../../core/load-client.ts";
 import type { Clock } from "../../core/clock.ts";
-import { follow, shared } from "../../core/signal.ts";
+import { follow, shared } from "../../core/time.ts";
 import { readHead, type Head } from "./head.ts";
 import type { Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
 
-export interface Message {
+export interface NatsMessage {
   readonly subject: string;
   /** Where it may be acknowledged or answered; empty when nowhere. */
   readonly reply: string;
@@ -19,8 +20,8 @@ export interface Message {
   readonly raw: Uint8Array;
 }
 
-export type Answer =
-  | { readonly is: "answer"; readonly message: Message }
+export type NatsAnswer =
+  | { readonly is: "answer"; readonly message: NatsMessage }
   /** The server knows nobody who listens to the subject. */
   | { readonly is: "nobody" }
   | { readonly is: "forbidden"; readonly error: Error }
@@ -31,7 +32,7 @@ export type Answer =
   /** It may have been sent, and nobody answered. */
   | { readonly is: "silence"; readonly error: Error };
 
-export interface Request {
+interface Request {
   readonly subject: string;
   readonly data: Uint8Array;
   readonly headers?: readonly (readonly [string, string])[];
@@ -43,19 +44,19 @@ export interface Connection {
   /** The largest message, headers included. */
   readonly maxBytes: number;
   /** Aborts when it is over, however that came; it is never taken up again. */
-  readonly over: AbortSignal;
+  readonly ended: AbortSignal;
   /** Never rejects. */
-  request(request: Request): Promise<Answer>;
+  request(request: Request): Promise<NatsAnswer>;
   /** Does nothing once the connection has ended. */
   publish(subject: string, data: Uint8Array, reply?: string): void;
   /** What comes back ends it. */
-  subscribe(subject: string, take: (message: Message) => void): () => void;
+  subscribe(subject: string, take: (message: NatsMessage) => void): () => void;
   /** A subject that nobody else has. */
   inbox(): string;
   close(): Promise<void>;
 }
 
-export interface Dial {
+interface Dial {
   readonly settings: Settings;
   readonly address: Address;
   readonly timeoutMs: number;
@@ -72,7 +73,7 @@ const never = 2 ** 31 - 1;
  * and says nothing of what was under way. Here the end of the link is the end of the connection, and whoever needs one dials again.
  */
 export async function dial({ settings, address, timeoutMs, clock }: Dial, signal: AbortSignal): Promise<Connection> {
-  const client = await load();
+  const client = await loadClient("NATS", "@nats-io/transport-node", () => import("@nats-io/transport-node"));
   await greet(address, settings, timeoutMs, signal);
   const nc = await client.connect({
     servers: [`${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`],
@@ -86,14 +87,6 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, signal
     ...authenticationOf(client, settings),
   });
   return wrap(client, nc, clock);
-}
-
-async function load(): Promise<typeof Client> {
-  try {
-    return await import("@nats-io/transport-node");
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the NATS client is not installed: npm install @nats-io/transport-node", { cause });
-  }
 }
 
 /** The client verifies the name "localhost" where a server is named by its address; here it is always what the URL says. */
@@ -134,11 +127,11 @@ async function greet({ host, port }: Address, { tls }: Settings, timeoutMs: numb
 }
 
 /** The client's own watch waits, before it gives a dead link up, until everything has been written to it. */
-async function watch(nc: Client.NatsConnection, over: AbortSignal, requests: Requests, clock: Clock): Promise<void> {
+async function watch(nc: Client.NatsConnection, ended: AbortSignal, requests: Requests, clock: Clock): Promise<void> {
   let unanswered = 0;
   for (;;) {
-    await clock.sleep(pingMs, over);
-    if (over.aborted) return;
+    await clock.sleep(pingMs, ended);
+    if (ended.aborted) return;
     requests.sweep();
     if (unanswered === pingsToLose) return nc.close();
     unanswered += 1;
@@ -152,12 +145,12 @@ async function watch(nc: Client.NatsConnection, over: AbortSignal, requests: Req
 function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): Connection {
   let maxBytes = nc.info?.max_payload ?? 1024 * 1024;
   const requests = listen(client, nc, clock);
-  const over = shared(new AbortController());
-  void nc.closed().then(() => over.abort());
-  void watch(nc, over.signal, requests, clock);
+  const ended = shared(new AbortController());
+  void nc.closed().then(() => ended.abort());
+  void watch(nc, ended.signal, requests, clock);
   return {
     version: nc.info?.version ?? "0",
-    over: over.signal,
+    ended: ended.signal,
     get maxBytes() {
       return (maxBytes = nc.info?.max_payload ?? maxBytes);
     },
@@ -179,7 +172,7 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
 }
 
 interface Requests {
-  send(request: Request): Promise<Answer>;
+  send(request: Request): Promise<NatsAnswer>;
   /** Clears away what was asked long ago: nobody waits for it any more. */
   sweep(): void;
 }
@@ -188,14 +181,14 @@ interface Requests {
 function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock): Requests {
   const { errors } = client;
   const inbox = client.createInbox();
-  const waiting = new Map<string, { readonly subject: string; readonly since: number; readonly settle: (answer: Answer) => void }>();
+  const waiting = new Map<string, { readonly subject: string; readonly since: number; readonly settle: (answer: NatsAnswer) => void }>();
   let last = 0;
-  let denied: Answer | null = null;
-  const settle = (reply: string, answer: Answer): void => {
+  let denied: NatsAnswer | null = null;
+  const settle = (reply: string, answer: NatsAnswer): void => {
     waiting.get(reply)?.settle(answer);
     waiting.delete(reply);
   };
-  const settleAll = (answer: Answer): void => {
+  const settleAll = (answer: NatsAnswer): void => {
     for (const reply of waiting.keys()) settle(reply, answer);
   };
 
@@ -253,7 +246,7 @@ function headersOf(client: typeof Client, pairs: readonly (readonly [string, str
 type Sized = Client.Msg & { size(): number };
 
 /** Never by the client's `headers`, which throws at some. They are the bytes before the data, and the size says how many. */
-function messageOf(message: Client.Msg): Message {
+function messageOf(message: Client.Msg): NatsMessage {
   const { subject, data: view } = message;
   const reply = message.reply ?? "";
   const bytes = (message as Sized).size() - Buffer.byteLength(subject) - Buffer.byteLength(reply) - view.byteLength;

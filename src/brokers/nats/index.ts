@@ -1,11 +1,11 @@
-import type { Examination } from "../../contracts/examination.ts";
+import type { Examination } from "../../contracts/doctor.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
-import { shared } from "../../core/signal.ts";
-import { createApi, explain } from "./api.ts";
+import { shared } from "../../core/time.ts";
+import { asking } from "./api.ts";
 import { makeDurable } from "./consumers.ts";
 import { createExamination } from "./examine.ts";
 import { createLink } from "./link.ts";
@@ -65,19 +65,16 @@ export function nats(options: NatsOptions): Nats {
     oldest,
     ...createExamination(link),
     async connect(signal) {
-      await link.get(signal);
+      await link.open(signal);
     },
     async provision(topics, consumers = []) {
       for (const topic of topics) checkSubject(topic, "INVALID_OPTION");
-      const api = createApi(await link.get(closing.signal), link.place, closing.signal);
-      try {
+      await asking(link, closing.signal, async (api) => {
         for (const topic of topics) {
-          const stream = await makeStream(api, link.place, topic, replicas);
+          const stream = await makeStream(api, topic, replicas);
           for (const consumer of consumers) await makeDurable(api, { consumer, topic, stream, bound });
         }
-      } catch (error) {
-        throw explain(error, link.place);
-      }
+      });
     },
     async [Symbol.asyncDispose]() {
       closing.abort();

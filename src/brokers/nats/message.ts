@@ -1,7 +1,7 @@
 import type { Outgoing } from "../../contracts/sink.ts";
 import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
-import type { Message } from "./driver.ts";
+import type { NatsMessage } from "./driver.ts";
 
 export type Headers = readonly (readonly [string, string])[];
 
@@ -36,7 +36,7 @@ export function sizeOf(headers: Headers, data: Uint8Array): number {
 export const headerBytes = 128;
 
 /** Null when it is not an event: it came from elsewhere, or is damaged. */
-export function envelopeOf({ head, data }: Pick<Message, "head" | "data">): Envelope | null {
+export function envelopeOf({ head, data }: Pick<NatsMessage, "head" | "data">): Envelope | null {
   if (!head.readable) return null;
   const attributes = new Map<string, string>();
   const others = new Map<string, string>();

@@ -1,16 +1,18 @@
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
-import type { Connection, Message } from "./driver.ts";
+import type { WaybillError } from "../../core/errors.ts";
+import { onAbort } from "../../core/time.ts";
+import { outage } from "../kit/outage.ts";
+import type { Connection, NatsMessage } from "./driver.ts";
 
-export interface Received {
-  readonly reader: Reader;
-  readonly message: Message;
+export interface NatsReceived {
+  readonly reader: TopicReader;
+  readonly message: NatsMessage;
   /** Names the message in its stream for ever. */
   readonly place: string;
 }
 
 /** Pulls the messages of one topic through its durable consumer, in the order of the stream. */
-export interface Reader {
+export interface TopicReader {
   readonly topic: string;
   /** Asks for as many, and for no more bytes unless the first has more; nothing while it has asked already. */
   ask(count: number, bytes: number): void;
@@ -23,7 +25,7 @@ export interface Reader {
   close(): void;
 }
 
-export interface ReaderOptions {
+export interface TopicReaderOptions {
   readonly connection: Connection;
   readonly clock: Clock;
   readonly topic: string;
@@ -31,7 +33,7 @@ export interface ReaderOptions {
   readonly durable: string;
   /** The number of the last message that is done with, or was never there. */
   readonly from: number;
-  readonly take: (received: Received) => void;
+  readonly take: (received: NatsReceived) => void;
   /** Is told of each message before it is taken: the number of the one before it, its own, and which delivery it is. */
   readonly came: (before: number, sequence: number, delivery: number) => void;
   /** Called when there may be something to ask or to tell. */
@@ -44,7 +46,7 @@ const graceMs = 5_000;
 const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
 
-export function openReader({ connection, clock, topic, stream, durable, from, take, came, changed }: ReaderOptions): Reader {
+export function openReader({ connection, clock, topic, stream, durable, from, take, came, changed }: TopicReaderOptions): TopicReader {
   const inbox = connection.inbox();
   let pull = 0;
   let asked = 0;
@@ -55,11 +57,10 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
   let lastAck: string | null = null;
   let failure: WaybillError | null = null;
   const fail = (why: string): void => {
-    failure ??= new WaybillError("DESTINATION_UNAVAILABLE", why);
+    failure ??= outage(why);
     changed();
   };
 
-  const lost = (): void => fail(`the connection that ${topic} was read from has ended`);
   const unsubscribe = connection.subscribe(`${inbox}.*`, (message) => {
     const delivered = deliveredBy(message.reply);
     if (delivered !== null) {
@@ -85,10 +86,9 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
     }
     changed();
   });
-  if (connection.over.aborted) lost();
-  else connection.over.addEventListener("abort", lost, { once: true });
+  const leave = onAbort(connection.ended, () => fail(`the connection that ${topic} was read from has ended`));
 
-  const reader: Reader = {
+  const reader: TopicReader = {
     topic,
     ask(count, bytes) {
       if (asked > 0 || count <= 0) return;
@@ -118,7 +118,7 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
       return failure;
     },
     close() {
-      connection.over.removeEventListener("abort", lost);
+      leave();
       unsubscribe();
     },
   };

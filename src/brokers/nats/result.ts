@@ -1,27 +1,29 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { outage } from "../kit/outage.ts";
+import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
 import { codes } from "./api.ts";
-import type { Answer } from "./driver.ts";
+import type { NatsAnswer } from "./driver.ts";
 import { noStream } from "./streams.ts";
 
 /** What an answer to a message means for it: by JetStream's numbers, never by its words. */
-export function resultOf(answer: Answer, message: Outgoing, stream: string, place: string): PublishResult {
-  const { topic } = message;
+export function resultOf(answer: NatsAnswer, message: Outgoing, stream: string, place: string): PublishResult {
+  const { topic, envelope } = message;
   switch (answer.is) {
     case "answer":
       return verdictOf(answer.message.data, message, stream, place);
     case "nobody":
       return unavailable(noStream(place, topic));
     case "forbidden":
-      return unavailable(new WaybillError("DESTINATION_UNAVAILABLE", `${place}: ${answer.error.message}`, { cause: answer.error }));
+      return unavailable(outage(`${place}: ${answer.error.message}`, answer.error));
     case "unsent":
-      return unavailable(new WaybillError("DESTINATION_UNAVAILABLE", `the connection to ${place} has ended`, { cause: answer.error }));
+      return unavailable(outage(`the connection to ${place} has ended`, answer.error));
     case "unfit":
       return unfit(
-        new WaybillError("INVALID_HEADER", `event ${message.envelope.id} cannot be sent: ${answer.error.message}`, { cause: answer.error }),
+        new WaybillError("INVALID_HEADER", `event ${envelope.id} cannot be sent: ${answer.error.message}`, { cause: answer.error }),
       );
     case "silence":
-      return unknown(`${place}: ${answer.error.message}`, answer.error);
+      return unknown(outage(`${place}: ${answer.error.message}`, answer.error));
   }
 }
 
@@ -37,12 +39,12 @@ function verdictOf(data: Uint8Array, message: Outgoing, stream: string, place: s
   if (typeof code === "number") {
     const why = `${String(ack.error?.description)} (JetStream error ${code})`;
     if (code === codes.messageTooLarge || code === codes.headersTooLarge)
-      return tooLarge(message, `is refused by stream ${stream}: ${why}`);
-    return unavailable(new WaybillError("DESTINATION_UNAVAILABLE", `stream ${stream} of ${place}: ${why}`));
+      return tooLarge(message.envelope.id, `is refused by stream ${stream}: ${why}`);
+    return unavailable(outage(`stream ${stream} of ${place}: ${why}`));
   }
   // A duplicate of what is stored already is stored.
-  if (ack.stream === stream && typeof ack.seq === "number" && ack.seq > 0) return { status: "stored" };
-  return unknown(`${place}: somebody else than stream ${stream} answers on ${message.topic}`);
+  if (ack.stream === stream && typeof ack.seq === "number" && ack.seq > 0) return stored;
+  return unknown(outage(`${place}: somebody else than stream ${stream} answers on ${message.topic}`));
 }
 
 function parse(data: Uint8Array): PubAck {
@@ -52,15 +54,3 @@ function parse(data: Uint8Array): PubAck {
     return {};
   }
 }
-
-export const tooLarge = ({ envelope: { id } }: Outgoing, why: string): PublishResult =>
-  unfit(new WaybillError("MESSAGE_TOO_LARGE", `event ${id} ${why}`));
-
-export const unfit = (error: Error): PublishResult => ({ status: "refused", blame: "event", retryable: false, error });
-
-export const unavailable = (error: Error): PublishResult => ({ status: "refused", blame: "destination", retryable: true, error });
-
-export const unknown = (why: string, cause?: unknown): PublishResult => ({
-  status: "unknown",
-  error: new WaybillError("PUBLISH_UNKNOWN", why, { cause }),
-});

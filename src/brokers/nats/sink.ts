@@ -1,35 +1,30 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
+import { asError } from "../../core/errors.ts";
 import { runsOf } from "../../core/runs.ts";
-import { orAborted } from "../../core/signal.ts";
-import { createApi, explain } from "./api.ts";
+import { orAborted } from "../../core/time.ts";
+import { outage } from "../kit/outage.ts";
+import { skipped, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
+import { asking } from "./api.ts";
 import type { Connection } from "./driver.ts";
 import { flightsOf } from "./flights.ts";
 import type { Link } from "./link.ts";
 import { headersOf, sizeOf, type Headers } from "./message.ts";
 import { checkSubject } from "./names.ts";
-import { resultOf, tooLarge, unavailable, unfit, unknown } from "./result.ts";
-import { makeStream, needStream } from "./streams.ts";
+import { resultOf } from "./result.ts";
+import { streamFor } from "./streams.ts";
 
-export interface SinkOptions {
+interface SinkOptions {
   readonly link: Link;
   readonly provision: boolean;
   readonly replicas: number;
 }
 
-const skipped: PublishResult = { status: "skipped" };
 export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sink, "publish" | "probe"> {
   /** Which stream has a topic; looked up once for each connection, and again after a refusal. */
   const streams = new WeakMap<Connection, Map<string, string>>();
 
-  const look = async (connection: Connection, topic: string, signal: AbortSignal): Promise<string> => {
-    const api = createApi(connection, link.place, signal);
-    try {
-      return (await (provision ? makeStream(api, link.place, topic, replicas) : needStream(api, link.place, topic))).name;
-    } catch (error) {
-      throw explain(error, link.place);
-    }
-  };
+  const look = (topic: string, signal: AbortSignal): Promise<string> =>
+    asking(link, signal, async (api) => (await streamFor(api, topic, provision ? replicas : null)).name);
   /** `looking` is one publish's own: a look ends with the signal of whoever began it. */
   const streamOf = (connection: Connection, topic: string, signal: AbortSignal, looking: Map<string, Promise<string>>): Promise<string> => {
     let known = streams.get(connection);
@@ -38,7 +33,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
     if (there !== undefined) return Promise.resolve(there);
     let found = looking.get(topic);
     if (found === undefined) {
-      looking.set(topic, (found = look(connection, topic, signal)));
+      looking.set(topic, (found = look(topic, signal)));
       found
         .then(
           (stream) => known.set(topic, stream),
@@ -76,7 +71,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
     headers = [["Nats-Expected-Stream", stream], ...headers];
     const bytes = sizeOf(headers, envelope.data);
     if (bytes > connection.maxBytes)
-      return tooLarge(message, `takes ${bytes} bytes with its headers, and the server takes ${connection.maxBytes}`);
+      return tooLarge(envelope.id, `takes ${bytes} bytes with its headers, and the server takes ${connection.maxBytes}`);
     reached("sent");
     const answer = await connection.request({ subject: topic, data: envelope.data, headers });
     const result = resultOf(answer, message, stream, link.place);
@@ -92,8 +87,8 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
       const looking = new Map<string, Promise<string>>();
       /** What is to be said of a message when the publish is called off. */
       const late = {
-        looking: unavailable(new WaybillError("DESTINATION_UNAVAILABLE", `${link.place} did not say in time which stream has the topic`)),
-        sent: unknown(`${link.place} did not answer before the publish was called off`),
+        looking: unavailable(outage(`${link.place} did not say in time which stream has the topic`)),
+        sent: unknown(outage(`${link.place} did not answer before the publish was called off`)),
       };
       const sendRun = async (connection: Connection, run: readonly number[]): Promise<void> => {
         for (const index of run) {
@@ -107,10 +102,10 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
         for (const flight of flightsOf(batch, runs)) await Promise.all(flight.map((run) => sendRun(connection, run)));
       };
       try {
-        const connection = await link.get(signal);
+        const connection = await link.open(signal);
         await orAborted(sendAll(connection), signal, () => undefined);
       } catch (error) {
-        for (const [first] of runs) results[first!] = unavailable(asError(error));
+        for (const [first] of runs) results[first!] = signal.aborted ? late.looking : unavailable(asError(error));
       }
       // What is answered later changes nothing in what is said now.
       return [...results];
@@ -118,7 +113,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
 
     async probe(topic, signal) {
       checkSubject(topic, "ROUTE_FAILED");
-      await look(await link.get(signal), topic, signal);
+      await look(topic, signal);
     },
   };
 }

@@ -1,5 +1,6 @@
-import { WaybillError } from "../../core/errors.ts";
-import { ApiError, codes, type Api } from "./api.ts";
+import type { WaybillError } from "../../core/errors.ts";
+import { outage } from "../kit/outage.ts";
+import { codes, isApiError, takerOf, type Api } from "./api.ts";
 import { streamName } from "./names.ts";
 
 export interface Stream {
@@ -34,15 +35,12 @@ export async function stateOf(api: Api, name: string): Promise<Pick<Stream, "fir
   return { firstSeq: Math.max(1, state.first_seq), lastSeq: state.last_seq };
 }
 
-/** The stream that keeps a topic, or null. JetStream sees to it that a subject has no more than one. */
-export async function findStream(api: Api, place: string, topic: string): Promise<Stream | null> {
-  const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject: topic });
-  const [name] = streams ?? [];
-  if (name === undefined) return null;
+/** The stream that keeps a topic, or null. */
+export async function findStream(api: Api, topic: string): Promise<Stream | null> {
+  const name = await takerOf(api, topic);
+  if (name === null) return null;
   const { config, state } = await api.ask<StreamInfo>(`STREAM.INFO.${name}`);
-  if (config.no_ack === true) {
-    throw new WaybillError("DESTINATION_UNAVAILABLE", `stream ${name} of ${place} acknowledges nothing (no_ack): switch that off`);
-  }
+  if (config.no_ack === true) throw outage(`stream ${name} of ${api.place} acknowledges nothing (no_ack): switch that off`);
   const { subjects, mirror, sources, retention } = config;
   return {
     name,
@@ -55,23 +53,20 @@ export async function findStream(api: Api, place: string, topic: string): Promis
   };
 }
 
-export async function needStream(api: Api, place: string, topic: string): Promise<Stream> {
-  const stream = await findStream(api, place, topic);
-  if (stream === null) throw noStream(place, topic);
+/** The topic's stream, which is made with so many replicas where none takes the topic; null makes none. */
+export async function streamFor(api: Api, topic: string, replicas: number | null): Promise<Stream> {
+  if (replicas !== null) return makeStream(api, topic, replicas);
+  const stream = await findStream(api, topic);
+  if (stream === null) throw noStream(api.place, topic);
   return stream;
 }
 
 export const noStream = (place: string, topic: string): WaybillError =>
-  new WaybillError(
-    "DESTINATION_UNAVAILABLE",
-    `no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${topic}`,
-  );
-
-const taken: readonly number[] = [codes.streamNameInUse, codes.subjectsOverlap];
+  outage(`no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${topic}`);
 
 /** Finds the topic's stream, or makes one of its own: on files, refusing when it is full rather than dropping what nobody has read. */
-export async function makeStream(api: Api, place: string, topic: string, replicas: number): Promise<Stream> {
-  const found = await findStream(api, place, topic);
+export async function makeStream(api: Api, topic: string, replicas: number): Promise<Stream> {
+  const found = await findStream(api, topic);
   if (found !== null) return found;
   const name = streamName(topic);
   try {
@@ -90,14 +85,12 @@ export async function makeStream(api: Api, place: string, topic: string, replica
       max_msgs_per_subject: -1,
     });
   } catch (error) {
-    if (!(error instanceof ApiError) || !taken.includes(error.code)) throw error;
+    if (!isApiError(error, codes.streamNameInUse, codes.subjectsOverlap)) throw error;
     // Somebody else was quicker; or the name is taken, and then there is still none.
-    const quicker = await findStream(api, place, topic);
+    const quicker = await findStream(api, topic);
     if (quicker !== null) return quicker;
-    const why = `${place} cannot have the stream ${name} for the subject ${JSON.stringify(topic)}: ${error.message}`;
-    throw new WaybillError("DESTINATION_UNAVAILABLE", `${why}; make one that takes the subject, or add the subject to one`, {
-      cause: error,
-    });
+    const why = `${api.place} cannot have the stream ${name} for the subject ${JSON.stringify(topic)}: ${error.message}`;
+    throw outage(`${why}; make one that takes the subject, or add the subject to one`, error);
   }
   return { name, lastSeq: 0, firstSeq: 1, oldest: null, isGapless: true, isLimited: true, isQueue: false };
 }

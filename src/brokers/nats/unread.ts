@@ -9,7 +9,7 @@ export interface Unread {
   came(sequence: number, delivery: number): void;
 }
 
-export interface UnreadOptions {
+interface UnreadOptions {
   readonly api: Api;
   readonly clock: Clock;
   readonly stream: string;
@@ -60,7 +60,7 @@ export function watchUnread({ api, clock, stream, durable, missed }: UnreadOptio
     if (waiting > 0) marks.push({ waiting, deliveries, upTo: lastSeq });
   };
   void (async () => {
-    while (!signal.aborted && !connection.over.aborted) {
+    while (!signal.aborted && !connection.ended.aborted) {
       const waitMs = await look().then(
         () => everyMs,
         () => afterFailureMs, // what ends the reading is told by the reader

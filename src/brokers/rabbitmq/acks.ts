@@ -2,7 +2,7 @@ import { createAckLedger } from "../kit/ack-ledger.ts";
 import type { Channel } from "./driver.ts";
 
 /** The acknowledgements of one channel. Those that come up together, and leave no gap behind them, are one. */
-export interface Acks {
+interface Acks {
   /** Notes what has arrived; the answer acknowledges it. */
   note(tag: number): () => void;
 }

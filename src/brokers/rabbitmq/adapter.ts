@@ -1,17 +1,18 @@
 import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { systemClock as clock } from "../../core/clock.ts";
+import { never } from "../../core/time.ts";
 import { guardedBy, inStages, purgesItself } from "../kit/describe.ts";
+import { rules } from "./examine.ts";
 import { rabbitmq } from "./index.ts";
 import { createLinks } from "./link.ts";
 import { removeTopology } from "./topology.ts";
 import { settingsOf } from "./url.ts";
 
-const never = new AbortController().signal;
-
 export const rabbitmqAdapter: BrokerAdapter = {
   name: "RabbitMQ",
   schemes: ["amqp", "amqps"],
   example: "amqp://user:password@host:5672/vhost",
+  rules,
   server: { port: 5672, ...guardedBy("amqps") },
   management: "RabbitMQ's management API, for settings that AMQP does not tell",
   open({ text }, { management }) {

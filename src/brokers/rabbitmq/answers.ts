@@ -1,5 +1,5 @@
 import { asError } from "../../core/errors.ts";
-import { orAborted } from "../../core/signal.ts";
+import { orAborted } from "../../core/time.ts";
 import { codes, type Connection } from "./driver.ts";
 import type { Binding, Management } from "./management.ts";
 import { isRefusal, onChannel, type Topology } from "./topology.ts";

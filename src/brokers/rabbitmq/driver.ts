@@ -1,7 +1,10 @@
 import type * as Client from "amqplib";
-import { withDeadline, type Clock } from "../../core/clock.ts";
+import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { orAborted, shared } from "../../core/signal.ts";
+import { loadClient } from "../../core/load-client.ts";
+import { onAbort, orAborted, shared, within, withDeadline } from "../../core/time.ts";
+import { closedHere, fallsSilent, notWaitedFor } from "../kit/link.ts";
+import { unreachable } from "../kit/outage.ts";
 import { tapFrames } from "./frames.ts";
 import type { Properties } from "./tables.ts";
 import { written, type Address } from "../kit/url.ts";
@@ -27,7 +30,7 @@ export const codes = { contentTooLarge: 311, accessRefused: 403, notFound: 404, 
 export type Table = Readonly<Record<string, string | number | boolean>>;
 
 /** A message on its way out. */
-export interface Wire {
+export interface OutgoingMessage {
   readonly routingKey: string;
   readonly content: Buffer;
   readonly messageId: string;
@@ -45,7 +48,7 @@ export interface Arrival {
   readonly properties: Properties;
 }
 
-export interface Confirmation {
+interface Confirmation {
   readonly as: "ack" | "nack";
   readonly tag: number;
   readonly multiple: boolean;
@@ -76,9 +79,9 @@ export interface Channel {
 }
 
 /** A channel in confirm mode. What is sent is numbered from 1. */
-export interface Publishing extends Channel {
+interface Publishing extends Channel {
   /** Persistent and mandatory. Throws when it cannot be sent, and then has not been. */
-  send(exchange: string, message: Wire): void;
+  send(exchange: string, message: OutgoingMessage): void;
 }
 
 export interface Listener {
@@ -105,7 +108,7 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-export interface Dial {
+interface Dial {
   readonly settings: Settings;
   readonly address: Address;
   /** For connecting, and for every answer. */
@@ -118,14 +121,12 @@ const heartbeat = 3;
 const closeMs = 1_000;
 
 export async function dial({ settings, address, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<Connection> {
-  const client = await load();
+  const client = await loadClient("RabbitMQ", "amqplib", () => import("amqplib"));
   const { user, password, vhost, tls } = settings;
   const shown = `${tls === null ? "amqp" : "amqps"}://${written(address)}`;
   const socket = new AbortController();
   const model = await withDeadline(clock, timeoutMs, outer, async (signal) => {
-    const cut = (): void => socket.abort();
-    if (signal.aborted) cut();
-    signal.addEventListener("abort", cut, { once: true });
+    const leave = onAbort(signal, () => socket.abort());
     try {
       const [hostname, port] = [address.host, address.port];
       return await client.connect(
@@ -143,30 +144,16 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
         },
       );
     } catch (error) {
-      if (outer.aborted) throw new WaybillError("STOPPED", `connecting to ${shown} was called off`);
+      if (outer.aborted) throw notWaitedFor(shown);
       if (signal.aborted) throw unreachable(shown, new Error(`it took no connection within ${timeoutMs} ms`));
       // The client does not tell what the server said then.
       const entering = /ConnectionOpenOk; got <ConnectionClose/.test(String(error));
-      throw unreachable(shown, entering ? new Error(`there is no virtual host ${vhost}, or this user may not enter it`) : (error as Error));
+      throw unreachable(shown, entering ? new Error(`there is no virtual host ${vhost}, or this user may not enter it`) : error);
     } finally {
-      signal.removeEventListener("abort", cut);
+      leave();
     }
   });
   return wrap(model, { shown, socket, timeoutMs, clock });
-}
-
-async function load(): Promise<typeof Client> {
-  try {
-    return await import("amqplib");
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the RabbitMQ client is not installed: npm install amqplib", { cause });
-  }
-}
-
-function unreachable(shown: string, cause: Error): WaybillError {
-  const { code } = cause as { code?: unknown };
-  const why = cause.message !== "" ? cause.message : typeof code === "string" ? code : cause.name;
-  return new WaybillError("DESTINATION_UNAVAILABLE", `${shown} cannot be reached: ${why}`, { cause });
 }
 
 interface Wrapping {
@@ -193,11 +180,9 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
   /** The client waits for an answer for as long as it takes. A server that blocks is not silent. */
   const answered = async <T>(work: () => Promise<T>): Promise<T> => {
     const done = new AbortController();
-    void (async () => {
-      do await clock.sleep(timeoutMs, done.signal);
-      while (blocked !== null && !done.signal.aborted);
-      if (!done.signal.aborted) end(unreachable(shown, new Error(`it did not answer within ${timeoutMs} ms`)));
-    })();
+    void fallsSilent(clock, timeoutMs, done.signal, () => (blocked === null ? 0 : NaN)).then((silent) => {
+      if (silent) end(unreachable(shown, new Error(`it did not answer within ${timeoutMs} ms`)));
+    });
     try {
       ended.signal.throwIfAborted();
       // The client forgets some of what the end of its connection cuts short, such as the closing of a channel.
@@ -244,11 +229,12 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
     end,
     async close() {
       resume();
-      const late = new AbortController();
-      const closed = (async () => model.close())().catch(() => undefined);
-      await Promise.race([closed, clock.sleep(closeMs, late.signal)]);
-      late.abort();
-      end(new WaybillError("STOPPED", `the connection to ${shown} was closed`));
+      await within(
+        clock,
+        closeMs,
+        (async () => model.close())().catch(() => undefined),
+      );
+      end(closedHere(shown));
     },
   };
 }

@@ -1,13 +1,13 @@
-import type { Examination } from "../../contracts/examination.ts";
-import { BESIDE_PAYLOAD_BYTES, DEFAULT_MAX_PAYLOAD_BYTES } from "../../core/draft.ts";
-import { bad, good, isAtLeast, unknown, type Finding } from "../../core/finding.ts";
-import { readAnswers, type Answers, type Asking, type NodeAnswers, type PageAnswers } from "./answers.ts";
+import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
+import { applyRules, isAtLeast, unknown } from "../../core/finding.ts";
+import { eventBytes, migrate, rule } from "../kit/doctor.ts";
+import { readAnswers, type Answers, type Asking, type PageAnswers } from "./answers.ts";
 import type { Links } from "./link.ts";
 import { routes } from "./management.ts";
 import { definitionOf } from "./policies.ts";
-import { judgeQueue } from "./queue-rules.ts";
+import { judgeQueue, queueRules } from "./queue-rules.ts";
 
-export type ExaminationOptions = Omit<Asking, "connection"> & { readonly links: Links };
+type ExaminationOptions = Omit<Asking, "connection"> & { readonly links: Links };
 
 export function createExamination({ links, ...rest }: ExaminationOptions): Examination {
   return {
@@ -20,103 +20,112 @@ export function createExamination({ links, ...rest }: ExaminationOptions): Exami
 
 export function judge(answers: Answers): readonly Finding[] {
   const { page } = answers;
-  const known = [serverVersion(answers), exchange(answers)];
-  if (page === null || page instanceof Error) return [...known, largest(), unseen(page)];
-  const nodes = page.nodes instanceof Error ? null : page.nodes;
+  const server = applyRules(serverRules, answers);
+  if (page === null || page instanceof Error) return [...server, unseen(page)];
   return [
-    ...known,
-    largest(),
-    ...alarms(page),
-    partitions(page),
-    alternate(answers, page),
+    ...server,
+    ...applyRules(pageRules, { ...answers, page }),
     ...answers.topics.flatMap((topic) => [
-      bindings(topic, page),
+      ...applyRules(topicRules, { topic, page }, topic),
       ...page.queues
         .filter(({ name }) => name.slice(name.indexOf(".") + 1) === topic) // a consumer's name has no dot there
-        .flatMap((queue) => judgeQueue(queue, { ...answers, page, topic, nodes })),
+        .flatMap((queue) => judgeQueue(queue, { ...answers, page, topic })),
     ]),
   ];
 }
 
-function serverVersion({ version }: Answers): Finding {
-  const setting = "server version";
-  if (isAtLeast(version, "3.10")) return good(setting, version, "3.10 or later is what Waybill is made for.");
-  if (isAtLeast(version, "3.8"))
-    return unknown(setting, version, "Waybill is tested with RabbitMQ 3.10 and made for later ones: upgrade it.");
-  return bad(setting, version, "O", "It has no queues with a single active consumer, and no quorum queues: upgrade it to 3.10 or later.");
-}
-
-function exchange({ exchange: name, exchangeThere, topics, page }: Answers): Finding {
-  const setting = `exchange ${name}`;
-  const way = `run waybill migrate --broker … --topics ${topics.join(",") || "A,B"} --consumers NAME`;
-  if (exchangeThere === null) return unknown(setting, null, "This user may not ask: doctor needs the rights of a relay.");
-  if (!exchangeThere) return bad(setting, "none", "L", `Events wait: ${way}.`);
-  const found = page === null || page instanceof Error ? null : page.exchange;
-  if (found !== null && (found.type !== "topic" || !found.durable)) {
-    const value = `${found.durable ? "durable" : "not durable"} ${found.type}`;
-    return bad(setting, value, "L", `It must be a durable topic exchange, and goes or sends events elsewhere: delete it, and ${way}.`);
-  }
-  return good(setting, "there", "It takes events.");
-}
-
-/** Neither AMQP nor the management plugin tells it. */
-function largest(): Finding {
-  const needed = DEFAULT_MAX_PAYLOAD_BYTES + BESIDE_PAYLOAD_BYTES;
-  const why = "The server does not tell it, and an event that takes more dies";
-  return unknown("max_message_size", null, `${why}: see that it is ${needed} or more (rabbitmqctl environment).`);
-}
+const serverRules: readonly Rule<Answers>[] = [
+  rule("server version", "before 3.8; unknown before 3.10", "O", "upgrade it to 3.10 or later", ({ version }, { good, bad, unknown }) => {
+    if (isAtLeast(version, "3.10")) return good(version, "3.10 or later is what Waybill is made for.");
+    if (isAtLeast(version, "3.8")) return unknown(version, "Waybill is tested with RabbitMQ 3.10 and made for later ones: upgrade it.");
+    return bad(version, "It has no queues with a single active consumer, and no quorum queues");
+  }),
+  rule(
+    "exchange",
+    "it is not there, not durable or no topic exchange",
+    "L",
+    migrate("…", "…"),
+    ({ exchange, exchangeThere, topics, page }, say) => {
+      const { good, bad, unknown } = say.as(`exchange ${exchange}`);
+      const remedy = migrate(topics.join(",") || "A,B", "NAME");
+      if (exchangeThere === null) return unknown(null, "This user may not ask: doctor needs the rights of a relay.");
+      if (!exchangeThere) return bad("none", "Events wait", { remedy });
+      const found = page === null || page instanceof Error ? null : page.exchange;
+      if (found === null || (found.type === "topic" && found.durable)) return good("there", "It takes events.");
+      const why = "It must be a durable topic exchange, and goes or sends events elsewhere";
+      return bad(`${found.durable ? "durable" : "not durable"} ${found.type}`, why, { remedy: `delete it, and ${remedy}` });
+    },
+  ),
+  // Neither AMQP nor the management plugin tells it.
+  rule(
+    "max_message_size",
+    "always unknown: the server does not report it",
+    "",
+    `check that it is ${eventBytes} or more (\`rabbitmqctl environment\`)`,
+    (_, { unknown }) => {
+      const why = "The server does not tell it, and an event that takes more dies";
+      return unknown(null, `${why}: see that it is ${eventBytes} or more (rabbitmqctl environment).`);
+    },
+  ),
+];
 
 function unseen(why: Error | null): Finding {
-  const settings = "policies, bindings and alarms";
-  if (why !== null) return unknown(settings, null, `${why.message}.`);
-  return unknown(
-    settings,
-    null,
-    "AMQP does not tell them: switch the management plugin on, and give --management http://user:password@host:15672.",
-  );
+  const way = "AMQP does not tell them: switch the management plugin on, and give --management http://user:password@host:15672.";
+  return unknown("policies, bindings and alarms", null, why === null ? way : `${why.message}.`);
 }
 
-function alarms({ nodes }: PageAnswers): readonly Finding[] {
-  if (nodes instanceof Error) return [unknown("alarms", null, `${nodes.message}.`)];
-  return nodes.map(({ name, running, mem_alarm, disk_free_alarm }: NodeAnswers) => {
-    const setting = `alarms of node ${name}`;
-    if (!running) return bad(setting, "not running", "V", "The node is down: what only it has, waits or is lost with it.");
-    const on = [...(mem_alarm === true ? ["memory"] : []), ...(disk_free_alarm === true ? ["disk"] : [])];
-    if (on.length === 0) return good(setting, "none", "It takes messages.");
-    return bad(setting, on.join(", "), "V", "It takes no messages, and all events wait: give it more, or let consumers catch up.");
-  });
-}
-
-function partitions({ nodes }: PageAnswers): Finding {
-  const setting = "network partitions";
-  if (nodes instanceof Error) return unknown(setting, null, `${nodes.message}.`);
-  const cut = nodes.filter(({ partitions: seen = [] }) => seen.length > 0).map(({ name }) => name);
-  if (cut.length === 0) return good(setting, "none", "The nodes see each other.");
-  return bad(
-    setting,
-    cut.join(", "),
+const pageRules: readonly Rule<Answers & { readonly page: PageAnswers }>[] = [
+  rule(
+    "alarms",
+    "a node is down, or is short of memory or disk and takes no messages",
+    "V",
+    "give it more, or let consumers catch up",
+    ({ page: { nodes } }, say) => {
+      if (nodes instanceof Error) return say.unknown(null, `${nodes.message}.`);
+      return nodes.map(({ name, running, mem_alarm, disk_free_alarm }) => {
+        const { good, bad } = say.as(`alarms of node ${name}`);
+        if (!running) return bad("not running", "The node is down", { remedy: "start it: what only it has, waits or is lost with it" });
+        const on = [...(mem_alarm === true ? ["memory"] : []), ...(disk_free_alarm === true ? ["disk"] : [])];
+        if (on.length === 0) return good("none", "It takes messages.");
+        return bad(on.join(", "), "It takes no messages, and all events wait");
+      });
+    },
+  ),
+  rule(
+    "network partitions",
+    "nodes do not see each other",
     "LO",
-    "The nodes do not agree on what is in their queues: mend the network, and restart those of one side.",
-  );
-}
+    "repair the network, and restart the nodes of one side",
+    ({ page: { nodes } }, { good, bad, unknown }) => {
+      if (nodes instanceof Error) return unknown(null, `${nodes.message}.`);
+      const cut = nodes.filter(({ partitions = [] }) => partitions.length > 0).map(({ name }) => name);
+      if (cut.length === 0) return good("none", "The nodes see each other.");
+      return bad(cut.join(", "), "The nodes do not agree on what is in their queues");
+    },
+  ),
+  rule(
+    "alternate-exchange",
+    "the exchange has one, by an argument or a policy: a message that no subscriber's queue takes counts as published",
+    "L",
+    "remove it, so that the event waits and is seen",
+    ({ exchange, page }, say) => {
+      const { good, bad, unknown } = say.as(`alternate-exchange of ${exchange}`);
+      const policy = definitionOf(page.policies, "exchange", exchange, null);
+      const value = page.exchange?.arguments["alternate-exchange"] ?? (policy instanceof Error ? undefined : policy["alternate-exchange"]);
+      if (value !== undefined)
+        return bad(String(value), "An event that no subscriber's queue is bound for goes there, and counts as published");
+      if (policy instanceof Error) return unknown(null, `${policy.message}.`);
+      return good("none", "An event that no queue is bound for comes back, and waits.");
+    },
+  ),
+];
 
-/** What it takes counts as published, since a queue has it: none of a subscriber's. */
-function alternate({ exchange: name }: Answers, page: PageAnswers): Finding {
-  const setting = `alternate-exchange of ${name}`;
-  const definition = definitionOf(page.policies, "exchange", name, null);
-  const value =
-    page.exchange?.arguments["alternate-exchange"] ?? (definition instanceof Error ? undefined : definition["alternate-exchange"]);
-  if (value !== undefined) {
-    const why = "An event that no subscriber's queue is bound for goes there, and counts as published: remove it, so that the event waits";
-    return bad(setting, String(value), "L", `${why} and is seen.`);
-  }
-  if (definition instanceof Error) return unknown(setting, null, `${definition.message}.`);
-  return good(setting, "none", "An event that no queue is bound for comes back, and waits.");
-}
+const topicRules: readonly Rule<{ readonly topic: string; readonly page: PageAnswers }>[] = [
+  rule("queues", "no queue is bound for the topic", "L", migrate("…", "…"), ({ topic, page }, { good, bad }) => {
+    const bound = page.bindings.filter(({ key }) => routes(key, topic)).map(({ destination }) => destination);
+    if (bound.length > 0) return good(bound.join(", "), "They take the topic.");
+    return bad("none", "Events for it wait", { remedy: migrate(topic, "NAME") });
+  }),
+];
 
-function bindings(topic: string, { bindings: all }: PageAnswers): Finding {
-  const setting = `queues of ${topic}`;
-  const bound = all.filter(({ key }) => routes(key, topic)).map(({ destination }) => destination);
-  if (bound.length > 0) return good(setting, bound.join(", "), "They take the topic.");
-  return bad(setting, "none", "L", `Events for it wait: run waybill migrate --broker … --topics ${topic} --consumers NAME.`);
-}
+export const rules = [...serverRules, ...pageRules, ...topicRules, ...queueRules];

@@ -10,7 +10,7 @@ interface Reading {
 }
 
 /** The reading of one connection. */
-export interface Frames {
+interface Frames {
   /** Nothing more is read: what the server sends stays in its buffers, and then in its queues. */
   pause(): void;
   resume(): void;

@@ -1,10 +1,10 @@
-import type { Examination } from "../../contracts/examination.ts";
+import type { Examination } from "../../contracts/doctor.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
-import { shared } from "../../core/signal.ts";
+import { shared } from "../../core/time.ts";
 import { createExamination } from "./examine.ts";
 import { createLinks, explain } from "./link.ts";
 import { createManagement } from "./management.ts";

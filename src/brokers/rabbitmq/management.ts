@@ -1,7 +1,8 @@
 import { request as plain } from "node:http";
 import { request as encrypted } from "node:https";
-import { withDeadline, type Clock } from "../../core/clock.ts";
+import type { Clock } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
+import { withDeadline } from "../../core/time.ts";
 import type { Page, Settings } from "./url.ts";
 
 export interface Binding {
@@ -17,7 +18,7 @@ export interface Management {
   bindings(exchange: string, signal: AbortSignal): Promise<readonly Binding[]>;
 }
 
-export interface ManagementOptions {
+interface ManagementOptions {
   readonly page: Page;
   readonly settings: Settings;
   readonly timeoutMs: number;

@@ -2,9 +2,9 @@ import type { Outgoing } from "../../contracts/sink.ts";
 import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
-import type { Arrival, Wire } from "./driver.ts";
+import type { Arrival, OutgoingMessage } from "./driver.ts";
 import { shortBytes } from "./names.ts";
-import type { Value } from "./tables.ts";
+import type { TableValue } from "./tables.ts";
 
 const prefix = "cloudEvents:";
 /** CC and BCC would send the message to other topics too, x-* belongs to the server, and the client cannot carry __proto__. */
@@ -13,7 +13,7 @@ const reserved = /^(cloudEvents[:_]|x-)|^(CC|BCC|__proto__)$/;
 const maxHeaderBytes = 60_000;
 
 /** Throws for what AMQP cannot carry: the event is to blame for that. */
-export function wireOf({ envelope, source, topic }: Outgoing): Wire {
+export function wireOf({ envelope, source, topic }: Outgoing): OutgoingMessage {
   const { id, type, contentType, data } = envelope;
   for (const [what, text] of Object.entries({ id, type, contentType })) {
     const bytes = Buffer.byteLength(text);
@@ -52,14 +52,14 @@ function checkName(name: string): void {
     throw new WaybillError("INVALID_HEADER", `header name ${shown} takes ${bytes} bytes, and AMQP takes 1 to ${shortBytes}`);
 }
 
-function headerBytes({ headers }: Wire): number {
+function headerBytes({ headers }: OutgoingMessage): number {
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) bytes += Buffer.byteLength(name) + Buffer.byteLength(value) + 6;
   return bytes;
 }
 
 /** What `maxBytes` counts. */
-export const bytesOf = (wire: Wire): number => wire.content.byteLength + headerBytes(wire);
+export const bytesOf = (wire: OutgoingMessage): number => wire.content.byteLength + headerBytes(wire);
 
 /** What a header's name and value take in memory besides their bytes: a message may have thousands of empty ones. */
 const valueBytes = 128;
@@ -96,7 +96,7 @@ const owned = (content: Buffer): Uint8Array =>
   content.byteLength === content.buffer.byteLength ? new Uint8Array(content.buffer) : new Uint8Array(content);
 
 /** Other producers write numbers, booleans and tables into headers; ours are texts. */
-function textOf(value: Value): string {
+function textOf(value: TableValue): string {
   if (typeof value === "string") return value;
   if (value === null) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);

@@ -1,8 +1,8 @@
-import { shared } from "../../core/signal.ts";
-import type { Channel, Connection, Listener, Wire } from "./driver.ts";
+import { shared } from "../../core/time.ts";
+import type { Channel, Connection, Listener, OutgoingMessage } from "./driver.ts";
 
 /** What became of a message that was sent. */
-export type Fate =
+export type MessageFate =
   | { readonly is: "stored" }
   /** No queue was bound for it. */
   | { readonly is: "returned"; readonly why: string }
@@ -14,7 +14,7 @@ export type Fate =
 /** A confirm channel for one topic: what ends it, such as a message that is too large, concerns no other topic. */
 export interface Publisher {
   /** Throws when it cannot be sent, and then has not been. */
-  send(message: Wire): Promise<Fate>;
+  send(message: OutgoingMessage): Promise<MessageFate>;
   /** How many have no answer yet. */
   readonly pending: number;
   /** How many answers have come. */
@@ -27,7 +27,7 @@ export interface Publisher {
 interface Pending {
   readonly id: string;
   returned: string | null;
-  settle(fate: Fate): void;
+  settle(fate: MessageFate): void;
 }
 
 /** `ready` looks at the exchange first, on the same channel. */

@@ -1,30 +1,18 @@
-import type { Unreadable } from "../../contracts/source.ts";
-import { WaybillError } from "../../core/errors.ts";
-import type { Envelope } from "../../core/event.ts";
-import { createRoom } from "../../core/room.ts";
+import { createRoom, type Room } from "../../core/room.ts";
 import { idOfBytes, unreadableEnvelope } from "../../core/unreadable.ts";
+import { outage } from "../kit/outage.ts";
+import type { Received } from "../kit/receiving.ts";
 import { createAcks } from "./acks.ts";
 import type { Arrival, Connection } from "./driver.ts";
 import { explain } from "./link.ts";
 import { bytesInMemory, envelopeOf } from "./message.ts";
 import { lasting } from "./tables.ts";
 
-export interface Received {
-  readonly topic: string;
-  readonly envelope: Envelope;
-  readonly unreadable?: Unreadable;
-  readonly bytes: number;
-  /** Rejects when the channel has ended: then it is delivered again. */
-  ack(): Promise<void>;
-  /** It does not count among what is worked on any more. */
-  aside(): void;
-}
-
 /** One receiver of one or more queues, on a connection of its own. */
-export interface Reader {
+export interface QueueReader {
   readonly queues: readonly string[];
-  /** The next of what has arrived, if there is room for as many bytes as it has. */
-  next(fits: (bytes: number) => boolean): Received | undefined;
+  /** The next of what has arrived, if there is room for as many bytes as it has. Throws why nothing more will come. */
+  next(room: Room): readonly Received[] | null;
   /** How many were given out and are not acknowledged. */
   readonly out: number;
   /** Why nothing more will come. */
@@ -33,7 +21,7 @@ export interface Reader {
   close(): Promise<void>;
 }
 
-export interface ReaderOptions {
+interface ReaderOptions {
   readonly connection: Connection;
   readonly queues: readonly { readonly topic: string; readonly name: string }[];
   /** How many of each queue may be unacknowledged. */
@@ -44,7 +32,7 @@ export interface ReaderOptions {
   readonly changed: () => void;
 }
 
-export async function openReader({ connection, queues, prefetch, bytes, changed }: ReaderOptions): Promise<Reader> {
+export async function openReader({ connection, queues, prefetch, bytes, changed }: ReaderOptions): Promise<QueueReader> {
   const { shown } = connection;
   const channel = await connection.openChannel();
   const acks = createAcks(channel);
@@ -75,6 +63,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
     return {
       topic,
       ...read,
+      // Rejects when the channel has ended: then it is delivered again.
       async ack() {
         if (acked) return;
         acked = true;
@@ -83,10 +72,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
         readOrPause();
         changed();
         if (channel.ended.aborted) {
-          throw new WaybillError(
-            "DESTINATION_UNAVAILABLE",
-            `the channel that delivered event ${read.envelope.id} has ended: it is delivered again`,
-          );
+          throw outage(`the channel that delivered event ${read.envelope.id} has ended: it is delivered again`);
         }
         acknowledge();
       },
@@ -101,12 +87,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
   for (const { topic, name } of queues) {
     channel.consume(name, (arrival) => {
       if (arrival === null) {
-        return fail(
-          new WaybillError(
-            "DESTINATION_UNAVAILABLE",
-            `${shown} has ended the reading of the queue ${name}: it was deleted, or lost its node`,
-          ),
-        );
+        return fail(outage(`${shown} has ended the reading of the queue ${name}: it was deleted, or lost its node`));
       }
       arrived.push(receivedOf(topic, arrival));
       changed();
@@ -117,10 +98,13 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
     get out() {
       return out;
     },
-    next(fits) {
-      if (arrived.length === 0 || !fits(arrived[0]!.bytes)) return undefined;
+    next({ fits }) {
+      if (failure !== null) throw failure;
+      const [next] = arrived;
+      if (next === undefined || !fits(next.bytes)) return null;
+      arrived.shift();
       out += 1;
-      return arrived.shift();
+      return [next];
     },
     failure: () => failure,
     // Not by basic.cancel: the next receiver would be given newer messages while ours are not acknowledged.

@@ -1,18 +1,21 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Clock } from "../../core/clock.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
-import { runsOf } from "../../core/runs.ts";
-import { orAborted } from "../../core/signal.ts";
-import type { Channel, Connection, Wire } from "./driver.ts";
+import { asError } from "../../core/errors.ts";
+import { orAborted } from "../../core/time.ts";
+import { inFlights } from "../kit/flights.ts";
+import { fallsSilent, whenOver } from "../kit/link.ts";
+import { outage } from "../kit/outage.ts";
+import { encoded, unavailable, unfit, unknown } from "../kit/results.ts";
+import type { Channel, Connection, OutgoingMessage } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { routes, type Management } from "./management.ts";
 import { bytesOf, wireOf } from "./message.ts";
 import { checkTopic } from "./names.ts";
-import { openPublisher, type Fate, type Publisher } from "./publisher.ts";
-import { blockedBy, resultOf, skipped, stored, unavailable, unbound, unfit, unknown } from "./result.ts";
+import { openPublisher, type MessageFate, type Publisher } from "./publisher.ts";
+import { blockedBy, resultOf, unbound } from "./result.ts";
 import { declareExchange, onChannel } from "./topology.ts";
 
-export interface SinkOptions {
+interface SinkOptions {
   readonly links: Links;
   readonly exchange: string;
   readonly provision: boolean;
@@ -22,20 +25,16 @@ export interface SinkOptions {
   readonly clock: Clock;
 }
 
-/** A message as it will be sent, or why it cannot be. */
-type Encoded = { readonly message: Outgoing } & (
-  { readonly wire: Wire; readonly bytes: number; readonly refusal: null } | { readonly wire: null; readonly refusal: PublishResult }
-);
+/** A message as it will be sent. */
+interface Ready {
+  readonly message: Outgoing;
+  readonly wire: OutgoingMessage;
+  readonly bytes: number;
+}
 
-/** What is sent before its answers are waited for: the client keeps it in memory, and so does a server that cannot write it yet. */
-const flightBytes = 2 * 1024 * 1024;
 /** A connection has 2047 by the server's default. */
 const maxPublishers = 1_000;
 
-/**
- * Flight after flight: the next message of every aggregate, none of them before the one before it is stored. A channel goes on past a
- * message that was refused, so that two of one aggregate in one flight could be reordered.
- */
 export function createSink({
   links,
   exchange,
@@ -48,20 +47,14 @@ export function createSink({
   const { shown } = links;
   const publishers = new WeakMap<Connection, Map<string, Promise<Publisher>>>();
 
-  const encode = (message: Outgoing): Encoded => {
-    try {
+  const encode = (message: Outgoing): Ready | PublishResult =>
+    encoded(message, { of: "the option maxBytes", most: maxBytes }, () => {
       checkTopic(message.topic, "ROUTE_FAILED");
       const wire = wireOf(message);
-      const bytes = bytesOf(wire);
-      if (bytes <= maxBytes) return { message, wire, bytes, refusal: null };
-      const why = `event ${message.envelope.id} takes ${bytes} bytes with its headers, more than maxBytes, ${maxBytes}`;
-      return { message, wire: null, refusal: unfit(new WaybillError("MESSAGE_TOO_LARGE", why)) };
-    } catch (error) {
-      return { message, wire: null, refusal: unfit(asError(error)) };
-    }
-  };
+      return { message, wire, bytes: bytesOf(wire) };
+    });
 
-  const calledOff = new WaybillError("DESTINATION_UNAVAILABLE", `the publish was called off before ${shown} answered`);
+  const calledOff = outage(`the publish was called off before ${shown} answered`);
   const unanswered = unknown(calledOff);
 
   /** The connection, or why there is none to send on. */
@@ -91,28 +84,22 @@ export function createSink({
       if (known.get(topic) === opened) known.delete(topic);
     };
     known.set(topic, opened);
-    opened.then(({ ended }) => {
-      if (ended.aborted) forget();
-      else ended.addEventListener("abort", forget, { once: true });
-    }, forget);
+    whenOver(opened, forget);
     return opened;
   };
 
   /**
-   * A slow server is not a silent one, nor is one that blocks: as long as confirmations come, however late, the channel is kept. One that is
-   * silent may be so for its topic alone, as when a queue lacks its leader; a server that does not answer at all loses its connection.
+   * A channel that is silent may be so for its topic alone, as when a queue lacks its leader; a server that does not answer at all loses
+   * its connection.
    */
   const watch = async (connection: Connection, publisher: Publisher, landed: AbortSignal): Promise<void> => {
-    for (let last = -1; last !== publisher.heard || connection.blocked !== null;) {
-      last = publisher.heard;
-      await clock.sleep(timeoutMs, landed);
-      if (landed.aborted) return;
-    }
+    const heard = (): number => (connection.blocked === null ? publisher.heard : NaN);
+    if (!(await fallsSilent(clock, timeoutMs, landed, heard))) return;
     await onChannel(connection, (channel) => channel.checkExchange(exchange)).catch(() => undefined);
-    publisher.end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} confirmed nothing within ${timeoutMs} ms`));
+    publisher.end(outage(`${shown} confirmed nothing within ${timeoutMs} ms`));
   };
 
-  const fly = async (flight: readonly (Encoded & { readonly wire: Wire })[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
+  const fly = async (flight: readonly Ready[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
     const connection = await open(signal);
     if ("status" in connection) return flight.map(() => connection);
     const channels = new Map<string, Publisher | PublishResult>();
@@ -147,7 +134,7 @@ export function createSink({
     return results.map((result) => (result.status === "unknown" && blocked !== null ? unknown(blockedBy(shown, blocked)) : result));
   };
 
-  const send = async (channel: Publisher, wire: Wire): Promise<Fate | PublishResult> => {
+  const send = async (channel: Publisher, wire: OutgoingMessage): Promise<MessageFate | PublishResult> => {
     try {
       return await channel.send(wire);
     } catch (error) {
@@ -158,36 +145,7 @@ export function createSink({
   };
 
   return {
-    async publish(messages, signal) {
-      const batch = messages.map(encode);
-      const results = batch.map(() => skipped);
-      // The next one last.
-      let runs = runsOf(messages.map(({ envelope }) => envelope)).map((run) => run.reverse());
-      while (runs.length > 0) {
-        const flight: { readonly run: number[]; readonly at: number; readonly one: Encoded & { readonly wire: Wire } }[] = [];
-        let bytes = 0;
-        for (const run of runs) {
-          const at = run.at(-1)!;
-          const one = batch[at]!;
-          if (one.refusal !== null) {
-            results[at] = one.refusal;
-            run.length = 0;
-          } else if (flight.length === 0 || bytes + one.bytes <= flightBytes) {
-            bytes += one.bytes;
-            flight.push({ run, at, one });
-          }
-        }
-        const sent = flight.map(({ one }) => one);
-        const flown = sent.length === 0 ? [] : await fly(sent, signal);
-        flight.forEach(({ run, at }, i) => {
-          results[at] = flown[i]!;
-          if (flown[i] === stored) run.pop();
-          else run.length = 0;
-        });
-        runs = runs.filter((run) => run.length > 0);
-      }
-      return results;
-    },
+    publish: (messages, signal) => inFlights(messages, messages.map(encode), (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
       checkTopic(topic, "ROUTE_FAILED");
@@ -201,7 +159,7 @@ export function createSink({
         }),
         signal,
         () => {
-          throw new WaybillError("DESTINATION_UNAVAILABLE", `the probe was called off before ${shown} answered`);
+          throw outage(`the probe was called off before ${shown} answered`);
         },
       );
       if (bindings?.some(({ key }) => routes(key, topic)) === false) throw unbound(shown, exchange, topic, "as the management plugin says");
@@ -216,6 +174,6 @@ async function dismiss(known: Map<string, Promise<Publisher>>): Promise<void> {
     const publisher = await opened.catch(() => null);
     if (publisher?.pending !== 0) continue;
     known.delete(topic);
-    return publisher.end(new WaybillError("DESTINATION_UNAVAILABLE", "the channel made room for that of another topic"));
+    return publisher.end(outage("the channel made room for that of another topic"));
   }
 }

@@ -1,17 +1,15 @@
-import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import type { Source, Subscription } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { createRoom } from "../../core/room.ts";
-import type { Follower } from "../../core/signal.ts";
-import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../kit/receiving.ts";
+import { within } from "../../core/time.ts";
+import { checkSubscription, receivingFrom } from "../kit/receiving.ts";
 import type { Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { checkTopic, queueName } from "./names.ts";
-import { openReader, type Reader } from "./reader.ts";
+import { openReader, type QueueReader } from "./reader.ts";
 import { needQueue, provision, type Topology } from "./topology.ts";
 
-export interface SourceOptions {
+interface SourceOptions {
   readonly links: Links;
   readonly topology: Topology;
   readonly provision: boolean;
@@ -19,8 +17,7 @@ export interface SourceOptions {
   readonly closing: AbortSignal;
 }
 
-/** While it is full, how long it takes to notice that the channel is gone. */
-const lookMs = 1_000;
+const waitMs = 1_000;
 /** How long a receiving that has ended keeps its channel for acknowledgements that are still to come. */
 const lingerMs = 2_000;
 const closeMs = 1_000;
@@ -28,9 +25,9 @@ const closeMs = 1_000;
 const maxPrefetch = 65_535;
 
 interface Readers {
-  readonly all: Set<Reader>;
+  readonly all: Set<QueueReader>;
   /** Whose receiving has ended, and which still wait for acknowledgements. */
-  readonly leaving: Set<Reader>;
+  readonly leaving: Set<QueueReader>;
 }
 
 export function createSource(options: SourceOptions): Pick<Source, "receive"> & { close(): Promise<void> } {
@@ -39,7 +36,14 @@ export function createSource(options: SourceOptions): Pick<Source, "receive"> & 
     close: async () => void (await Promise.all([...readers.all].map((reader) => closed(reader, options.clock)))),
     receive(subscription, signal) {
       const topics = check(subscription);
-      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options, readers));
+      const { clock, closing } = options;
+      return receivingFrom(subscription, signal, {
+        ...{ clock, closing, waitMs },
+        async open(ending, wake) {
+          const reader = await open({ ...subscription, topics }, ending, options, readers, wake.notify);
+          return { next: reader.next, close: () => leave(reader, clock, readers) };
+        },
+      });
     },
   };
 }
@@ -59,60 +63,11 @@ function check(subscription: Subscription): readonly string[] {
   return topics;
 }
 
-async function* iterate(
-  subscription: Subscription,
-  { signal, release }: Follower,
-  options: SourceOptions,
-  readers: Readers,
-): AsyncGenerator<Delivery, undefined> {
-  const { clock } = options;
-  const room = createRoom(subscription);
-  const wake = createWake();
-  let reader: Reader | null = null;
-  try {
-    if (signal.aborted) return;
-    reader = await open(subscription, signal, options, readers, () => wake.notify());
-    while (!signal.aborted) {
-      const failure = reader.failure();
-      if (failure !== null) throw failure;
-      const received = reader.next(room.fits);
-      if (received === undefined) {
-        await wake.wait(clock, lookMs, signal);
-        continue;
-      }
-      const { topic, envelope, unreadable, bytes } = received;
-      const taken = room.take(bytes);
-      yield {
-        topic,
-        envelope,
-        ...(unreadable === undefined ? {} : { unreadable }),
-        bytes,
-        async ack() {
-          taken.ack();
-          wake.notify();
-          await received.ack();
-        },
-        aside() {
-          taken.aside();
-          received.aside();
-          wake.notify();
-        },
-      };
-    }
-  } catch (error) {
-    // What the end of the connection cuts short is no failure when the end was asked for.
-    if (!signal.aborted) throw error;
-  } finally {
-    release();
-    if (reader !== null) await leave(reader, clock, readers);
-  }
-}
-
 /**
  * Until the channel is closed, nobody else is given anything of its queues, so that what comes late is still acknowledged and not
  * overtaken; then what is not acknowledged comes again, in order.
  */
-async function leave(reader: Reader, clock: Clock, readers: Readers): Promise<void> {
+async function leave(reader: QueueReader, clock: Clock, readers: Readers): Promise<void> {
   readers.leaving.add(reader);
   const end = (): Promise<void> =>
     closed(reader, clock).finally(() => {
@@ -128,10 +83,8 @@ async function leave(reader: Reader, clock: Clock, readers: Readers): Promise<vo
 }
 
 /** A server that does not answer is not waited for. */
-async function closed(reader: Reader, clock: Clock): Promise<void> {
-  const done = new AbortController();
-  const closing = reader.close().finally(() => done.abort());
-  await Promise.race([closing, clock.sleep(closeMs, done.signal)]);
+async function closed(reader: QueueReader, clock: Clock): Promise<void> {
+  await within(clock, closeMs, reader.close());
 }
 
 async function open(
@@ -140,7 +93,7 @@ async function open(
   { links, topology, provision: make, clock }: SourceOptions,
   readers: Readers,
   changed: () => void,
-): Promise<Reader> {
+): Promise<QueueReader> {
   let connection: Connection | null = null;
   try {
     connection = await links.own(signal);

@@ -1,13 +1,13 @@
 import { isUtf8 } from "node:buffer";
 
 /** A value of a header table. Times and decimals are texts, as are whole numbers that JavaScript cannot hold. */
-export type Value = string | number | boolean | null | readonly Value[] | { readonly [name: string]: Value };
+export type TableValue = string | number | boolean | null | readonly TableValue[] | { readonly [name: string]: TableValue };
 
 /** What a message came with beside its body. */
 export interface Properties {
   readonly contentType?: string;
   readonly messageId?: string;
-  readonly headers: readonly (readonly [name: string, value: Value])[];
+  readonly headers: readonly (readonly [name: string, value: TableValue])[];
   /** How many values the tables have, nested ones included. */
   readonly values: number;
   /** Names of headers whose text is not UTF-8: what was read of it is not what was written. */
@@ -125,9 +125,9 @@ function inside(cursor: Cursor): Cursor {
   return { bytes: cursor.bytes, at: from, end: cursor.at, found: cursor.found };
 }
 
-function fields(cursor: Cursor, depth: number): [string, Value][] {
+function fields(cursor: Cursor, depth: number): [string, TableValue][] {
   if (depth > maxDepth) throw tooDeep;
-  const found: [string, Value][] = [];
+  const found: [string, TableValue][] = [];
   while (cursor.at < cursor.end) {
     const name = short(cursor);
     found.push([name, valueOf(cursor, depth, name)]);
@@ -135,14 +135,14 @@ function fields(cursor: Cursor, depth: number): [string, Value][] {
   return found;
 }
 
-function list(cursor: Cursor, depth: number): readonly Value[] {
+function list(cursor: Cursor, depth: number): readonly TableValue[] {
   if (depth > maxDepth) throw tooDeep;
-  const found: Value[] = [];
+  const found: TableValue[] = [];
   while (cursor.at < cursor.end) found.push(valueOf(cursor, depth, ""));
   return found;
 }
 
-function valueOf(cursor: Cursor, depth: number, name: string): Value {
+function valueOf(cursor: Cursor, depth: number, name: string): TableValue {
   const { bytes, found } = cursor;
   if ((found.values += 1) > maxValues) throw tooMany;
   const tag = String.fromCharCode(bytes[past(cursor, 1)]!);

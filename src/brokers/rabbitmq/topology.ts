@@ -10,7 +10,7 @@ export interface Topology {
 }
 
 /** Where whatever a policy of the server's throws out of a queue goes; the last ten thousand. */
-export const skippedName = (exchange: string): string => `${exchange}.skipped`;
+const skippedName = (exchange: string): string => `${exchange}.skipped`;
 const skippedKept = 10_000;
 
 /**

@@ -1,5 +1,6 @@
 import { asError } from "../../core/errors.ts";
-import type { Command, Flight } from "./driver.ts";
+import { never } from "../../core/time.ts";
+import type { RedisCommand, CommandsSent } from "./driver.ts";
 import { explain, type Link } from "./link.ts";
 
 /** Acknowledgements of all consumers, as many in one flight as came up while the one before was under way. */
@@ -28,8 +29,8 @@ export function createAcks(link: Link): Acks {
     while (noted.length > 0) {
       const parts = partsOf(noted);
       noted = [];
-      const commands = parts.map((part): Command => ["XACK", part[0]!.topic, part[0]!.consumer, ...part.map(({ id }) => id)]);
-      const answers: Flight["answers"] = await link.open(new AbortController().signal).then(
+      const commands = parts.map((part): RedisCommand => ["XACK", part[0]!.topic, part[0]!.consumer, ...part.map(({ id }) => id)]);
+      const answers: CommandsSent["answers"] = await link.open(never).then(
         async (connection) => {
           const flight = link.send(connection, commands);
           await flight.landed;

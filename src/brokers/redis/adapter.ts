@@ -1,17 +1,18 @@
 import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { never } from "../../core/time.ts";
 import { guardedBy } from "../kit/describe.ts";
+import { rules } from "./examine.ts";
 import { redis } from "./index.ts";
 import { createLink } from "./link.ts";
 import { placeOf } from "./url.ts";
-
-const never = new AbortController().signal;
 
 export const redisAdapter: BrokerAdapter = {
   name: "Redis Streams",
   schemes: ["redis", "rediss"],
   example: "redis://user:password@host:6379/0",
+  rules,
   server: { port: 6379, ...guardedBy("rediss") },
   open({ text }) {
     const broker = redis({ url: text });

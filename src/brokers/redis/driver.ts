@@ -1,12 +1,15 @@
 import type { Socket } from "node:net";
 import type { Redis } from "ioredis";
-import { asError, WaybillError } from "../../core/errors.ts";
-import { shared } from "../../core/signal.ts";
-import type { Place } from "./url.ts";
+import { asError } from "../../core/errors.ts";
+import { loadClient } from "../../core/load-client.ts";
+import { onAbort, shared } from "../../core/time.ts";
+import { notWaitedFor } from "../kit/link.ts";
+import { unreachable } from "../kit/outage.ts";
+import type { ServerAddress } from "./url.ts";
 
 export type Argument = string | Buffer;
 /** A command's name and its arguments. */
-export type Command = readonly [name: string, ...args: Argument[]];
+export type RedisCommand = readonly [name: string, ...args: Argument[]];
 /** Strings of any kind come as bytes. */
 export type Reply = Buffer | number | null | readonly Reply[];
 
@@ -22,7 +25,7 @@ export class RedisRefusal extends Error {
 }
 
 /** Commands that were written at once. */
-export interface Flight {
+export interface CommandsSent {
   /** Each command's own: a reply, a RedisRefusal, or why the connection ended without either; undefined while it is to come. */
   readonly answers: readonly (Reply | Error | undefined)[];
   /** Resolves when all are there; never rejects. */
@@ -31,7 +34,7 @@ export interface Flight {
 
 /** One connection, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
 export interface Connection {
-  send(commands: readonly Command[]): Flight;
+  send(commands: readonly RedisCommand[]): CommandsSent;
   /** How many bytes have come so far: a large answer is under way for long. */
   readonly heard: number;
   end(why: Error): void;
@@ -40,8 +43,8 @@ export interface Connection {
 }
 
 /** Connects, and sends nothing yet: who we are and which database we want is for the first commands. */
-export async function connect({ host, port, tls, shown }: Place, timeoutMs: number, signal: AbortSignal): Promise<Connection> {
-  const Client = await load();
+export async function connect({ host, port, tls, shown }: ServerAddress, timeoutMs: number, signal: AbortSignal): Promise<Connection> {
+  const { Redis: Client } = await loadClient("Redis", "ioredis", () => import("ioredis"));
   const client = new Client({
     host,
     port,
@@ -61,29 +64,19 @@ export async function connect({ host, port, tls, shown }: Place, timeoutMs: numb
     ...{ protocol: 2 }, // from version 6 on it would begin with HELLO, before we have said who we are
   });
   const ended = shared(new AbortController());
-  const underWay = new Set<(why: Error) => void>();
   let failure: Error | null = null;
   const end = (why: Error): void => {
     if (ended.signal.aborted) return;
     ended.abort(why);
-    for (const lose of underWay) lose(why);
     client.disconnect();
   };
-  const lost = (): Error => {
-    const why = failure?.message || (failure as { code?: string } | null)?.code || "the connection was closed";
-    return new WaybillError("DESTINATION_UNAVAILABLE", `${shown} cannot be reached: ${why}`, failure === null ? {} : { cause: failure });
-  };
+  const lost = (): Error => unreachable(shown, failure ?? new Error("the connection was closed"));
   client.on("error", (error: Error) => void (failure ??= error));
   client.on("end", () => end(lost()));
-  const calledOff = (): void => end(new WaybillError("STOPPED", `connecting to ${shown} was called off`));
-  if (signal.aborted) calledOff();
-  signal.addEventListener("abort", calledOff, { once: true });
-  try {
-    if (!ended.signal.aborted) await client.connect().catch(() => end(lost()));
-    ended.signal.throwIfAborted();
-  } finally {
-    signal.removeEventListener("abort", calledOff);
-  }
+  const leave = onAbort(signal, () => end(notWaitedFor(shown)));
+  if (!ended.signal.aborted) await client.connect().catch(() => end(lost()));
+  leave();
+  ended.signal.throwIfAborted();
   const answer = (error: Error | null | undefined, reply: unknown): Reply | Error => {
     if (!error) return reply as Reply;
     // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
@@ -97,25 +90,24 @@ export async function connect({ host, port, tls, shown }: Place, timeoutMs: numb
     },
     send: (commands) => {
       if (ended.signal.aborted) return { answers: commands.map(() => asError(ended.signal.reason)), landed: Promise.resolve() };
-      return write(client, commands, underWay, answer);
+      return write(client, commands, ended.signal, answer);
     },
   };
 }
 
 type Settle = (error: Error | null | undefined, reply: unknown) => Reply | Error;
 
-function write(client: Redis, commands: readonly Command[], underWay: Set<(why: Error) => void>, answer: Settle): Flight {
+function write(client: Redis, commands: readonly RedisCommand[], ended: AbortSignal, answer: Settle): CommandsSent {
   const answers = commands.map((): Reply | Error | undefined => undefined);
   const landed = new Promise<void>((resolve) => {
+    const leave = onAbort(ended, () => {
+      for (const [i, given] of answers.entries()) if (given === undefined) answers[i] = asError(ended.reason);
+      resolve();
+    });
     const land = (): void => {
-      underWay.delete(lose);
+      leave();
       resolve();
     };
-    const lose = (why: Error): void => {
-      for (const [i, given] of answers.entries()) if (given === undefined) answers[i] = why;
-      land();
-    };
-    underWay.add(lose);
     const pipeline = client.pipeline();
     let open = commands.length;
     commands.forEach(([name, ...args], i) => {
@@ -129,12 +121,4 @@ function write(client: Redis, commands: readonly Command[], underWay: Set<(why: 
     if (open === 0) land();
   });
   return { answers, landed };
-}
-
-async function load(): Promise<typeof Redis> {
-  try {
-    return (await import("ioredis")).Redis;
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the Redis client is not installed: npm install ioredis", { cause });
-  }
 }

@@ -1,8 +1,9 @@
-import type { Examination } from "../../contracts/examination.ts";
-import { bad, good, isAtLeast, unknown, type Finding } from "../../core/finding.ts";
-import { orAborted } from "../../core/signal.ts";
-import { WaybillError } from "../../core/errors.ts";
-import { RedisRefusal, type Command, type Reply } from "./driver.ts";
+import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
+import { applyRules, isAtLeast } from "../../core/finding.ts";
+import { orAborted } from "../../core/time.ts";
+import { migrate, rule } from "../kit/doctor.ts";
+import { outage } from "../kit/outage.ts";
+import { RedisRefusal, type RedisCommand, type Reply } from "./driver.ts";
 import { explain, type Link } from "./link.ts";
 
 const asked = [
@@ -27,7 +28,7 @@ export interface Answers {
   readonly replicas: number;
 }
 
-export interface TopicAnswers {
+interface TopicAnswers {
   readonly topic: string;
   /** "stream", "none" or another kind of value. */
   readonly kind: string | null;
@@ -40,109 +41,101 @@ export function createExamination(link: Link, replicas: number): Examination {
 }
 
 export const judge = (answers: Answers): readonly Finding[] => [
-  ...[version, role, appendOnly, appendFsync, fsyncOnRewrite, eviction, copies].map((rule) => rule(answers)),
-  ...answers.topics.flatMap(judgeTopic),
+  ...applyRules(serverRules, answers),
+  ...answers.topics.flatMap((topic) => applyRules(topicRules, topic, topic.topic)),
 ];
 
-const denied = (setting: string): Finding =>
-  unknown(
-    setting,
-    null,
-    "This user may not ask, or the server has no CONFIG: see that it is set as docs/redis.md says, or allow +config|get and +info.",
-  );
+const denied =
+  "This user may not ask, or the server has no CONFIG: see that it is set as docs/redis.md says, or allow +config|get and +info.";
 
-function version({ version: is }: Answers): Finding {
-  if (is === null) return denied("redis_version");
-  if (isAtLeast(is, "6.2")) return good("redis_version", is, "6.2 or later is needed.");
-  return bad("redis_version", is, "LO", "Waybill needs commands that came with Redis 6.2: upgrade the server.");
-}
+const serverRules: readonly Rule<Answers>[] = [
+  rule("redis_version", "before 6.2", "LO", "upgrade the server", ({ version: is }, { good, bad, unknown }) => {
+    if (is === null) return unknown(null, denied);
+    if (isAtLeast(is, "6.2")) return good(is, "6.2 or later is needed.");
+    return bad(is, "Waybill needs commands that came with Redis 6.2");
+  }),
+  rule("role", "a replica", "L", "name the primary in the URL", ({ role: is }, { good, bad, unknown }) => {
+    if (is === null) return unknown(null, denied);
+    if (is === "master") return good(is, "It takes writes.");
+    return bad(is, "A replica takes no writes, so that nothing can be published to it");
+  }),
+  rule("appendonly", "`no`", "L", "set `appendonly yes`", ({ config: { appendonly: is, save } }, { good, bad, unknown }) => {
+    if (is === null) return unknown(null, denied);
+    if (is === "yes") return good(is, "What was answered is in the log.");
+    const snapshots = save === null || save === "" ? "there are no snapshots either" : `snapshots (save ${save}) keep what is older`;
+    return bad(is, `A server that ends loses acknowledged events; ${snapshots}`);
+  }),
+  rule("appendfsync", "`everysec` or `no`", "L", "set `appendfsync always`", ({ config: { appendfsync: is } }, { good, bad, unknown }) => {
+    if (is === null) return unknown(null, denied);
+    if (is === "always") return good(is, "What was answered is on the disk.");
+    const lost = is === "everysec" ? "up to two seconds of acknowledged events" : "whatever the system had not written yet";
+    return bad(is, `A machine that loses its power loses ${lost}`);
+  }),
+  rule("no-appendfsync-on-rewrite", "`yes`", "L", "set it to `no`", ({ config }, { good, bad, unknown }) => {
+    const is = config["no-appendfsync-on-rewrite"];
+    if (is === null) return unknown(null, denied);
+    if (is === "no") return good(is, "The log is flushed while it is rewritten, too.");
+    return bad(is, "While the log is rewritten nothing is flushed, whatever appendfsync says");
+  }),
+  // Streams have no expiry, so that only the policies for all keys touch them.
+  rule("maxmemory-policy", "`allkeys-…` with a `maxmemory`", "L", "set `noeviction`", ({ config }, { good, bad, unknown }) => {
+    const is = config["maxmemory-policy"];
+    if (is === null) return unknown(null, denied);
+    if (!is.startsWith("allkeys-")) return good(is, "A full server refuses, and drops no stream.");
+    if (config.maxmemory === "0") return good(is, "There is no maxmemory, so that nothing is evicted.");
+    return bad(is, "When the memory is full, whole streams go");
+  }),
+  rule(
+    "min-replicas-to-write",
+    "replicas are connected and Redis waits for none; or below the option `replicas`",
+    "LD",
+    "publish with the option replicas: 1 or more, and set it to as many",
+    ({ config, connectedReplicas: connected, replicas }, { good, bad, unknown }) => {
+      const is = config["min-replicas-to-write"];
+      if (is === null || connected === null) return unknown(null, denied);
+      const said = `${is} (replicas connected: ${connected}, waited for: ${replicas})`;
+      if (replicas > Number(is)) {
+        const why = `While replicas are away, a message is stored again and again, since fewer than ${replicas} have it`;
+        return bad(said, why, { breaks: "D", remedy: `set it to ${replicas}, so that it is refused instead` });
+      }
+      if (connected > 0 && replicas === 0)
+        return bad(said, "A replica that is promoted may lack what the primary had acknowledged", { breaks: "L" });
+      return good(said, "No message counts as stored before as many replicas have it as are waited for.");
+    },
+  ),
+];
 
-function role({ role: is }: Answers): Finding {
-  if (is === null) return denied("role");
-  if (is === "master") return good("role", is, "It takes writes.");
-  return bad("role", is, "L", "A replica takes no writes, so that nothing can be published to it: name the primary in the URL.");
-}
+const topicRules: readonly Rule<TopicAnswers>[] = [
+  rule("stream", "none for the topic, or a key of another kind", "L", migrate(), ({ topic, kind }, { good, bad, unknown }) => {
+    if (kind === null) return unknown(null, denied);
+    if (kind === "none") return bad(kind, "Events for it wait", { remedy: migrate(topic) });
+    if (kind !== "stream") return bad(kind, `The key holds a ${kind}, so that events for it wait`, { remedy: "rename one of the two" });
+    return good("there", "Entries stay until you trim the stream.");
+  }),
+  rule("expiry", "the stream has an `EXPIRE`", "L", "run `PERSIST`", ({ kind, expiresMs, topic }, { good, bad, unknown }) => {
+    if (kind !== "stream") return [];
+    if (expiresMs === null) return unknown(null, "This user may not ask (+pttl): check that the stream has no EXPIRE.");
+    if (expiresMs < 0) return good("never", "The stream stays.");
+    return bad(`in ${expiresMs} ms`, "The whole stream goes then, read or not", { remedy: `run PERSIST ${topic}` });
+  }),
+];
 
-function appendOnly({ config }: Answers): Finding {
-  const { appendonly: value, save } = config;
-  if (value === null) return denied("appendonly");
-  if (value === "yes") return good("appendonly", value, "What was answered is in the log.");
-  const snapshots = save === null || save === "" ? "there are no snapshots either" : `snapshots (save ${save}) keep what is older`;
-  return bad("appendonly", value, "L", `A server that ends loses acknowledged events; ${snapshots}: set appendonly yes.`);
-}
-
-function appendFsync({ config }: Answers): Finding {
-  const { appendfsync: value } = config;
-  if (value === null) return denied("appendfsync");
-  if (value === "always") return good("appendfsync", value, "What was answered is on the disk.");
-  const lost = value === "everysec" ? "up to two seconds of acknowledged events" : "whatever the system had not written yet";
-  return bad("appendfsync", value, "L", `A machine that loses its power loses ${lost}: set appendfsync always.`);
-}
-
-function fsyncOnRewrite({ config }: Answers): Finding {
-  const setting = "no-appendfsync-on-rewrite";
-  const value = config[setting];
-  if (value === null) return denied(setting);
-  if (value === "no") return good(setting, value, "The log is flushed while it is rewritten, too.");
-  return bad(setting, value, "L", "While the log is rewritten nothing is flushed, whatever appendfsync says: set it to no.");
-}
-
-/** Streams have no expiry, so that only the policies for all keys touch them. */
-function eviction({ config }: Answers): Finding {
-  const { "maxmemory-policy": policy, maxmemory } = config;
-  if (policy === null) return denied("maxmemory-policy");
-  if (!policy.startsWith("allkeys-")) return good("maxmemory-policy", policy, "A full server refuses, and drops no stream.");
-  if (maxmemory === "0") return good("maxmemory-policy", policy, "There is no maxmemory, so that nothing is evicted.");
-  return bad("maxmemory-policy", policy, "L", "When the memory is full, whole streams go: set noeviction.");
-}
-
-function copies({ config, connectedReplicas, replicas }: Answers): Finding {
-  const setting = "min-replicas-to-write";
-  const value = config[setting];
-  if (value === null || connectedReplicas === null) return denied(setting);
-  const said = `${value} (replicas connected: ${connectedReplicas}, waited for: ${replicas})`;
-  if (replicas > Number(value))
-    return bad(
-      setting,
-      said,
-      "D",
-      `While replicas are away, a message is stored again and again, since fewer than ${replicas} have it: set it to ${replicas}, so that it is refused instead.`,
-    );
-  if (connectedReplicas > 0 && replicas === 0)
-    return bad(
-      setting,
-      said,
-      "L",
-      "A replica that is promoted may lack what the primary had acknowledged: publish with the option replicas: 1 or more, and set it to as many.",
-    );
-  return good(setting, said, "No message counts as stored before as many replicas have it as are waited for.");
-}
-
-function judgeTopic({ topic, kind, expiresMs }: TopicAnswers): readonly Finding[] {
-  const [stream, expiry] = [`stream of ${topic}`, `expiry of ${topic}`];
-  if (kind === null) return [denied(stream)];
-  if (kind === "none") return [bad(stream, "none", "L", `Events for it wait: run waybill migrate --broker … --topics ${topic}.`)];
-  if (kind !== "stream") return [bad(stream, kind, "L", `The key holds a ${kind}, so that events for it wait: rename one of the two.`)];
-  const found = good(stream, "there", "Entries stay until you trim the stream.");
-  if (expiresMs === null) return [found, unknown(expiry, null, "This user may not ask (+pttl): check that the stream has no EXPIRE.")];
-  if (expiresMs < 0) return [found, good(expiry, "never", "The stream stays.")];
-  return [found, bad(expiry, `in ${expiresMs} ms`, "L", `The whole stream goes then, read or not: run PERSIST ${topic}.`)];
-}
+export const rules = [...serverRules, ...topicRules];
 
 async function readAnswers(link: Link, topics: readonly string[], replicas: number, signal: AbortSignal): Promise<Answers> {
   const connection = await link.open(signal);
-  const commands: Command[] = [
+  const commands: RedisCommand[] = [
     ["INFO", "server"],
     ["INFO", "replication"],
-    ...asked.map((name): Command => ["CONFIG", "GET", name]),
-    ...topics.flatMap((topic): Command[] => [
+    ...asked.map((name): RedisCommand => ["CONFIG", "GET", name]),
+    ...topics.flatMap((topic): RedisCommand[] => [
       ["TYPE", topic],
       ["PTTL", topic],
     ]),
   ];
   const flight = link.send(connection, commands);
   await orAborted(flight.landed, signal, () => {
-    throw new WaybillError("DESTINATION_UNAVAILABLE", `${link.shown} did not answer in time`);
+    throw outage(`${link.shown} did not answer in time`);
   });
   const replies = flight.answers.map((answer) => {
     if (answer instanceof RedisRefusal) return null;

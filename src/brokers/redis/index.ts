@@ -1,4 +1,4 @@
-import type { Examination } from "../../contracts/examination.ts";
+import type { Examination } from "../../contracts/doctor.ts";
 import type { Sink } from "../../contracts/sink.ts";
 import type { Source } from "../../contracts/source.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
@@ -6,7 +6,7 @@ import { show, WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
-import { shared } from "../../core/signal.ts";
+import { shared, within } from "../../core/time.ts";
 import { createAcks } from "./acks.ts";
 import { createExamination } from "./examine.ts";
 import { createLink } from "./link.ts";
@@ -67,9 +67,7 @@ export function redis(options: RedisOptions): Redis {
   let closed: Promise<void> | null = null;
   const close = async (): Promise<void> => {
     closing.abort();
-    const idle = new AbortController();
-    await Promise.race([acks.idle(), clock.sleep(closeMs, idle.signal)]);
-    idle.abort();
+    await within(clock, closeMs, acks.idle());
     link.close();
   };
 

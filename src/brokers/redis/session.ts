@@ -1,14 +1,14 @@
 import { WaybillError } from "../../core/errors.ts";
 import type { NewId } from "../../core/ids.ts";
-import { unreadableEnvelope } from "../../core/unreadable.ts";
-import type { Delivery } from "../../contracts/source.ts";
+import { outage } from "../kit/outage.ts";
+import { unreadable, type Content, type Received } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
-import { RedisRefusal, type Command, type Reply } from "./driver.ts";
+import { RedisRefusal, type RedisCommand, type Reply } from "./driver.ts";
 import { absent, explain, type Link } from "./link.ts";
 import { bytesOf, fieldBytes, maxFields, rawOf, toEnvelope } from "./message.ts";
 import { fetchScript, provisionScript, takeScript } from "./scripts.ts";
 
-export interface SessionOptions {
+interface SessionOptions {
   readonly link: Link;
   readonly acks: Acks;
   readonly newId: NewId;
@@ -19,15 +19,14 @@ export interface SessionOptions {
   readonly missed: (topic: string, entries: number | null) => void;
 }
 
-export interface Received extends Pick<Delivery, "topic" | "envelope" | "unreadable"> {
+interface Entry extends Omit<Received, "ack"> {
   readonly id: string;
-  readonly bytes: number;
 }
 
 /** One receiver on a connection of its own. Its name within the group is new, so that what an earlier one left under way is told apart. */
-export interface Session {
+interface Session {
   /** At most so many, of one topic, and none behind one that reaches so many bytes; none when nothing has come for a while. */
-  next(most: number, bytes: number): Promise<readonly Received[]>;
+  next(most: number, bytes: number): Promise<readonly Entry[]>;
   readonly ended: AbortSignal;
   close(): void;
 }
@@ -49,7 +48,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
   const { link, acks, consumer, topics, missed } = options;
   const name = options.newId();
   const connection = await link.dial(signal);
-  const ask = (commands: readonly Command[], extraMs?: number): Promise<readonly Reply[]> => link.ask(connection, commands, extraMs);
+  const ask = (commands: readonly RedisCommand[], extraMs?: number): Promise<readonly Reply[]> => link.ask(connection, commands, extraMs);
 
   const gone = async (topic: string, ids: readonly string[]): Promise<void> => {
     if (ids.length === 0) return;
@@ -65,7 +64,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
   };
 
   /** Null when there is no more. */
-  const read = async (cursor: Cursor, most: number, bytes: number): Promise<readonly Received[] | null> => {
+  const read = async (cursor: Cursor, most: number, bytes: number): Promise<readonly Entry[] | null> => {
     const { topic, from } = cursor;
     const bound = Number.isFinite(bytes) ? String(Math.ceil(bytes)) : "0";
     const [reply] = await ask([fetchScript(topic, consumer, name, String(Math.min(most, entriesPerRead)), from, bound)]);
@@ -78,7 +77,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
     }
     const entries = reply as readonly (readonly [Buffer, readonly Reply[] | number | null])[];
     if (from !== ">") cursor.from = entries.length === 0 ? ">" : String(entries.at(-1)![0]);
-    const received: Received[] = [];
+    const received: Entry[] = [];
     const deleted: string[] = [];
     for (const [place, fields] of entries) {
       const id = String(place);
@@ -110,7 +109,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
       // Each topic is the first in its turn.
       for (let n = 0; n < cursors.length; n++) {
         const cursor = cursors[turn++ % cursors.length]!;
-        let received: readonly Received[] | null = [];
+        let received: readonly Entry[] | null = [];
         while (received?.length === 0) {
           received = await read(cursor, most, bytes).catch((error: unknown) => {
             throw failed(cursor.topic, error);
@@ -130,16 +129,15 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
 }
 
 /** The raw bytes end where the fields would begin: the stream has the rest. */
-function unread(id: string, fields: number): Pick<Delivery, "envelope" | "unreadable"> {
+function unread(id: string, fields: number): Content {
   const why = `it has ${fields} fields, and at most ${maxFields} are read: the stream has it as ${id}`;
-  return { envelope: unreadableEnvelope(`unreadable:${id}`), unreadable: { why, raw: Buffer.from(`*${2 * fields}\r\n`) } };
+  return unreadable(id, why, Buffer.from(`*${2 * fields}\r\n`));
 }
 
-function contentOf(id: string, fields: readonly Reply[]): Pick<Delivery, "envelope" | "unreadable"> {
+function contentOf(id: string, fields: readonly Reply[]): Content {
   const envelope = toEnvelope(fields);
   if (envelope !== null) return { envelope };
-  const why = "it is not an event: fields are missing, twice there, or cannot be read";
-  return { envelope: unreadableEnvelope(`unreadable:${id}`), unreadable: { why, raw: rawOf(fields) } };
+  return unreadable(id, "it is not an event: fields are missing, twice there, or cannot be read", rawOf(fields));
 }
 
 function told(
@@ -147,7 +145,7 @@ function told(
   { link, consumer, topic }: { readonly link: Link; readonly consumer: string; readonly topic: string },
 ): Error {
   if (!(error instanceof RedisRefusal)) return error as Error;
-  const say = (text: string): WaybillError => new WaybillError("DESTINATION_UNAVAILABLE", `${link.shown} ${text}`, { cause: error });
+  const say = (text: string): WaybillError => outage(`${link.shown} ${text}`, error);
   switch (error.word) {
     case "NOSTREAM":
       return absent(link.shown, topic, error);

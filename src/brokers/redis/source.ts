@@ -1,15 +1,14 @@
-import type { Delivery, Source, Subscription } from "../../contracts/source.ts";
+import type { Source, Subscription } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
-import { createRoom } from "../../core/room.ts";
-import { follow, type Follower } from "../../core/signal.ts";
-import { createWake } from "../../core/wake.ts";
-import { checkSubscription, receiving } from "../kit/receiving.ts";
+import { onAbort } from "../../core/time.ts";
+import type { Wake } from "../../core/wake.ts";
+import { checkSubscription, receivingFrom, type Reader } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
 import { explain, type Link } from "./link.ts";
 import { openSession } from "./session.ts";
 
-export interface SourceOptions {
+interface SourceOptions {
   readonly link: Link;
   readonly acks: Acks;
   readonly clock: Clock;
@@ -18,8 +17,7 @@ export interface SourceOptions {
   readonly closing: AbortSignal;
 }
 
-/** While it is full, how long it takes to notice that the connection is gone. */
-const lookMs = 1_000;
+const waitMs = 1_000;
 const maxDateMs = 8.64e15;
 /**
  * After a receiving without progress, entries are read one at a time until so many are acknowledged: the server may end connections for an
@@ -44,58 +42,38 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
     },
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
-      return receiving(signal, options.closing, (ending) => iterate({ ...subscription, topics }, ending, options));
+      const { clock, closing } = options;
+      return receivingFrom(subscription, signal, {
+        ...{ clock, closing, waitMs },
+        open: (ending, wake) => open({ ...subscription, topics }, options, ending, wake),
+      });
     },
   };
 }
 
-async function* iterate(
-  { consumer, topics, missed = () => undefined, stalls = 0, ...bounds }: Subscription,
-  { signal, release }: Follower,
+async function open(
+  { consumer, topics, missed = () => undefined, stalls = 0 }: Subscription,
   options: SourceOptions,
-): AsyncGenerator<Delivery, undefined> {
-  const { acks, clock } = options;
-  const room = createRoom(bounds);
-  const wake = createWake();
+  signal: AbortSignal,
+  wake: Wake,
+): Promise<Reader> {
+  const { acks } = options;
+  const session = await openSession({ ...options, consumer, topics, missed }, signal);
+  onAbort(session.ended, wake.notify);
   let careful = stalls > 0 ? carefulAcks : 0;
-  try {
-    if (signal.aborted) return;
-    const session = await openSession({ ...options, consumer, topics, missed }, signal);
-    const alive = follow(signal, session.ended);
-    try {
-      while (!signal.aborted) {
-        session.ended.throwIfAborted();
-        if (room.left <= 0) {
-          await wake.wait(clock, lookMs, alive.signal);
-          continue;
-        }
-        for (const { id, ...received } of await session.next(careful > 0 ? 1 : room.left, room.bytesLeft)) {
-          const { topic, bytes } = received;
-          const taken = room.take(bytes);
-          if (signal.aborted) return;
-          yield {
-            ...received,
-            async ack() {
-              careful -= 1;
-              taken.ack();
-              wake.notify();
-              await acks.ack(topic, consumer, id);
-            },
-            aside() {
-              taken.aside();
-              wake.notify();
-            },
-          };
-        }
-      }
-    } finally {
-      alive.release();
-      session.close();
-    }
-  } catch (error) {
-    // What the end of the connection cuts short is no failure when the end was asked for.
-    if (!signal.aborted) throw error;
-  } finally {
-    release();
-  }
+  return {
+    async next({ left, bytesLeft }) {
+      session.ended.throwIfAborted();
+      if (left <= 0) return null;
+      const entries = await session.next(careful > 0 ? 1 : left, bytesLeft);
+      return entries.map(({ id, ...entry }) => ({
+        ...entry,
+        ack() {
+          careful -= 1;
+          return acks.ack(entry.topic, consumer, id);
+        },
+      }));
+    },
+    close: session.close,
+  };
 }

@@ -1,9 +1,9 @@
 import { show, WaybillError } from "../../core/errors.ts";
+import { never } from "../../core/time.ts";
 import type { Reply } from "./driver.ts";
 import { explain, type Link } from "./link.ts";
 import { provisionScript, purgeScript } from "./scripts.ts";
 
-const never = new AbortController().signal;
 /** Deleted in one go; the server does nothing else meanwhile. */
 const chunk = "10000";
 

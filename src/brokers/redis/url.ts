@@ -1,7 +1,7 @@
 import { WaybillError } from "../../core/errors.ts";
 import { urlParts, type Tls } from "../kit/url.ts";
 
-export interface Place {
+export interface ServerAddress {
   readonly host: string;
   readonly port: number;
   readonly tls: Tls;
@@ -17,7 +17,7 @@ const bad = (why: string, cause?: unknown): WaybillError =>
 const { decoded, tlsOf } = urlParts(bad);
 
 /** `redis:` is not encrypted, `rediss:` is, and verified. The path is the database's number. */
-export function placeOf(text: string): Place {
+export function placeOf(text: string): ServerAddress {
   if (!URL.canParse(text)) throw bad("the URL cannot be understood");
   const url = new URL(text);
   const { protocol, hostname, searchParams: search } = url;

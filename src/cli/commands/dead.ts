@@ -1,10 +1,12 @@
 import type { ActionReport, DeadFilter } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { count, paragraphs, shorten, table } from "../output.ts";
+import { count, shorten } from "../../core/text.ts";
+import { paragraphs, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { eventPage, eventTable, pageFlags, shownEvent } from "./events.ts";
 import { asFlag, given, storeOf, who } from "./shared.ts";
+import { usage } from "../usage.ts";
 
 const list = command({
   name: "dead list",
@@ -87,11 +89,9 @@ function action({ verb, summary, done }: ActionWords): Command {
         ...given({ aggregateType: values["aggregate-type"], aggregateId: values["aggregate-id"], type: values.type, error: values.error }),
       };
       const filters = Object.keys(filter).filter((key) => key !== "ids").length;
-      if (ids.length === 0 && filters === 0 && !values.all)
-        throw new WaybillError("USAGE", `waybill dead ${verb} needs ids, a filter, or --all`);
-      if (ids.length > 0 && (filters > 0 || values.all))
-        throw new WaybillError("USAGE", `waybill dead ${verb} takes ids, or --all and filters, not both`);
-      if (values.all && filters > 0) throw new WaybillError("USAGE", "--all means every dead event: leave it out, or the filters");
+      if (ids.length === 0 && filters === 0 && !values.all) usage(`waybill dead ${verb} needs ids, a filter, or --all`);
+      if (ids.length > 0 && (filters > 0 || values.all)) usage(`waybill dead ${verb} takes ids, or --all and filters, not both`);
+      if (values.all && filters > 0) usage("--all means every dead event: leave it out, or the filters");
       const dryRun = values["dry-run"] || (ids.length === 0 && !values.yes);
       await using opened = await storeOf(terminal, values);
       const report = await opened.store.operator[verb](filter, { who: who(values), dryRun });

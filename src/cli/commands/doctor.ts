@@ -1,24 +1,19 @@
-import type { Adapter } from "../../contracts/adapter.ts";
 import type { EventRecord } from "../../contracts/operator.ts";
-import { systemClock, withDeadline } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { unknown } from "../../core/finding.ts";
+import { count, visible } from "../../core/text.ts";
+import { examineBroker, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
 import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../../relay/route.ts";
 import { settings } from "../config.ts";
-import { encryption } from "../encryption.ts";
-import { foundOf, messageSize, report, topicsKnown, type Found } from "../findings.ts";
-import type { OpenedBroker, OpenedStore } from "../open.ts";
-import { count } from "../output.ts";
+import type { CommandStore } from "../open.ts";
+import { paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
-import type { Terminal } from "../terminal.ts";
-import { brokerUrl, storeUrl, type Named } from "../url.ts";
+import { brokerUrl, storeUrl } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
+import { usage } from "../usage.ts";
 
-const never = new AbortController().signal;
-/** For everything that a store or a broker is asked. */
-const patienceMs = 30_000;
 /** Of the newest events, from whose routes topics are known. */
 const lookedAt = 200;
 
@@ -41,28 +36,29 @@ export const doctor = command({
     const { config, out } = terminal;
     const [storeText, brokerText] = [storePlace(terminal, values), brokerPlace(terminal, values)];
     const [withStore, withBroker] = [storeText !== undefined, brokerText !== undefined];
-    if (!withStore && !withBroker) throw new WaybillError("USAGE", "waybill doctor needs --store URL, --broker URL or both");
+    if (!withStore && !withBroker) usage("waybill doctor needs --store URL, --broker URL or both");
     for (const name of ["topics", "route", "management", "management-file"] as const) {
-      if (values[name] !== undefined && !withBroker)
-        throw new WaybillError("USAGE", `--${name} needs --broker URL, which is asked about it`);
+      if (values[name] !== undefined && !withBroker) usage(`--${name} needs --broker URL, which is asked about it`);
     }
     const route = routeOf(values.route ?? config.route ?? DEFAULT_ROUTE);
     await using broker = withBroker ? brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
-    const ofStore = opened === null ? [] : await examineStore(opened);
+    const ofStore = opened === null ? [] : await examineStore(opened.store);
     const topics = values.topics ?? config.topics ?? (opened === null || !isMigrated(ofStore) ? [] : await recentTopics(opened, route));
     let lost: Error | null = null;
-    const unreached = (error: unknown): readonly Found[] => {
+    const unreached = (error: unknown): readonly OwnedFinding[] => {
       if (opened === null) throw error;
       lost = asError(error); // after what is known of the store
       return [unknown("connection", null, lost.message)].map(foundOf("broker"));
     };
-    const onTheWay = [
-      ...(storeText === undefined ? [] : wayTo("store", storeUrl(storeText, terminal.adapters), terminal.env)),
-      ...(brokerText === undefined ? [] : wayTo("broker", brokerUrl(brokerText, terminal.adapters), terminal.env)),
+    const { adapters, env } = terminal;
+    const findings = [
+      ...ofStore,
+      ...(storeText === undefined ? [] : examineWay("store", storeText, storeUrl(storeText, adapters).adapter, env)),
+      ...(brokerText === undefined ? [] : examineWay("broker", brokerText, brokerUrl(brokerText, adapters).adapter, env)),
+      ...(broker === null ? [] : await examineBroker(broker.sink, topics).catch(unreached)),
     ];
-    const findings = [...ofStore, ...onTheWay, ...(broker === null ? [] : await examineBroker(broker, topics).catch(unreached))];
-    const of = (verdict: Found["verdict"]): readonly Found[] => findings.filter((finding) => finding.verdict === verdict);
+    const of = (verdict: OwnedFinding["verdict"]): readonly OwnedFinding[] => findings.filter((finding) => finding.verdict === verdict);
     out.answer(
       {
         store: opened?.store.name ?? null,
@@ -80,26 +76,11 @@ export const doctor = command({
   },
 });
 
-function wayTo(of: "store" | "broker", url: Named<Adapter>, env: Terminal["env"]): readonly Found[] {
-  const finding = encryption(url, env);
-  return finding === null ? [] : [foundOf(of)(finding)];
-}
-
-async function examineStore({ store }: OpenedStore): Promise<readonly Found[]> {
-  return ((await store.examine?.([], never)) ?? []).map(foundOf("store"));
-}
-
-/** The sink knows its largest message once it has been connected. */
-async function examineBroker({ sink }: OpenedBroker, topics: readonly string[]): Promise<readonly Found[]> {
-  const own = await withDeadline(systemClock, patienceMs, never, (signal) => sink.examine(topics, signal));
-  return [...own.map(foundOf("broker")), ...[messageSize(sink.can.maxBytes), topicsKnown(topics)].map(foundOf("path"))];
-}
-
-const isMigrated = (found: readonly Found[]): boolean =>
+const isMigrated = (found: readonly OwnedFinding[]): boolean =>
   found.some(({ setting, verdict }) => setting === "schema version" && verdict === "good");
 
 /** Where a relay would publish what was added last. An event without a topic is the relay's to tell; a role that may not read has none. */
-async function recentTopics({ store }: OpenedStore, route: Route): Promise<readonly string[]> {
+async function recentTopics({ store }: CommandStore, route: Route): Promise<readonly string[]> {
   const events = await store.operator.list({ limit: lookedAt }).catch(() => []);
   const topics = events.flatMap((event) => {
     try {
@@ -114,7 +95,36 @@ async function recentTopics({ store }: OpenedStore, route: Route): Promise<reado
 /** A large payload is not in a list; no template looks at it. */
 const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({ ...event, data: Buffer.from(payload ?? "") });
 
-function unsafe(bads: readonly Found[]): WaybillError {
+function unsafe(bads: readonly OwnedFinding[]): WaybillError {
   const named = bads.map(({ of, setting, breaks }) => `${of} ${setting} (${breaks})`).join(", ");
   return new WaybillError("UNSAFE_SETTING", `${count(bads.length, "setting breaks", "settings break")} a promise: ${named}`);
+}
+
+const promises: Readonly<Record<string, string>> = {
+  L: "no loss",
+  P: "no phantom",
+  O: "order",
+  E: "one effect",
+  D: "few duplicates",
+  I: "isolation",
+  V: "nothing silent",
+};
+
+/** What is bad first, with what to do; what is good in one line each. */
+function report(out: Output, found: readonly OwnedFinding[]): string[] {
+  const of = (verdict: OwnedFinding["verdict"]): readonly OwnedFinding[] => found.filter((finding) => finding.verdict === verdict);
+  const [bads, unknowns, goods] = [of("bad"), of("unknown"), of("good")];
+  const told = ({ of: whose, setting, value, breaks, why }: OwnedFinding): string[] => {
+    const broken = breaks === "" ? "" : `, breaks ${[...breaks].map((letter) => `${letter} (${promises[letter] ?? "?"})`).join(" and ")}`;
+    return [`  ${whose}: ${out.bold(visible(setting))}${value === null ? "" : ` = ${visible(value)}`}${broken}`, `    ${why}`];
+  };
+  const section = (title: string, some: readonly OwnedFinding[]): string[][] =>
+    some.length === 0 ? [] : [[out.bold(title), ...some.flatMap(told)]];
+  const good = goods.map((finding) => [finding.of, finding.setting, finding.value]);
+  return paragraphs([
+    [[count(bads.length, "bad setting"), `${unknowns.length} unknown`, `${goods.length} good`].join(", ") + "."],
+    ...section("bad", bads),
+    ...section("unknown", unknowns),
+    ...(good.length === 0 ? [] : [table(out, ["good", "setting", "value"], good)]),
+  ]);
 }

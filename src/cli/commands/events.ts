@@ -1,13 +1,15 @@
 import type { EventRecord } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { states, type Draft } from "../../core/event.ts";
-import { fields, paragraphs, shorten, table, type Output } from "../output.ts";
+import { shorten } from "../../core/text.ts";
+import { fields, paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { moment, oneOf, seq, whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
 import { exactJson } from "./payload.ts";
 import { given, storeOf } from "./shared.ts";
+import { usage } from "../usage.ts";
 
 export const pageFlags = {
   limit: flag.value("N", "how many to show (default 20, at most 1000)", whole(1, 1_000)),
@@ -139,7 +141,7 @@ function anyText(text: string): string {
 }
 
 function needed(value: string | undefined, name: string): string {
-  if (value === undefined) throw new WaybillError("USAGE", `waybill events add needs ${name}`);
+  if (value === undefined) usage(`waybill events add needs ${name}`);
   return value;
 }
 
@@ -148,7 +150,7 @@ async function givenPayload(terminal: Terminal, given: string): Promise<string> 
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await terminal.stdin());
   } catch (cause) {
-    throw new WaybillError("USAGE", "the payload on standard input is not UTF-8 text", { cause });
+    return usage("the payload on standard input is not UTF-8 text", cause);
   }
 }
 
@@ -156,9 +158,8 @@ function headers(pairs: readonly string[]): Record<string, string> {
   const all = new Map<string, string>();
   for (const pair of pairs) {
     const [, name, value] = /^([^=]*)=(.*)$/s.exec(pair) ?? [];
-    if (name === undefined || value === undefined)
-      throw new WaybillError("USAGE", `--header must be NAME=VALUE, not ${JSON.stringify(pair.slice(0, 80))}`);
-    if (all.has(name)) throw new WaybillError("USAGE", `--header ${name} is given twice`);
+    if (name === undefined || value === undefined) usage(`--header must be NAME=VALUE, not ${JSON.stringify(pair.slice(0, 80))}`);
+    if (all.has(name)) usage(`--header ${name} is given twice`);
     all.set(name, value);
   }
   return Object.fromEntries(all);

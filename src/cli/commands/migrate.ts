@@ -1,8 +1,8 @@
-import { WaybillError } from "../../core/errors.ts";
 import { settings } from "../config.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
 import { brokerOf, storeOf } from "./shared.ts";
+import { usage } from "../usage.ts";
 
 export const migrate = command({
   name: "migrate",
@@ -21,9 +21,8 @@ export const migrate = command({
   async run(terminal, values) {
     const topics = values.topics ?? terminal.config.topics ?? [];
     const withBroker = brokerPlace(terminal, values) !== undefined;
-    if (values.topics !== undefined && !withBroker) throw new WaybillError("USAGE", "--topics needs --broker URL, where they are created");
-    if (values.consumers !== undefined && topics.length === 0)
-      throw new WaybillError("USAGE", "--consumers needs --topics, which they read");
+    if (values.topics !== undefined && !withBroker) usage("--topics needs --broker URL, where they are created");
+    if (values.consumers !== undefined && topics.length === 0) usage("--consumers needs --topics, which they read");
     const withStore = storePlace(terminal, values) !== undefined;
     // Topics alone, as errors about a missing one say; --print is about tables.
     await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
@@ -31,8 +30,7 @@ export const migrate = command({
       const statements = opened.store.schema.print();
       return terminal.out.answer({ statements }, () => statements.trimEnd().split("\n"));
     }
-    if (opened === null && topics.length === 0)
-      throw new WaybillError("USAGE", "without a store, --topics A,B says what to create on the broker");
+    if (opened === null && topics.length === 0) usage("without a store, --topics A,B says what to create on the broker");
     await using broker = withBroker ? brokerOf(terminal, values) : null;
     const applied = opened === null ? [] : await opened.store.schema.migrate();
     await broker?.provision(topics, values.consumers ?? []);

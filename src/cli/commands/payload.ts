@@ -1,5 +1,6 @@
-import { asError, WaybillError } from "../../core/errors.ts";
+import { asError } from "../../core/errors.ts";
 import type { Draft } from "../../core/event.ts";
+import { usage } from "../usage.ts";
 
 /** One step each: a pattern for a whole string would exhaust the stack on a long one. */
 const tokens = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
@@ -13,7 +14,7 @@ export function exactJson(text: string): Pick<Draft, "payload" | "contentType"> 
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new WaybillError("USAGE", `the payload is not JSON: ${asError(cause).message}`, { cause });
+    return usage(`the payload is not JSON: ${asError(cause).message}`, cause);
   }
   return isExact(text) ? { payload: value } : { payload: Buffer.from(text, "utf8"), contentType: "application/json" };
 }

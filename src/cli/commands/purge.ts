@@ -1,12 +1,13 @@
 import { systemClock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { count } from "../../core/text.ts";
+import { never } from "../../core/time.ts";
 import { pauses, purgeStore } from "../../relay/housekeeping/purge.ts";
 import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
-import { count } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { asked, brokerFlag, storeFlag } from "../places.ts";
 import { asFlag, brokerOf, given, storeOf, who } from "./shared.ts";
+import { usage } from "../usage.ts";
 
 const hundredYears = 100 * 365 * 86_400_000;
 
@@ -26,11 +27,10 @@ export const purge = command({
   async run(terminal, values) {
     const ageMs = values["older-than"];
     const dryRun = values["dry-run"];
-    if (ageMs === undefined) throw new WaybillError("USAGE", "waybill purge needs --older-than TIME, such as 7d");
+    if (ageMs === undefined) usage("waybill purge needs --older-than TIME, such as 7d");
     // Only where it was asked for on this command line: a broker of the environment or the configuration is not a wish to delete from it.
     const withBroker = asked("broker", values) !== undefined;
-    if (values.topics !== undefined && !withBroker)
-      throw new WaybillError("USAGE", "--topics needs --broker URL, whose messages are deleted");
+    if (values.topics !== undefined && !withBroker) usage("--topics needs --broker URL, whose messages are deleted");
     const before = new Date(systemClock.now() - ageMs);
     await using opened = await storeOf(terminal, values);
     await using broker = !withBroker ? null : brokerOf(terminal, values, false);
@@ -38,7 +38,7 @@ export const purge = command({
     const by = { who: who(values), dryRun };
     const { events, kept, ...partitions } = await purgeStore(opened.store, before, by, {
       ...given({ archive, keyRetentionMs }),
-      pause: pauses(systemClock, new AbortController().signal),
+      pause: pauses(systemClock, never),
     });
     const messages = broker === null || dryRun ? null : await broker.purge(before, values.topics ?? []);
     terminal.out.answer({ before, dryRun, events, ...partitions, kept, messages }, () => {

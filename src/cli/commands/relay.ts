@@ -2,25 +2,28 @@ import { readFileSync } from "node:fs";
 import { strategyNames } from "../../relay/lanes/strategies.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
-import type { PathEvent } from "../../core/path-events.ts";
+import type { Observe } from "../../core/path-events.ts";
+import { never } from "../../core/time.ts";
+import type { HttpServer } from "../../observe/http.ts";
+import { lineOf, logJson, logText } from "../../observe/log.ts";
+import { createMetrics, type Metrics } from "../../observe/metrics.ts";
+import { observers } from "../../observe/observers.ts";
+import { openPages, type PagesOptions } from "../../observe/pages.ts";
 import { createRelay, type HousekeepingOptions, type Relay } from "../../relay/create-relay.ts";
-import type { OpenedBroker, OpenedStore } from "../open.ts";
+import type { CommandBroker, CommandStore } from "../open.ts";
 import { settings, type Config } from "../config.ts";
-import { stoppedAtOnce } from "../failure.ts";
-import { httpAddress, listen, type HttpServer } from "../http.ts";
-import { logJson, logText, notable } from "../log.ts";
-import { createMetrics, type Metrics } from "../metrics.ts";
+import { stoppedAtOnce } from "../../core/service.ts";
 import { command, flag, type Values } from "../parse.ts";
 import { brokerFlag, storeFlag } from "../places.ts";
-import { recent } from "../recent.ts";
 import type { Terminal } from "../terminal.ts";
 import { brokerOf, given, storeOf } from "./shared.ts";
+import { usage } from "../usage.ts";
 
 const flags = {
   ...storeFlag,
   ...brokerFlag,
   once: flag.switch("publish what is due, then end; for cron"),
-  mode: flag.value("MODE", "poll (default) or tail", settings.mode),
+  mode: flag.value("MODE", "poll, the default; tail is not supported yet", settings.mode),
   coordination: flag.value("HOW", `how relays share the lanes: ${strategyNames.join(", ")} (default: partitioned)`, settings.coordination),
   own: flag.value("LANES", "the lanes of a static relay, such as 0-21", settings.own),
   batch: flag.value("N", "events claimed at once", settings.batch),
@@ -46,8 +49,7 @@ export const relay = command({
   ],
   async run(terminal, values) {
     const { config } = terminal;
-    if (values.once && values.http !== undefined)
-      throw new WaybillError("USAGE", "--http is for a relay that goes on: leave --once or --http out");
+    if (values.once && values.http !== undefined) usage("--http is for a relay that goes on: leave --once or --http out");
     refuseIdle(values);
     await using opened = await storeOf(terminal, values);
     if ((values.mode ?? config.mode) === "tail" && opened.noTail !== null)
@@ -59,10 +61,7 @@ export const relay = command({
     const service = createRelay({
       store: opened.store,
       sink: broker.sink,
-      observe: (event: PathEvent) => {
-        metrics.observe(event);
-        log.event(event);
-      },
+      observe: observers(metrics.observe, log.event),
       ...relaySettings(terminal, values),
     });
     if (values.once) await runOnce(terminal, service);
@@ -71,9 +70,9 @@ export const relay = command({
 });
 
 /** A relay that goes on meets an outage with patience; one run, or a broker that can never work, fails here. */
-async function connect(broker: OpenedBroker, once: boolean): Promise<void> {
+async function connect(broker: CommandBroker, once: boolean): Promise<void> {
   try {
-    await broker.sink.connect(new AbortController().signal);
+    await broker.sink.connect(never);
   } catch (error) {
     if (once || !isWaybillError(error) || !error.retryable) throw error;
   }
@@ -105,10 +104,9 @@ function housekeepingSettings(config: Config, values: Values<typeof flags>): Hou
 function refuseIdle(values: Values<typeof flags>): void {
   if (values.retention === undefined && !values["no-housekeeping"]) return;
   const given = values.retention === undefined ? "--no-housekeeping" : "--retention";
-  if (values.once)
-    throw new WaybillError("USAGE", `${given} is for a relay that goes on, and --once purges nothing: use waybill purge beside it`);
+  if (values.once) usage(`${given} is for a relay that goes on, and --once purges nothing: use waybill purge beside it`);
   if (values.retention !== undefined && values["no-housekeeping"])
-    throw new WaybillError("USAGE", "--retention and --no-housekeeping do not go together: leave one out");
+    usage("--retention and --no-housekeeping do not go together: leave one out");
 }
 
 async function runOnce(terminal: Terminal, service: Relay): Promise<void> {
@@ -120,8 +118,8 @@ async function runOnce(terminal: Terminal, service: Relay): Promise<void> {
 }
 
 interface Running {
-  readonly opened: OpenedStore;
-  readonly broker: OpenedBroker;
+  readonly opened: CommandStore;
+  readonly broker: CommandBroker;
   readonly service: Relay;
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -134,11 +132,7 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  await using server = await serve(
-    terminal,
-    values,
-    pagesOf(opened.store, metrics, () => phase === "running"),
-  );
+  await using server = await serve(terminal, values, { store: opened.store, metrics, ready: () => phase === "running" });
   await service.start().catch((error: unknown) => {
     if (phase === "starting" || !isWaybillError(error, "STOPPED")) throw error; // a signal before the start is a clean end
   });
@@ -152,36 +146,21 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
   log.say("drained", "everything is settled and the lanes are given back");
 }
 
-interface Pages {
-  ready(): Promise<boolean>;
-  metrics(): Promise<string>;
-}
+const words = { address: "--http", token: "--http-token-file PATH or WAYBILL_HTTP_TOKEN" };
 
-/** Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away. */
-export function pagesOf(
-  { operator, leases }: Pick<OpenedStore["store"], "operator" | "leases">,
-  metrics: Metrics,
-  running: () => boolean,
-): Pages {
-  const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 };
-  const status = recent(() => operator.status(), recency, systemClock);
-  // Readiness asks for the lanes only: it must not depend on how many events there are.
-  const lanes = recent(() => leases.look(), recency, systemClock);
-  return {
-    ready: async () => running() && (await lanes()).lanes.length > 0,
-    metrics: async () => metrics.text(await status().catch(() => null)),
-  };
-}
-
-async function serve({ config, env }: Terminal, values: Values<typeof flags>, pages: Pages): Promise<HttpServer | null> {
+async function serve(
+  { config, env }: Terminal,
+  values: Values<typeof flags>,
+  pages: Omit<PagesOptions, "address">,
+): Promise<HttpServer | null> {
   const address = values.http ?? config.http;
   const file = values["http-token-file"];
   if (address === undefined) {
-    if (file !== undefined) throw new WaybillError("USAGE", "--http-token-file needs --http HOST:PORT");
+    if (file !== undefined) usage("--http-token-file needs --http HOST:PORT");
     return null;
   }
   const token = file === undefined ? env["WAYBILL_HTTP_TOKEN"] : tokenFrom(file);
-  return listen({ address: httpAddress(address), token: token === undefined || token === "" ? null : token, ...pages });
+  return openPages({ ...pages, address, token: token === undefined || token === "" ? null : token }, words);
 }
 
 function tokenFrom(path: string): string {
@@ -196,7 +175,7 @@ function tokenFrom(path: string): string {
 }
 
 interface Logger {
-  event(event: PathEvent): void;
+  readonly event: Observe;
   say(what: "started" | "draining" | "drained", text: string, more?: Readonly<Record<string, string>>): void;
 }
 
@@ -205,7 +184,7 @@ function logger({ out }: Terminal, once: boolean): Logger {
   const now = (): Date => new Date(systemClock.now());
   return {
     event(event) {
-      const line = notable(event);
+      const line = lineOf(event);
       if (line === null) return;
       if (!out.json) out.line(logText(now(), line));
       else if (!once) out.line(logJson(now(), line.level, event));

@@ -1,29 +1,23 @@
 import { userInfo } from "node:os";
-import { WaybillError } from "../../core/errors.ts";
-import { openBroker, openStore, type OpenedBroker, type OpenedStore } from "../open.ts";
+import { openBroker, openStore, type CommandBroker, type CommandStore } from "../open.ts";
 import { flag } from "../parse.ts";
 import { brokerPlace, storePlace, type Placed } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
+import { usage } from "../usage.ts";
 
-export function storeOf(terminal: Terminal, values: Placed<"store">, create = false, check = !create): Promise<OpenedStore> {
+export function storeOf(terminal: Terminal, values: Placed<"store">, create = false, check = !create): Promise<CommandStore> {
   const { config, adapters } = terminal;
   const url = storePlace(terminal, values);
   if (url === undefined)
-    throw new WaybillError(
-      "USAGE",
-      "the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file",
-    );
+    usage("the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file");
   const placing = given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish });
   return openStore(url, { create, check, ...placing }, adapters);
 }
 
-export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): OpenedBroker {
+export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): CommandBroker {
   const url = brokerPlace(terminal, values);
   if (url === undefined)
-    throw new WaybillError(
-      "USAGE",
-      "the broker is missing: give --broker URL, --broker-file PATH or WAYBILL_BROKER, or broker in the configuration file",
-    );
+    usage("the broker is missing: give --broker URL, --broker-file PATH or WAYBILL_BROKER, or broker in the configuration file");
   return openBroker(url, { create, management }, terminal.adapters);
 }
 

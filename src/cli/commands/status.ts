@@ -3,8 +3,9 @@ import type { Status } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
+import { count, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
-import { count, fields, paragraphs, shorten, table, type Cell, type Output } from "../output.ts";
+import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
 import { command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { storeOf } from "./shared.ts";
@@ -28,54 +29,43 @@ export const status = command({
 
 export function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string[] {
   const { states, estimated, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
-  const blocks = [
-    table(
-      out,
-      ["state", "events"],
-      (Object.keys(states) as State[]).map((state) => [state, shown(status, state)]),
-    ),
+  const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
+    items.length === 0 ? [] : [table(out, titles, items.map(row))];
+  const blocked = estimated.includes("BLOCKED") ? `${about(holds.blocked)} blocked events` : count(holds.blocked, "blocked event");
+  const unlisted = holds.aggregates - holds.list.length;
+  return paragraphs([
+    ...listed(["state", "events"], Object.keys(states) as State[], (state) => [state, shown(status, state)]),
     fields(out, [
       ["oldest unpublished", oldestUnpublishedMs === null ? "none" : inWords(oldestUnpublishedMs)],
       ["window", `${count(window.events, "event")}, ${count(window.suspects, "suspect")}`],
       ["lanes", `${lanes.owned} owned, ${lanes.free} free of ${lanes.total}`],
-      [
-        "holds",
-        `${count(holds.aggregates, "aggregate")}, ${estimated.includes("BLOCKED") ? `${about(holds.blocked)} blocked events` : count(holds.blocked, "blocked event")}`,
-      ],
+      ["holds", `${count(holds.aggregates, "aggregate")}, ${blocked}`],
       ["schema version", schemaVersion],
     ]),
-  ];
-  if (relays.length > 0) {
-    const rows = relays.map((relay) => [
+    ...listed(["relay", "lease", "lanes", "window", "lease until"], relays, (relay) => [
       relay.relay,
       relay.live ? "live" : "lapsed",
       relay.lanes.length,
       `${relay.window} of ${relay.windowLimit}`,
       relay.expiresAt,
-    ]);
-    blocks.push(table(out, ["relay", "lease", "lanes", "window", "lease until"], rows));
-  }
-  if (breakers.length > 0) {
-    const rows = breakers.map((breaker) => [breaker.destination, breaker.aggregates, breaker.since, shorten(breaker.why, 100)]);
-    blocks.push(table(out, ["waiting for", "aggregates", "since", "why"], rows));
-  }
-  if (holds.list.length > 0) {
-    const rows = holds.list.map((hold) => [
-      `${hold.aggregateType} ${hold.aggregateId}`,
-      hold.releasing ? "releasing" : "held",
-      hold.since,
-      shorten(hold.why, 100),
-    ]);
-    blocks.push(table(out, ["aggregate", "hold", "since", "why"], rows));
-    if (holds.aggregates > holds.list.length) blocks.push([`… and ${holds.aggregates - holds.list.length} more`]);
-  }
-  if (dead.length > 0) {
-    const rows = dead.map((group) => [group.events, group.oldest, shorten(group.error, 100)]);
-    blocks.push(table(out, ["dead", "oldest", "error"], rows));
-  }
-  if (watch !== undefined) blocks.push(watched(out, watch));
-  if (warnings.length > 0) blocks.push(warnings.map(({ text }) => `warning: ${text}`));
-  return paragraphs(blocks);
+    ]),
+    ...listed(["waiting for", "aggregates", "since", "why"], breakers, ({ destination, aggregates, since, why }) => [
+      destination,
+      aggregates,
+      since,
+      shorten(why, 100),
+    ]),
+    ...listed(["aggregate", "hold", "since", "why"], holds.list, ({ aggregateType, aggregateId, releasing, since, why }) => [
+      `${aggregateType} ${aggregateId}`,
+      releasing ? "releasing" : "held",
+      since,
+      shorten(why, 100),
+    ]),
+    ...(holds.list.length > 0 && unlisted > 0 ? [[`… and ${unlisted} more`]] : []),
+    ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
+    ...(watch === undefined ? [] : [watched(out, watch)]),
+    ...(warnings.length === 0 ? [] : [warnings.map(({ text }) => `warning: ${text}`)]),
+  ]);
 }
 
 const shown = ({ states, estimated }: Status, state: State): Cell => (estimated.includes(state) ? about(states[state]) : states[state]);

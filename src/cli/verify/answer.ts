@@ -1,8 +1,9 @@
 import { closeSync, existsSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { count, table, visible, type Output } from "../output.ts";
+import { count, visible } from "../../core/text.ts";
+import { table, type Output } from "../output.ts";
 import { page, pageTitle } from "./page.ts";
-import { leftWords, type Report } from "./report.ts";
+import { leftWords, type RunReport } from "./report.ts";
 
 const jsonBeside = (path: string): string => `${path.replace(/\.html?$/i, "")}.json`;
 
@@ -35,7 +36,7 @@ export function checkReport(path: string): void {
 function mayGo(text: string): boolean {
   if (text === "" || text.includes(pageTitle)) return true;
   try {
-    const { run, verdicts } = JSON.parse(text) as Partial<Report>;
+    const { run, verdicts } = JSON.parse(text) as Partial<RunReport>;
     return typeof run === "string" && run.startsWith("verify_") && Array.isArray(verdicts);
   } catch {
     return false;
@@ -46,7 +47,7 @@ const unwritable = (path: string, cause: unknown): WaybillError =>
   new WaybillError("INVALID_OPTION", `--report ${path} cannot be written: ${asError(cause).message}`, { cause });
 
 /** Writes the report, and tells it, also when it could not be written: that is what it answers with. */
-export function tell(out: Output, given: Report, path: string | undefined): WaybillError | null {
+export function tell(out: Output, given: RunReport, path: string | undefined): WaybillError | null {
   const failure = path === undefined ? null : write(given, path);
   const report = failure === null ? given : { ...given, notes: [...given.notes, failure.message] };
   out.answer(report, () => {
@@ -70,7 +71,7 @@ export function tell(out: Output, given: Report, path: string | undefined): Wayb
   return failure;
 }
 
-function write(report: Report, path: string): WaybillError | null {
+function write(report: RunReport, path: string): WaybillError | null {
   try {
     writeFileSync(path, page(report));
     writeFileSync(jsonBeside(path), `${JSON.stringify(report, null, 2).split("\n").map(visible).join("\n")}\n`);
@@ -81,7 +82,7 @@ function write(report: Report, path: string): WaybillError | null {
 }
 
 /** All that verify says itself, for whoever looks for secrets in it. */
-export function ownWords(lines: readonly string[], report: Report): readonly { readonly where: string; readonly text: string }[] {
+export function ownWords(lines: readonly string[], report: RunReport): readonly { readonly where: string; readonly text: string }[] {
   return [
     { where: "the lines of verify", text: lines.join("\n") },
     { where: "the notes of the report", text: report.notes.join("\n") },

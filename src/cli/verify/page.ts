@@ -1,5 +1,5 @@
-import { visible } from "../output.ts";
-import { leftWords, type Report, type Told } from "./report.ts";
+import { visible } from "../../core/text.ts";
+import { leftWords, type RunReport, type ToldVerdict } from "./report.ts";
 import type { Timeline } from "./timeline.ts";
 
 const escape = (text: string): string =>
@@ -19,7 +19,7 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 export const pageTitle = "<title>waybill verify: ";
 
 /** One file that needs nothing else. */
-export function page(report: Report): string {
+export function page(report: RunReport): string {
   const title = report.held ? "Every promise held" : "Not every promise held";
   const about = [
     ["store", report.store],
@@ -51,7 +51,7 @@ ${drawing(report.timeline)}
 `;
 }
 
-function verdictRow({ invariant, promise, verdict, why, story }: Told): string {
+function verdictRow({ invariant, promise, verdict, why, story }: ToldVerdict): string {
   const events = story.map((entry) => escape(JSON.stringify(entry))).join("\n");
   const details = story.length === 0 ? "" : `<details><summary>what was recorded of it</summary><pre>${events}</pre></details>`;
   return `<tr><td>${escape(invariant)}</td><td class="${verdict}">${verdict}</td><td>${escape(promise)}${why === "" ? "" : `<br><small>${escape(why)}</small>`}${details}</td></tr>`;

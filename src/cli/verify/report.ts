@@ -1,14 +1,13 @@
+import { count, redactText } from "../../core/text.ts";
 import { storyOf } from "../../proof/judge/check.ts";
 import { legal } from "../../proof/judge/legal.ts";
 import type { Invariant, Verdict } from "../../proof/judge/verdict.ts";
-import { count } from "../output.ts";
-import { redactText } from "../redact.ts";
-import { filesUntold } from "./measure.ts";
-import type { RunResult } from "./run.ts";
+import { filesUntold } from "../../proof/crew/measure.ts";
+import type { RunResult } from "../../proof/run/run.ts";
 import { timelineOf, type Timeline } from "./timeline.ts";
 
 /** What a run says of itself; it holds no URL's secret and no event's content. */
-export interface Report {
+export interface RunReport {
   readonly run: string;
   /** Workload and faults begin alike with the same seed; what the machine makes of them differs. */
   readonly seed: number;
@@ -17,7 +16,7 @@ export interface Report {
   readonly broker: string;
   readonly startedAt: string;
   readonly held: boolean;
-  readonly verdicts: readonly Told[];
+  readonly verdicts: readonly ToldVerdict[];
   readonly counts: RunResult["counts"];
   readonly faults: Readonly<Record<string, number>>;
   /** How the run was made, and what it could not do. */
@@ -38,7 +37,7 @@ export interface Left {
   readonly notRemoved: readonly string[];
 }
 
-export interface Told {
+export interface ToldVerdict {
   readonly invariant: Invariant;
   readonly promise: string;
   readonly verdict: Verdict["verdict"];
@@ -65,7 +64,7 @@ const promises: Readonly<Record<Invariant, string>> = {
 /** What every report may say, whatever became of its run. */
 export const fixedWords = (): string => [...Object.entries(promises).flat(), ...Object.values(legal)].join("\n");
 
-export function told(verdict: Verdict, history: RunResult["history"]): Told {
+function told(verdict: Verdict, history: RunResult["history"]): ToldVerdict {
   const { invariant } = verdict;
   const common = { invariant, promise: promises[invariant], verdict: verdict.verdict };
   switch (verdict.verdict) {
@@ -84,9 +83,9 @@ export function told(verdict: Verdict, history: RunResult["history"]): Told {
   }
 }
 
-export type About = Omit<Report, "held" | "verdicts" | "counts" | "faults" | "timeline">;
+export type About = Omit<RunReport, "held" | "verdicts" | "counts" | "faults" | "timeline">;
 
-export function reportOf(result: RunResult, about: About): Report {
+export function reportOf(result: RunResult, about: About): RunReport {
   const timeline = timelineOf(result.history);
   const faults: Record<string, number> = {};
   for (const { fault, target } of timeline.faults) {

@@ -1,4 +1,4 @@
-import { adapterOf } from "../adapters.ts";
+import { adapterOf, adapters as table } from "../adapters.ts";
 import { redact } from "../redact.ts";
 
 /** Files that URLs name: where they are is no secret. */
@@ -8,11 +8,11 @@ const secret = /pass|pwd|secret|token|key|auth|credential|signature/i;
 const shortest = 4;
 
 /** What of a URL must never come out: passwords, tokens, and parameters that are named like secrets. */
-export function secretsOf(url: string): readonly string[] {
+export function secretsOf(url: string, adapters = table): readonly string[] {
   const [, scheme, login = ""] = /^([a-z][a-z0-9+.-]*):\/\/(?:([^/?#]*)@)?/i.exec(url) ?? [];
   if (scheme === undefined) return [];
   const [user = "", ...rest] = login.split(":");
-  const isToken = adapterOf(url)?.server?.token === true && rest.length === 0;
+  const isToken = adapterOf(url, adapters)?.server?.token === true && rest.length === 0;
   const query = /\?([^#]*)/.exec(url)?.[1] ?? "";
   const parameters = query.split("&").flatMap((pair) => {
     const [name = "", ...value] = pair.split("=");
@@ -30,16 +30,16 @@ function decoded(text: string): string {
   }
 }
 
-export interface Canaries {
+interface Canaries {
   readonly looked: readonly string[];
   /** How many are words that are shown anyway, such as the name of the database: nobody could say that they came out. */
   readonly common: number;
 }
 
 /** The secrets of these URLs, apart from those that are in `shown` or in the URLs as they are told. */
-export function canariesOf(urls: readonly string[], shown: string): Canaries {
-  const all = [...new Set(urls.flatMap(secretsOf))];
-  const open = [...urls.map((url) => redact(url)), shown].join("\n");
+export function canariesOf(urls: readonly string[], shown: string, adapters = table): Canaries {
+  const all = [...new Set(urls.flatMap((url) => secretsOf(url, adapters)))];
+  const open = [...urls.map((url) => redact(url, adapters)), shown].join("\n");
   const looked = all.filter((one) => !open.includes(one));
   return { looked, common: all.length - looked.length };
 }

@@ -2,8 +2,9 @@ import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { systemClock as clock, type Clock } from "../../core/clock.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
-import { createMutex } from "../../core/mutex.ts";
+import { createMutex } from "../../core/queue.ts";
 import { systemRandom } from "../../core/random.ts";
+import { persist } from "../../core/time.ts";
 import { enter } from "./clients.ts";
 import {
   defaultDriver,
@@ -22,9 +23,9 @@ export type SqliteRow = Readonly<Record<string, string | number | bigint | null 
 
 /** The statements of one open transaction, or of a read. Prepared once per text. */
 export interface Statements {
-  run(sql: string, ...values: SqliteValue[]): number;
-  all(sql: string, ...values: SqliteValue[]): readonly SqliteRow[];
-  get(sql: string, ...values: SqliteValue[]): SqliteRow | undefined;
+  run(sql: string, values?: readonly SqliteValue[]): number;
+  all(sql: string, values?: readonly SqliteValue[]): readonly SqliteRow[];
+  get(sql: string, values?: readonly SqliteValue[]): SqliteRow | undefined;
   exec(sql: string): void;
 }
 
@@ -126,16 +127,10 @@ export function createConnection(options: ConnectionOptions): Connection {
 }
 
 /** Locks are waited for here and not in SQLite, whose own waiting would stop the whole process. */
-async function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
+function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
   const until = clock.monotonic() + lockTimeoutMs;
-  for (let wait = 1; ; wait = Math.min(wait * 2, 20)) {
-    try {
-      return step();
-    } catch (error) {
-      if (!isBusy(error) || clock.monotonic() >= until) throw error;
-      await clock.sleep(wait * (0.5 + systemRandom.next()));
-    }
-  }
+  const waitMs = (tried: number): number => Math.min(2 ** (tried - 1), 20) * (0.5 + systemRandom.next());
+  return persist(step, (error, tried) => (isBusy(error) && clock.monotonic() < until ? clock.sleep(waitMs(tried)) : null));
 }
 
 interface Opened {
@@ -231,20 +226,23 @@ export function walIsSafe(version: string): boolean {
  * nobody else's transaction could ever end, until the same statement is run to its end.
  */
 function prepared(db: SqliteDatabase): { readonly statements: Statements; readonly finish: () => void } {
-  const cache = new Map<string, SqliteStatement>();
-  const prepare = (sql: string): SqliteStatement => {
-    let statement = cache.get(sql);
-    if (statement === undefined) cache.set(sql, (statement = db.prepare(sql)));
-    return statement;
+  const cache = new Map<string, { readonly statement: SqliteStatement; readonly places: readonly number[] | null }>();
+  const prepare = (sql: string, values: readonly SqliteValue[]): { statement: SqliteStatement; bound: readonly SqliteValue[] } => {
+    let known = cache.get(sql);
+    if (known === undefined) {
+      const { plain, places } = unnumbered(sql);
+      cache.set(sql, (known = { statement: db.prepare(plain), places }));
+    }
+    return { statement: known.statement, bound: known.places?.map((place) => values[place]!) ?? values };
   };
   let begun: (() => unknown[]) | null = null;
   const finish = (): void => {
     begun?.();
     begun = null;
   };
-  const all = (sql: string, ...values: SqliteValue[]): readonly SqliteRow[] => {
-    const statement = prepare(sql);
-    const read = (): unknown[] => statement.all(...values);
+  const all: Statements["all"] = (sql, values = []) => {
+    const { statement, bound } = prepare(sql, values);
+    const read = (): unknown[] => statement.all(...bound);
     try {
       return read() as SqliteRow[];
     } catch (error) {
@@ -255,12 +253,26 @@ function prepared(db: SqliteDatabase): { readonly statements: Statements; readon
   return {
     finish,
     statements: {
-      run: (sql, ...values) => Number(prepare(sql).run(...values).changes),
+      run(sql, values = []) {
+        const { statement, bound } = prepare(sql, values);
+        return Number(statement.run(...bound).changes);
+      },
       all,
-      get: (sql, ...values) => all(sql, ...values)[0],
+      get: (sql, values) => all(sql, values)[0],
       exec: (sql) => void db.exec(sql),
     },
   };
+}
+
+/** Values are bound by their place alone: better-sqlite3, and node:sqlite before Node 24.7, take `?1` for a name. */
+function unnumbered(sql: string): { readonly plain: string; readonly places: readonly number[] | null } {
+  if (!/\?\d/.test(sql)) return { plain: sql, places: null };
+  const places: number[] = [];
+  const plain = sql.replaceAll(/\?(\d*)/g, (_, number: string) => {
+    places.push(number === "" ? Math.max(-1, ...places) + 1 : Number(number) - 1);
+    return "?";
+  });
+  return { plain, places };
 }
 
 /** Blobs come as Buffer, Uint8Array or ArrayBuffer, by client. */

@@ -1,6 +1,6 @@
 import { statfsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { bad, good, unknown, type Finding } from "../../core/finding.ts";
+import type { Rule } from "../../contracts/doctor.ts";
 import { walIsSafe, type Statements } from "./connection.ts";
 
 /** What can be known of a file, and of our connection to it. */
@@ -24,34 +24,7 @@ export function readFile(statements: Statements, path: string): FileAnswers {
   };
 }
 
-export const fileRules: readonly ((answers: FileAnswers) => Finding)[] = [journal, synchronous, fileSystem];
-
-function journal({ version, journal: mode }: FileAnswers): Finding {
-  const value = `${mode} (SQLite ${version})`;
-  if (mode === "wal" && !walIsSafe(version))
-    return bad(
-      "journal_mode",
-      value,
-      "L",
-      "This version's WAL mode can damage a file that several processes use (mended in 3.51.3, 3.50.7 and 3.44.6): switch the file back with PRAGMA journal_mode = DELETE, or use a newer client.",
-    );
-  if (mode === "memory" || mode === "off")
-    return bad(
-      "journal_mode",
-      value,
-      "L",
-      "A crash in the middle of a transaction damages the file: use DELETE, or WAL on a mended version.",
-    );
-  return good("journal_mode", value, "A crash in the middle of a transaction leaves the file whole.");
-}
-
 const levels = ["OFF", "NORMAL", "FULL", "EXTRA"];
-
-function synchronous({ synchronous: level }: FileAnswers): Finding {
-  const value = levels[level] ?? String(level);
-  if (level >= 2) return good("synchronous", value, "What Waybill commits is on the disk.");
-  return bad("synchronous", value, "L", "What is committed can be lost with the machine's power: PRAGMA synchronous = FULL.");
-}
 
 /** By the numbers of linux/magic.h. */
 const kinds: ReadonlyMap<number, readonly [name: string, nature: "memory" | "network" | "layer" | "behind"]> = new Map([
@@ -68,26 +41,55 @@ const kinds: ReadonlyMap<number, readonly [name: string, nature: "memory" | "net
   [0x01021997, ["9p", "behind"]],
 ]);
 
-function fileSystem({ fileSystem: type }: FileAnswers): Finding {
-  const setting = "file system";
-  if (type === null)
-    return unknown(setting, null, "This system does not tell: the file must be on a disk of this machine, not on a network's.");
-  const [name, nature] = kinds.get(type >>> 0) ?? [`0x${(type >>> 0).toString(16)}`, null];
-  switch (nature) {
-    case "memory":
-      return bad(setting, name, "L", "The file is in memory, and goes with the machine's next start: put it on a disk.");
-    case "network":
-      return bad(
-        setting,
-        name,
-        "LO",
-        "Network file systems do not keep the locks that SQLite needs, and two writers damage the file: put it on a disk of this machine, or use a database server.",
-      );
-    case "layer":
-      return unknown(setting, name, "If this is a container's own layer, the file goes with the container: put it on a volume.");
-    case "behind":
-      return unknown(setting, name, "What is behind it cannot be seen: the file must be on a disk of this machine, not on a network's.");
-    case null:
-      return good(setting, name, "It is none of those that lose a file or its locks.");
-  }
-}
+export const fileRules: readonly Rule<FileAnswers>[] = [
+  {
+    setting: "journal_mode",
+    badWhen: "WAL on a version with the reset fault, or none",
+    breaks: "L",
+    remedy: "use `DELETE`, or WAL on a mended version",
+    look({ version, journal }, { good, bad }) {
+      const value = `${journal} (SQLite ${version})`;
+      if (journal === "wal" && !walIsSafe(version))
+        return bad(value, "This version's WAL mode can damage a file that several processes use (mended in 3.51.3, 3.50.7 and 3.44.6)", {
+          remedy: "switch the file back with PRAGMA journal_mode = DELETE, or use a newer client",
+        });
+      if (journal === "memory" || journal === "off") return bad(value, "A crash in the middle of a transaction damages the file");
+      return good(value, "A crash in the middle of a transaction leaves the file whole.");
+    },
+  },
+  {
+    setting: "synchronous",
+    badWhen: "below `FULL` on Waybill's own connections. Doctor cannot see yours, and reports them as unknown",
+    breaks: "L",
+    remedy: "`PRAGMA synchronous = FULL`",
+    look({ synchronous: level }, { good, bad }) {
+      const value = levels[level] ?? String(level);
+      if (level >= 2) return good(value, "What Waybill commits is on the disk.");
+      return bad(value, "What is committed can be lost with the machine's power");
+    },
+  },
+  {
+    setting: "file system",
+    badWhen: "in memory, or on a network. A container's own layer and FUSE are unknown",
+    breaks: "LO",
+    remedy: "put it on a disk of this machine",
+    look({ fileSystem: type }, { good, bad, unknown }) {
+      if (type === null) return unknown(null, "This system does not tell: the file must be on a disk of this machine, not on a network's.");
+      const [name, nature] = kinds.get(type >>> 0) ?? [`0x${(type >>> 0).toString(16)}`, null];
+      switch (nature) {
+        case "memory":
+          return bad(name, "The file is in memory, and goes with the machine's next start", { breaks: "L", remedy: "put it on a disk" });
+        case "network":
+          return bad(name, "Network file systems do not keep the locks that SQLite needs, and two writers damage the file", {
+            remedy: "put it on a disk of this machine, or use a database server",
+          });
+        case "layer":
+          return unknown(name, "If this is a container's own layer, the file goes with the container: put it on a volume.");
+        case "behind":
+          return unknown(name, "What is behind it cannot be seen: the file must be on a disk of this machine, not on a network's.");
+        case null:
+          return good(name, "It is none of those that lose a file or its locks.");
+      }
+    },
+  },
+];

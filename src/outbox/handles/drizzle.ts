@@ -1,8 +1,8 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { type Begin, ended, handle, noTransaction } from "./handle.ts";
 import { rowsOf, unwrapped, type Rows } from "./result.ts";
 
 /** What `db.transaction(…)` gives to its callback. */
@@ -27,40 +27,33 @@ interface Inside {
   readonly session?: { readonly client?: { getTransactionStatus?(): string | null }; readonly tx?: { readonly closed?: boolean } };
 }
 
-interface Begin {
-  transaction<T>(work: (tx: DrizzleTransaction) => Promise<T>): Promise<T>;
-}
-
 /** As much of Drizzle's own `SQL` as its dialects ask for: a statement that is complete already. */
 interface Query {
   getSQL(): { toQuery(): { readonly sql: string; readonly params: readonly unknown[] } };
 }
 
 /** The transaction that `db.transaction(…)` gives to its callback, on any asynchronous driver. */
-export const fromDrizzle: Handle<DrizzleDb, DrizzleTransaction, DrizzleBegins> = Object.assign(
-  (given: DrizzleTransaction) => {
+export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>({
+  name: "Drizzle",
+  open(given) {
     const tx = given as Inside;
     if (typeof tx.rollback !== "function") throw noTransaction("a Drizzle database was given in place of its transaction");
     refuseSynchronous(tx);
     if (!isOpen(tx)) throw ended("Drizzle");
-    return {
-      async query(sql: string, values: unknown[]) {
-        const query: Query = { getSQL: () => ({ toQuery: () => ({ sql, params: values }) }) };
-        if (tx.execute !== undefined) return { rows: rowsOf(await unwrapped(tx.execute(query))) };
-        const rows = (await unwrapped(tx.all!(query))) as Rows;
-        if (Array.isArray(rows[0])) throw unsupported("gives rows without the names of their columns: use another one");
-        return { rows };
-      },
+    return async (sql, params) => {
+      const query: Query = { getSQL: () => ({ toQuery: () => ({ sql, params }) }) };
+      if (tx.execute !== undefined) return { rows: rowsOf(await unwrapped(tx.execute(query))) };
+      const rows = (await unwrapped(tx.all!(query))) as Rows;
+      if (Array.isArray(rows[0])) throw unsupported("gives rows without the names of their columns: use another one");
+      return { rows };
     };
   },
-  {
-    async begin<T>(db: DrizzleDb, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
-      if (typeof (db as Inside).rollback === "function") throw alreadyInside("Drizzle");
-      refuseSynchronous(db as Inside);
-      return (db as Begin).transaction((tx) => lendingClient(tx, work));
-    },
+  isInside: (db) => typeof (db as Inside).rollback === "function",
+  begin(db, work) {
+    refuseSynchronous(db as Inside);
+    return (db as Begin<DrizzleTransaction>).transaction((tx) => lendingClient(tx, work));
   },
-);
+});
 
 /**
  * Queries are built long before they are sent, and nested transactions are objects of their own: so the driver's client is guarded beneath

@@ -1,7 +1,7 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { ended, handle, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
 
 interface CompiledQuery {
@@ -31,28 +31,23 @@ interface Begin {
 }
 
 /** The transaction that `db.transaction().execute(…)` or `db.startTransaction().execute()` gives. */
-export const fromKysely: Handle<KyselyDb, KyselyTransaction, KyselyBegins> = Object.assign(
-  (tx: KyselyTransaction) => {
+export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
+  name: "Kysely",
+  open(tx) {
     if (!tx.isTransaction) throw noTransaction("a Kysely instance was given in place of its transaction");
-    return {
-      async query(sql: string, values: unknown[]) {
-        const query = { kind: "RawNode", sqlFragments: [sql], parameters: [] } as const;
-        try {
-          const { rows } = await tx.executeQuery({ sql, parameters: values, query, queryId: { queryId: "waybill" } });
-          return { rows: rows as Rows };
-        } catch (error) {
-          // Kysely keeps the state of a transaction to itself, and tells it in these words.
-          if (error instanceof Error && /^Transaction is already (committed|rolled back)$/.test(error.message)) throw ended("Kysely");
-          throw error;
-        }
-      },
+    return async (sql, parameters) => {
+      const query = { kind: "RawNode", sqlFragments: [sql], parameters: [] } as const;
+      try {
+        const { rows } = await tx.executeQuery({ sql, parameters, query, queryId: { queryId: "waybill" } });
+        return { rows: rows as Rows };
+      } catch (error) {
+        // Kysely keeps the state of a transaction to itself, and tells it in these words.
+        if (error instanceof Error && /^Transaction is already (committed|rolled back)$/.test(error.message)) throw ended("Kysely");
+        throw error;
+      }
     };
   },
-  {
-    async begin<T>(db: KyselyDb, work: (tx: KyselyTransaction) => Promise<T>): Promise<T> {
-      if (db.isTransaction) throw alreadyInside("Kysely");
-      // Kysely before 0.28.12 does not know that a transaction has ended.
-      return (db as Begin).transaction().execute((tx) => lending(tx, work));
-    },
-  },
-);
+  isInside: (db) => db.isTransaction,
+  // Kysely before 0.28.12 does not know that a transaction has ended.
+  begin: (db, work) => (db as Begin).transaction().execute((tx) => lending(tx, work)),
+});

@@ -1,8 +1,8 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Method } from "./method.ts";
 import { raw } from "./raw.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { ended, handle, noTransaction } from "./handle.ts";
 
 /** An `EntityManager` of one of the SQL drivers: the one that `em.transactional(…)` gives, or that `em.begin()` was called on. */
 export interface MikroOrmTransaction {
@@ -24,26 +24,21 @@ interface Begin {
 }
 
 /** The entity manager that `em.transactional(…)` of MikroORM gives to its callback. */
-export const fromMikroOrm: Handle<MikroOrmDb, MikroOrmTransaction, MikroOrmBegins> = Object.assign(
-  (em: MikroOrmTransaction) => {
+export const fromMikroOrm = handle<MikroOrmDb, MikroOrmTransaction, MikroOrmBegins>({
+  name: "MikroORM",
+  open(em) {
     const trx = (em.isInTransaction() ? em.getTransactionContext() : undefined) as { isCompleted?(): boolean } | undefined;
     if (trx === undefined) throw noTransaction("an entity manager of MikroORM was given that is not in a transaction");
     if (typeof trx.isCompleted !== "function")
       throw new WaybillError("UNSUPPORTED", "fromMikroOrm works with the Knex transactions of MikroORM 6; this version has others");
     if (trx.isCompleted()) throw ended("MikroORM");
-    const { query } = raw(trx);
-    return {
-      async query(sql: string, values: unknown[]) {
-        // An aggregate's row is locked when its changes are written, and its events must be numbered after that.
-        await em.flush();
-        return query(sql, values);
-      },
+    const query = raw(trx);
+    return async (sql, values) => {
+      // An aggregate's row is locked when its changes are written, and its events must be numbered after that.
+      await em.flush();
+      return query(sql, values);
     };
   },
-  {
-    async begin<T>(db: MikroOrmDb, work: (em: MikroOrmTransaction) => Promise<T>): Promise<T> {
-      if (db.isInTransaction()) throw alreadyInside("MikroORM");
-      return (db as unknown as Begin).transactional(work);
-    },
-  },
-);
+  isInside: (db) => db.isInTransaction(),
+  begin: (db, work) => (db as unknown as Begin).transactional(work),
+});

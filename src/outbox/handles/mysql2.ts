@@ -1,6 +1,6 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
-import { alreadyInside, noTransaction } from "./refuse.ts";
+import { handle, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** A connection of `mysql2/promise`, of a pool or not. */
@@ -20,25 +20,17 @@ interface Mysql2Begins extends Begins {
 }
 
 /** The transaction of a `mysql2` connection, between its START TRANSACTION and its COMMIT; whether there is one, the server tells. */
-export const fromMysql2: Handle<Mysql2Db, Mysql2Transaction, Mysql2Begins> = Object.assign(
-  (connection: Mysql2Transaction) => {
+export const fromMysql2 = handle<Mysql2Db, Mysql2Transaction, Mysql2Begins>({
+  name: "mysql2",
+  open(connection) {
     if (isPool(connection)) throw noTransaction("a mysql2 pool was given, whose statements each commit by themselves");
     const run = connection as unknown as Record<"query" | "execute", (sql: string, values: readonly unknown[]) => Promise<unknown>>;
-    return {
-      // With values, a prepared statement: in place of a placeholder, `query` writes them into the text.
-      query: async (sql: string, values: unknown[]) => ({
-        rows: rowsOf(await (values.length === 0 ? run.query(sql, []) : run.execute(sql, values))),
-      }),
-    };
+    // With values, a prepared statement: in place of a placeholder, `query` writes them into the text.
+    return async (sql, values) => ({ rows: rowsOf(await (values.length === 0 ? run.query(sql, []) : run.execute(sql, values))) });
   },
-  {
-    async begin<T>(db: Mysql2Db, work: (tx: Mysql2Transaction) => Promise<T>): Promise<T> {
-      if (isPool(db)) return onPool(db, work);
-      if (await isInside(db)) throw alreadyInside("mysql2"); // to begin would commit what is open
-      return run(db, work);
-    },
-  },
-);
+  isInside: (db) => !isPool(db) && isInside(db), // to begin would commit what is open
+  begin: (db, work) => (isPool(db) ? onPool(db, work) : run(db, work)),
+});
 
 function isPool(db: Mysql2Db): db is Exclude<Mysql2Db, Mysql2Transaction> {
   return "getConnection" in db;

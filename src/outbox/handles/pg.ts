@@ -1,8 +1,8 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { checkOut, type PooledClient } from "../../core/check-out.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
-import { alreadyInside, noTransaction } from "./refuse.ts";
+import { alreadyInside, handle, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
 
 /** A `Client` or `PoolClient`. */
@@ -25,36 +25,41 @@ interface PgBegins extends Begins {
 }
 
 /** The transaction of a `pg` client, between its BEGIN and its COMMIT. */
-export const fromPg: Handle<PgDb, PgTransaction, PgBegins> = Object.assign(
-  (client: PgTransaction) => {
+export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
+  name: "pg",
+  open(client) {
     if (isPool(client)) throw noTransaction("a pg pool was given, whose statements each commit by themselves");
     if (client.getTransactionStatus?.() === "I") throw noTransaction("the pg client has no open transaction");
-    return { query: (sql: string, values: unknown[]) => client.query(sql, values) };
+    return (sql, values) => client.query(sql, values);
   },
-  {
-    async begin<T>(db: PgDb, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
-      if (!isPool(db)) return run(db, work);
-      const listen = (): void => undefined; // the next statement tells; without a listener, the process would end
-      const client = await checkOut(db as typeof db & { connect(): Promise<PooledTransaction> }, listen);
-      let ended = false;
-      try {
-        const result = await run(client, work);
-        ended = true;
-        return result;
-      } finally {
-        client.off("error", listen);
-        client.release(!ended); // a callback that failed may have statements under way
-      }
-    },
+  isInside: (db) => !isPool(db) && isInside(db),
+  async begin(db, work) {
+    if (!isPool(db)) return run(db, work);
+    const listen = (): void => undefined; // the next statement tells; without a listener, the process would end
+    const client = await checkOut(db as typeof db & { connect(): Promise<PooledTransaction> }, listen);
+    let ended = false;
+    try {
+      // Left open by whoever had it before: BEGIN would be no more than a warning, and COMMIT would keep what that one wrote.
+      if (isInside(client)) throw alreadyInside("pg");
+      const result = await run(client, work);
+      ended = true;
+      return result;
+    } finally {
+      client.off("error", listen);
+      client.release(!ended); // a callback that failed may have statements under way
+    }
   },
-);
+});
 
 function isPool(db: PgDb): db is Exclude<PgDb, PgTransaction> {
   return typeof (db as { totalCount?: unknown }).totalCount === "number";
 }
 
+function isInside(client: PgTransaction): boolean {
+  return ["T", "E"].includes(client.getTransactionStatus?.() ?? "");
+}
+
 async function run<T>(client: PgTransaction, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
-  if (["T", "E"].includes(client.getTransactionStatus?.() ?? "")) throw alreadyInside("pg");
   await client.query("BEGIN");
   let result: T;
   try {

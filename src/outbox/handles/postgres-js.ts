@@ -1,7 +1,7 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
 import type { Method, TakenBy } from "./method.ts";
-import { alreadyInside, noTransaction } from "./refuse.ts";
+import { handle, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** The `sql` that `sql.begin(…)` gives to its callback. */
@@ -31,23 +31,20 @@ interface Begin {
 const text = 25;
 
 /** The transaction that `sql.begin(…)` of postgres.js gives to its callback. */
-export const fromPostgresJs: Handle<PostgresJsDb, PostgresJsTransaction, PostgresJsBegins> = Object.assign(
-  (given: PostgresJsTransaction) => {
+export const fromPostgresJs = handle<PostgresJsDb, PostgresJsTransaction, PostgresJsBegins>({
+  name: "postgres.js",
+  open(given) {
     const sql = given as unknown as Inside;
     if (typeof sql.savepoint !== "function") throw noTransaction("the sql of postgres.js was given in place of the one that begin gives");
-    return {
-      async query(statement: string, values: unknown[]) {
-        const typed = values.map((value) => (typeof value === "string" ? sql.typed(value, text) : value));
-        return { rows: rowsOf(await sql.unsafe(statement, typed)) };
-      },
+    return async (statement, values) => {
+      const typed = values.map((value) => (typeof value === "string" ? sql.typed(value, text) : value));
+      return { rows: rowsOf(await sql.unsafe(statement, typed)) };
     };
   },
-  {
-    async begin<T>(db: PostgresJsDb, work: (tx: PostgresJsTransaction) => Promise<T>): Promise<T> {
-      if ("savepoint" in db) throw alreadyInside("postgres.js");
-      // It would look for promises inside an array.
-      const run = (sql: PostgresJsTransaction): Promise<{ readonly value: T }> => lending(sql, async (tx) => ({ value: await work(tx) }));
-      return (await (db as Begin).begin(run)).value;
-    },
+  isInside: (db) => "savepoint" in db,
+  async begin(db, work) {
+    // It would look for promises inside an array.
+    const { value } = await (db as Begin).begin((sql) => lending(sql, async (tx) => ({ value: await work(tx) })));
+    return value;
   },
-);
+});

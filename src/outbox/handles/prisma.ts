@@ -1,7 +1,7 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { sqlStateOf } from "../../core/causes.ts";
 import type { GivenBy, Method } from "./method.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { ended, handle, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** The client that an interactive `prisma.$transaction(…)` gives to its callback. */
@@ -23,26 +23,21 @@ interface Inside {
 }
 
 /** The client that an interactive transaction of Prisma gives to its callback. */
-export const fromPrisma: Handle<PrismaDb, PrismaTransaction, PrismaBegins> = Object.assign(
-  (tx: PrismaTransaction) => {
+export const fromPrisma = handle<PrismaDb, PrismaTransaction, PrismaBegins>({
+  name: "Prisma",
+  open(tx) {
     if (isClient(tx)) throw noTransaction("a Prisma client was given in place of the one that $transaction gives");
-    return {
-      async query(sql: string, values: unknown[]) {
-        try {
-          return { rows: rowsOf(await (tx as unknown as Inside).$queryRawUnsafe(sql, ...values)) };
-        } catch (error) {
-          throw clientError(error);
-        }
-      },
+    return async (sql, values) => {
+      try {
+        return { rows: rowsOf(await (tx as unknown as Inside).$queryRawUnsafe(sql, ...values)) };
+      } catch (error) {
+        throw clientError(error);
+      }
     };
   },
-  {
-    async begin<T>(db: PrismaDb, work: (tx: PrismaTransaction) => Promise<T>): Promise<T> {
-      if (!isClient(db)) throw alreadyInside("Prisma");
-      return (db as unknown as Inside).$transaction(work);
-    },
-  },
-);
+  isInside: (db) => !isClient(db),
+  begin: (db, work) => (db as unknown as Inside).$transaction(work),
+});
 
 function isClient(client: PrismaTransaction): boolean {
   return typeof (client as { $connect?: unknown }).$connect === "function";

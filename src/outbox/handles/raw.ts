@@ -4,29 +4,23 @@ import { rewrite } from "./placeholders.ts";
 import { rowsOf, unwrapped } from "./result.ts";
 
 /** Statements through the `raw` of a Knex transaction, which has question marks for every database. */
-export function raw(trx: object): SqlTransaction {
+export function raw(trx: object): SqlTransaction["query"] {
   const knex = trx as { raw(sql: string, values: readonly unknown[]): PromiseLike<unknown> };
-  const ask = async (sql: string, values: readonly unknown[]): ReturnType<SqlTransaction["query"]> => {
+  const ask: SqlTransaction["query"] = async (sql, values) => {
     try {
       return { rows: rowsOf(await unwrapped(knex.raw(sql, values))) };
     } catch (error) {
       throw inItsOwnWords(error, sql);
     }
   };
-  return {
-    async query(sql, values) {
-      if (!/\$1\b/.test(sql)) return ask(sql, values);
-      const inOrder: unknown[] = [];
-      const questioned = rewrite(
-        sql,
-        (number) => {
-          inOrder.push(values[number - 1]);
-          return "?";
-        },
-        escaped,
-      );
-      return ask(questioned, inOrder);
-    },
+  return async (sql, values) => {
+    if (!/\$1\b/.test(sql)) return ask(sql, values);
+    const inOrder: unknown[] = [];
+    const placeholder = (number: number): string => {
+      inOrder.push(values[number - 1]);
+      return "?";
+    };
+    return ask(rewrite(sql, placeholder, escaped), inOrder);
   };
 }
 

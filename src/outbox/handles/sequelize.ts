@@ -1,7 +1,7 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import type { Method } from "./method.ts";
 import { rewrite } from "./placeholders.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { type Begin, ended, handle, noTransaction } from "./handle.ts";
 import { unwrapped, type Rows } from "./result.ts";
 
 /** A `Transaction`, from `sequelize.transaction(…)` with a callback or without. */
@@ -27,42 +27,33 @@ interface Inside {
   readonly parent?: Inside;
 }
 
-interface Begin {
-  transaction<T>(work: (tx: SequelizeTransaction) => Promise<T>): Promise<T>;
-}
-
 /** The transaction that `sequelize.transaction(…)` gives. */
-export const fromSequelize: Handle<SequelizeDb, SequelizeTransaction, SequelizeBegins> = Object.assign(
-  (transaction: SequelizeTransaction) => {
+export const fromSequelize = handle<SequelizeDb, SequelizeTransaction, SequelizeBegins>({
+  name: "Sequelize",
+  open(transaction) {
     const { sequelize } = transaction as Inside;
     if (typeof sequelize?.query !== "function" || typeof transaction.commit !== "function")
       throw noTransaction("what was given is no transaction of Sequelize");
     if (hasEnded(transaction as Inside)) throw ended("Sequelize");
-    return {
-      async query(sql: string, values: unknown[]) {
-        // Only asked for so does Sequelize give rows, whichever the database.
-        const type = /^\s*(SELECT|WITH)\b|\bRETURNING\b/i.test(sql) ? "SELECT" : "RAW";
-        const bound =
-          values.length === 0
-            ? sql
-            : rewrite(
-                sql,
-                (number) => `$${number}`,
-                (text) => text.replaceAll(/\B\$/g, "$$$$"),
-              );
-        const bind = values.length === 0 ? {} : { bind: values };
-        const answer = await unwrapped(sequelize.query(bound, { ...bind, type, transaction, raw: true }));
-        return { rows: type === "SELECT" ? (answer as Rows) : [] };
-      },
+    return async (sql, values) => {
+      // Only asked for so does Sequelize give rows, whichever the database.
+      const type = /^\s*(SELECT|WITH)\b|\bRETURNING\b/i.test(sql) ? "SELECT" : "RAW";
+      const options = { type, transaction, raw: true };
+      const asked = values.length === 0 ? sequelize.query(sql, options) : sequelize.query(bound(sql), { ...options, bind: values });
+      const answer = await unwrapped(asked);
+      return { rows: type === "SELECT" ? (answer as Rows) : [] };
     };
   },
-  {
-    async begin<T>(db: SequelizeDb, work: (tx: SequelizeTransaction) => Promise<T>): Promise<T> {
-      if ("commit" in db) throw alreadyInside("Sequelize");
-      return (db as Begin).transaction(work);
-    },
-  },
-);
+  isInside: (db) => "commit" in db,
+  begin: (db, work) => (db as unknown as Begin<SequelizeTransaction>).transaction(work),
+});
+
+const bound = (sql: string): string =>
+  rewrite(
+    sql,
+    (number) => `$${number}`,
+    (text) => text.replaceAll(/\B\$/g, "$$$$"),
+  );
 
 function hasEnded({ finished, parent }: Inside): boolean {
   return finished !== undefined || (parent !== undefined && hasEnded(parent));

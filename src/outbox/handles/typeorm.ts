@@ -1,7 +1,7 @@
-import type { Begins, Handle } from "../../contracts/handle.ts";
+import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
-import { alreadyInside, ended, noTransaction } from "./refuse.ts";
+import { type Begin, ended, handle, noTransaction } from "./handle.ts";
 import { unwrapped, type Rows } from "./result.ts";
 
 /** An `EntityManager` inside a transaction: what `dataSource.transaction(…)` gives, or `queryRunner.manager`. */
@@ -29,27 +29,18 @@ interface Inside {
   query(sql: string, values: readonly unknown[], structured: true): Promise<{ readonly records?: Rows }>;
 }
 
-interface Begin {
-  transaction<T>(work: (manager: TypeormTransaction) => Promise<T>): Promise<T>;
-}
-
 /** The entity manager that `dataSource.transaction(…)` of TypeORM gives to its callback. */
-export const fromTypeorm: Handle<TypeormDb, TypeormTransaction, TypeormBegins> = Object.assign(
-  ({ queryRunner }: TypeormTransaction) => {
+export const fromTypeorm = handle<TypeormDb, TypeormTransaction, TypeormBegins>({
+  name: "TypeORM",
+  open({ queryRunner }) {
     if (queryRunner === undefined) throw noTransaction("an entity manager of TypeORM was given that is not in a transaction");
     if (!queryRunner.isTransactionActive || queryRunner.isReleased) throw ended("TypeORM");
-    return {
-      async query(sql: string, values: unknown[]) {
-        const { records = [] } = await unwrapped((queryRunner as unknown as Inside).query(sql, values, true));
-        return { rows: records };
-      },
+    return async (sql, values) => {
+      const { records = [] } = await unwrapped((queryRunner as unknown as Inside).query(sql, values, true));
+      return { rows: records };
     };
   },
-  {
-    async begin<T>(db: TypeormDb, work: (tx: TypeormTransaction) => Promise<T>): Promise<T> {
-      if (db.queryRunner?.isTransactionActive === true) throw alreadyInside("TypeORM");
-      // On SQLite, all managers share one query runner, which is never released.
-      return (db as Begin).transaction((manager) => lending(manager, work));
-    },
-  },
-);
+  isInside: (db) => db.queryRunner?.isTransactionActive === true,
+  // On SQLite, all managers share one query runner, which is never released.
+  begin: (db, work) => (db as Begin<TypeormTransaction>).transaction((manager) => lending(manager, work)),
+});

@@ -26,8 +26,5 @@ export function bytes({ history, reads, events }: Facts): Verdict {
   }
   for (const effect of reads.effects ?? []) name(effect, `at ${effect.consumer} from ${effect.topic}`);
   for (const entry of history) if (entry.op === "deliver") look(entry.id, entry.sha, `at ${entry.consumer}`);
-  const found = verdict();
-  return found.verdict === "holds" && unsigned !== null
-    ? unknown("bytes", `event ${String(unsigned)} was recorded without its bytes`)
-    : found;
+  return verdict(unsigned === null ? null : `event ${String(unsigned)} was recorded without its bytes`);
 }

@@ -5,7 +5,7 @@ import { oneEffect } from "./effects.ts";
 import { factsOf } from "./facts.ts";
 import { fencing } from "./fencing.ts";
 import type { Entry } from "./history.ts";
-import { isolation, type Bounds } from "./isolation.ts";
+import { isolation, type TimeBounds } from "./isolation.ts";
 import { noLoss } from "./loss.ts";
 import { order } from "./order.ts";
 import { noPhantom } from "./phantom.ts";
@@ -22,7 +22,7 @@ export interface Judgement {
 }
 
 /** What a run's history and what was read after it say of every promise, in time linear in their length. */
-export function check(history: readonly Entry[], reads: Reads, bounds: Bounds): Judgement {
+export function check(history: readonly Entry[], reads: Reads, bounds: TimeBounds): Judgement {
   const facts = factsOf(history, reads);
   const verdicts = [
     noLoss(facts, bounds),

@@ -1,5 +1,5 @@
 import type { Facts } from "./facts.ts";
-import type { Bounds } from "./isolation.ts";
+import type { TimeBounds } from "./isolation.ts";
 import type { Trouble } from "./troubles.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
@@ -8,7 +8,7 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
  * has a fault that came between a publish and its settle. None without a fault. A broker that leaves a publish without an
  * answer has a fault of its own, for just the events of that publish, where the bounds know of such; what a fault of the run explains is that fault's.
  */
-export function fewDuplicates({ history, reads, events, troubles }: Facts, { lingerMs, answerMs = Infinity }: Bounds): Verdict {
+export function fewDuplicates({ history, reads, events, troubles }: Facts, { lingerMs, answerMs = Infinity }: TimeBounds): Verdict {
   if (reads.broker === null) return unknown("few duplicates", "the broker could not be read");
   const copying = troubles.filter(({ copies }) => copies !== 0);
   const untold = copying.find(({ copies }) => copies === null);

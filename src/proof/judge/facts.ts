@@ -1,9 +1,9 @@
-import type { Entry, Held, Written } from "./history.ts";
+import type { Entry, HandedEvent, Written } from "./history.ts";
 import type { Reads } from "./reads.ts";
 import { isToBlame, troublesOf, type Trouble } from "./troubles.ts";
 
 /** What became of a writer's event. */
-export type Fate =
+type Fate =
   | "committed"
   /** Rolled back, or its savepoint was. */
   | "undone"
@@ -88,7 +88,7 @@ function deathsOf(history: readonly Entry[]): ReadonlyMap<string, number> {
   for (const entry of history) {
     if (entry.phase !== "ok") continue;
     if (entry.op === "claim" && entry.claims.length === 1) {
-      const [{ id }] = entry.claims as [Held];
+      const [{ id }] = entry.claims as [HandedEvent];
       holders.set(id, (holders.get(id) ?? new Set()).add(entry.process));
     } else if (entry.op === "settle") {
       for (const { id } of entry.outcomes) holders.get(id)?.delete(entry.process);

@@ -48,11 +48,10 @@ export function fencing({ history }: Facts): Verdict {
     }
   }
   if (worked && !taken) return unknown("fencing", "events were published or settled, and nobody recorded who took which lane");
-  const verdict = found.verdict();
-  return verdict.verdict === "holds" && unleased !== null
-    ? unknown("fencing", `${String(unleased)} published, and nobody recorded its lease`)
-    : verdict;
+  return found.verdict(unleased === null ? null : `${String(unleased)} published, and nobody recorded its lease`);
 }
+
+const firstOf = (events: readonly { readonly id: string }[]): string[] => events.slice(0, 5).map(({ id }) => id);
 
 function take(found: Trial, lanes: Lanes, { process: owner, at, began, lanes: taken }: Taken): void {
   for (const [lane, epoch] of taken) {
@@ -75,18 +74,17 @@ function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
   found.broken(
     stale.length,
     `${entry.process} settled ${entry.settled} events, and had only ${fresh} under an epoch that was not over`,
-    stale.map(({ id }) => id).slice(0, 5),
+    firstOf(stale),
   );
 }
 
 function publish(found: Trial, lanes: Lanes, until: number, forgotten: boolean, { process, mono, began, at, events }: Of<"publish">): void {
-  const ids = events.map(({ id }) => id);
   if (mono <= until && mono + at - began > until) found.pardon("frozen-before-the-send");
   if (mono > until)
     found.broken(
-      ids.length,
+      events.length,
       `${process} published ${Math.round(mono - until)} ms after its lease had run out by its own clock`,
-      ids.slice(0, 5),
+      firstOf(events),
     );
   const stale = events.filter(
     ({ lane, epoch }) => lane < 0 || (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < began),
@@ -96,6 +94,6 @@ function publish(found: Trial, lanes: Lanes, until: number, forgotten: boolean, 
     found.broken(
       stale.length,
       `${process} published ${stale.length} events that it had not claimed, or under an epoch that was over`,
-      stale.map(({ id }) => id).slice(0, 5),
+      firstOf(stale),
     );
 }

@@ -22,13 +22,13 @@ export interface Written {
 }
 
 /** An event in a relay's hand, with the lane and epoch it was claimed under. */
-export interface Held {
+export interface HandedEvent {
   readonly id: string;
   readonly lane: number;
   readonly epoch: number;
 }
 
-export interface Settled extends Held {
+export interface Settled extends HandedEvent {
   readonly as: Outcome["as"];
   /** Of a parked one: its followers go on. */
   readonly release?: boolean;
@@ -41,12 +41,12 @@ export type Scope = "all" | { readonly topics: readonly string[] } | { readonly 
 export type Act =
   | { readonly op: "add"; readonly tx: string; readonly events?: readonly Written[] }
   /** Nothing is known of what it will be when it is invoked. */
-  | { readonly op: "claim"; readonly claims: readonly Held[] }
+  | { readonly op: "claim"; readonly claims: readonly HandedEvent[] }
   /**
    * `mono` is what the relay last read on its own monotonic clock before it sent, and `began` is when it read it: whoever is
    * frozen between its look and its act cannot know.
    */
-  | { readonly op: "publish"; readonly events: readonly Held[]; readonly mono: number; readonly began: number }
+  | { readonly op: "publish"; readonly events: readonly HandedEvent[]; readonly mono: number; readonly began: number }
   /** `began` is when it was invoked, and `settled` how many rows the store says it changed. */
   | { readonly op: "settle"; readonly outcomes: readonly Settled[]; readonly began: number; readonly settled?: number }
   | { readonly op: "deliver"; readonly consumer: string; readonly topic: string; readonly id: string; readonly sha: string }

@@ -2,7 +2,7 @@ import type { Facts } from "./facts.ts";
 import { harms, type Trouble } from "./troubles.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
-export interface Bounds {
+export interface TimeBounds {
   /** An event that nothing harms is in the broker within this time. */
   readonly latencyMs: number;
   /** How long what harms everything may be felt after it has ended. */
@@ -18,7 +18,7 @@ export interface Bounds {
 }
 
 /** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */
-export function isolation({ history, reads, events, troubles }: Facts, bounds: Bounds): Verdict {
+export function isolation({ history, reads, events, troubles }: Facts, bounds: TimeBounds): Verdict {
   if (reads.broker === null) return unknown("isolation", "the broker could not be read");
   const stored = new Map<string, number>();
   for (const entry of history) {
@@ -43,8 +43,5 @@ export function isolation({ history, reads, events, troubles }: Facts, bounds: B
       broken(event.n, `${event.aggregate} #${event.n} ${late}, though nothing that was broken was its own`, [id]);
     }
   }
-  const found = verdict();
-  if (found.verdict === "holds" && unseen !== null)
-    return unknown("isolation", `event ${String(unseen)} is in the broker, and nobody recorded its publish`);
-  return found;
+  return verdict(unseen === null ? null : `event ${String(unseen)} is in the broker, and nobody recorded its publish`);
 }

@@ -1,58 +1,75 @@
-import type { Facts } from "./facts.ts";
-import type { Bounds } from "./isolation.ts";
+import type { Event, Facts } from "./facts.ts";
+import type { TimeBounds } from "./isolation.ts";
+import type { Legal } from "./legal.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
+
+/** What is found of one event at one place of its path: what is wrong, in words, or why it is legal; null: it is where it should be. */
+type Finding = { readonly wrong: string } | { readonly legal: Legal } | null;
+
+const wrong = (text: string): Finding => ({ wrong: text });
+const legal = (why: Legal): Finding => ({ legal: why });
 
 /**
  * L: every event of a committed transaction is in the broker, or stays visible in the outbox; and what is in the broker
  * has had its effect at every consumer of its topic, or a letter.
  */
-export function noLoss(
-  { history, reads, events, discarded, hasCause }: Facts,
-  { mayBeIdle = false, effectsApart = false }: Bounds,
-): Verdict {
+export function noLoss(facts: Facts, { mayBeIdle = false, effectsApart = false }: TimeBounds): Verdict {
+  const { history, reads, events, hasCause } = facts;
   const { broker, outbox, effects, letters, written } = reads;
   if (broker === null || outbox === null) return unknown("no loss", "the broker or the outbox could not be read");
   if (effects === null || letters === null) return unknown("no loss", "the effects or the letters could not be read");
+  const lost = [...events.values()].find(({ fate }) => fate === "unknown");
+  if (lost !== undefined) return unknown("no loss", `nobody knows whether event ${lost.id} was committed: read the workload's table`);
+
   const inBroker = new Set(broker.map(({ topic, id }) => `${topic} ${id}`));
   const rows = new Map(outbox.map(({ id, state }) => [id, state]));
-  const done = new Set([...effects, ...letters].map(({ consumer, id }) => `${consumer} ${id}`));
+  const applied = new Set(effects.map(({ consumer, id }) => `${consumer} ${id}`));
   const parked = new Set(letters.map(({ consumer, id }) => `${consumer} ${id}`));
-  const { broken, pardon, verdict } = trial("no loss");
   const forgotten = effectsApart ? new Set<string>() : forgottenEffects(history);
   const kept = written === null ? null : new Set(written.map(({ id }) => id));
+
+  const inDatabase = ({ id, fate }: Event): Finding => {
+    if (fate === "forgotten") return legal("lost-with-the-database");
+    return fate === "committed" && kept?.has(id) === false ? wrong("was committed, and the database has forgotten it") : null;
+  };
+  const inOutbox = (event: Event): Finding => {
+    const state = rows.get(event.id);
+    if (facts.discarded.has(event.id)) return legal("discarded");
+    if (state === undefined) return wrong(`was committed and is not on ${event.topic}, nor in the outbox`);
+    if (state === "PUBLISHED" || state === "DISCARDED")
+      return wrong(`was committed and is not on ${event.topic}, though the outbox says ${state}`);
+    if (state !== "DEAD") return null;
+    return hasCause(event) ? legal("dead") : wrong("is DEAD, and nothing that was broken was its own");
+  };
+  const atConsumer = (event: Event, consumer: string): Finding => {
+    const key = `${consumer} ${event.id}`;
+    if (parked.has(key)) {
+      if (hasCause(event)) return legal("parked-by-the-consumer");
+      return wrong(`was given up by ${consumer}, and nothing that was broken was its own`);
+    }
+    if (applied.has(key)) return null;
+    return forgotten.has(key) ? legal("effect-lost-with-the-database") : wrong(`is on ${event.topic}, and had no effect at ${consumer}`);
+  };
+  const pathOf = (event: Event): readonly Finding[] => {
+    if (event.fate !== "committed") return [inDatabase(event)];
+    if (!inBroker.has(`${event.topic} ${event.id}`)) return [inDatabase(event), inOutbox(event)];
+    const consumers = reads.consumers.filter(({ topics }) => topics.includes(event.topic));
+    return [inDatabase(event), ...consumers.map(({ consumer }) => atConsumer(event, consumer))];
+  };
+
+  const { broken, pardon, verdict } = trial("no loss");
   for (const { aggregate, n } of gaps(written ?? []))
     broken(n, `${aggregate} #${n} is missing among those that the database has committed`, []);
-
   for (const event of events.values()) {
-    const { id, topic, aggregate, n, fate } = event;
-    if (fate === "unknown") return unknown("no loss", `nobody knows whether event ${id} was committed: read the workload's table`);
-    if (fate === "forgotten") pardon("lost-with-the-database");
-    if (fate !== "committed") continue;
-    if (kept !== null && !kept.has(id)) broken(n, `${aggregate} #${n} was committed, and the database has forgotten it`, [id]);
-    if (!inBroker.has(`${topic} ${id}`)) {
-      const state = rows.get(id);
-      if (discarded.has(id)) pardon("discarded");
-      else if (state === undefined || state === "PUBLISHED" || state === "DISCARDED") {
-        const where = state === undefined ? "nor in the outbox" : `though the outbox says ${state}`;
-        broken(n, `${aggregate} #${n} was committed and is not on ${topic}, ${where}`, [id]);
-      } else if (state === "DEAD" && !hasCause(event))
-        broken(n, `${aggregate} #${n} is DEAD, and nothing that was broken was its own`, [id]);
-      else if (state === "DEAD") pardon("dead");
-      continue;
-    }
-    for (const { consumer, topics } of reads.consumers) {
-      if (!topics.includes(topic)) continue;
-      if (forgotten.has(`${consumer} ${id}`) && !done.has(`${consumer} ${id}`)) pardon("effect-lost-with-the-database");
-      else if (!done.has(`${consumer} ${id}`)) broken(n, `${aggregate} #${n} is on ${topic}, and had no effect at ${consumer}`, [id]);
-      else if (parked.has(`${consumer} ${id}`) && !hasCause(event))
-        broken(n, `${aggregate} #${n} was given up by ${consumer}, and nothing that was broken was its own`, [id]);
-      else if (parked.has(`${consumer} ${id}`)) pardon("parked-by-the-consumer");
+    for (const finding of pathOf(event)) {
+      if (finding === null) continue;
+      if ("legal" in finding) pardon(finding.legal);
+      else broken(event.n, `${event.aggregate} #${event.n} ${finding.wrong}`, [event.id]);
     }
   }
-  const found = verdict();
   const idle = mayBeIdle && [...events.values()].every(({ fate }) => fate === "undone");
   const tried = idle || (effects.length > 0 && reads.consumers.length > 0);
-  return found.verdict === "holds" && !tried ? unknown("no loss", "nothing was applied, so that nothing was put to the test") : found;
+  return verdict(tried ? null : "nothing was applied, so that nothing was put to the test");
 }
 
 /** The first number that is missing of each aggregate: its counter is increased in the same transaction, so there are none by right. */

@@ -1,10 +1,8 @@
 import type { Facts } from "./facts.ts";
+import type { Written } from "./history.ts";
 import { trial, unknown, type Trial, type Verdict } from "./verdict.ts";
 
-interface Place {
-  readonly id: string;
-  readonly n: number;
-}
+type Place = Pick<Written, "id" | "n">;
 
 /** O: of one aggregate on one topic, first copies in the broker and first effects at a consumer ascend. */
 export function order(facts: Facts): Verdict {

@@ -1,20 +1,11 @@
 import type { State } from "../../core/event.ts";
+import type { Written } from "./history.ts";
 
 /** A message as a raw client finds it in the broker. */
-export interface Copy {
-  readonly topic: string;
-  readonly id: string;
-  readonly aggregate: string;
-  readonly n: number;
-  readonly sha: string;
-}
+export type Copy = Pick<Written, "topic" | "id" | "aggregate" | "n" | "sha">;
 
-export interface Effect {
+export interface Effect extends Omit<Copy, "sha"> {
   readonly consumer: string;
-  readonly topic: string;
-  readonly id: string;
-  readonly aggregate: string;
-  readonly n: number;
 }
 
 /** Something that must stay within a bound: memory, sockets, events in flight, timers. */
@@ -27,7 +18,7 @@ export interface Sample {
 /** Everything that is read once the run is over, by others than those who ran. Null is what could not be read. */
 export interface Reads {
   /** The workload's own table: which events the database has committed and still knows. */
-  readonly written: readonly { readonly id: string; readonly aggregate: string; readonly n: number }[] | null;
+  readonly written: readonly Pick<Written, "id" | "aggregate" | "n">[] | null;
   /** Each topic in the order in which the broker stored it. */
   readonly broker: readonly Copy[] | null;
   /** Who reads which topics. */

@@ -1,15 +1,10 @@
-import type { Entry, Scope, Written } from "./history.ts";
+import type { Act, Entry, Scope, Written } from "./history.ts";
 
 /** A fault, from when to when. */
-export interface Trouble {
-  readonly fault: string;
-  readonly target: string;
+export interface Trouble extends Omit<Extract<Act, { op: "fault" }>, "op"> {
   readonly from: number;
   /** Infinity while it goes on. */
   until: number;
-  readonly scope: Scope;
-  /** How many copies it may cause; null when nobody can tell. */
-  readonly copies: number | null;
 }
 
 export function harms(scope: Scope, { topic, aggregate }: Written): boolean {

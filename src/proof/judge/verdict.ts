@@ -17,14 +17,14 @@ export const invariants = [
 export type Invariant = (typeof invariants)[number];
 
 /** The smallest that shows it. */
-export interface Example {
+interface Example {
   readonly text: string;
   /** The events it is about. */
   readonly ids: readonly string[];
 }
 
 /** How often something that looks like a broken promise was legal. */
-export type Pardons = ReadonlyMap<Legal, number>;
+type Pardons = ReadonlyMap<Legal, number>;
 
 export type Verdict =
   | { readonly invariant: Invariant; readonly verdict: "holds"; readonly pardons: Pardons }
@@ -39,7 +39,8 @@ export interface Trial {
   /** `size` orders examples; of equals, the first stays. */
   broken(size: number, text: string, ids: readonly string[]): void;
   pardon(why: Legal): void;
-  verdict(): Verdict;
+  /** What broke it goes before a doubt, which leaves it unknown. */
+  verdict(doubt?: string | null): Verdict;
 }
 
 export function trial(invariant: Invariant): Trial {
@@ -52,9 +53,9 @@ export function trial(invariant: Invariant): Trial {
       if (smallest === null || size < smallest.size) smallest = { size, text, ids };
     },
     pardon: (why) => void pardons.set(why, (pardons.get(why) ?? 0) + 1),
-    verdict() {
-      if (smallest === null) return { invariant, verdict: "holds", pardons };
-      return { invariant, verdict: "broken", example: { text: smallest.text, ids: smallest.ids }, times };
+    verdict(doubt = null) {
+      if (smallest !== null) return { invariant, verdict: "broken", example: { text: smallest.text, ids: smallest.ids }, times };
+      return doubt === null ? { invariant, verdict: "holds", pardons } : unknown(invariant, doubt);
     },
   };
 }

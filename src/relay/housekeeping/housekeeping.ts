@@ -1,10 +1,9 @@
 import type { Coordinator } from "../../contracts/coordinator.ts";
 import type { Archive } from "../../contracts/operator.ts";
 import type { Clock } from "../../core/clock.ts";
-import { asError, isWaybillError } from "../../core/errors.ts";
-import type { Observe, WatchWarning } from "../../core/path-events.ts";
+import { type Observe, relayTrouble, type WatchWarning } from "../../core/path-events.ts";
 import type { Random } from "../../core/random.ts";
-import { follow } from "../../core/signal.ts";
+import { follow } from "../../core/time.ts";
 import { type Kept, pauses, purgeStore, type Purged } from "./purge.ts";
 import { type Thresholds, warningsOf } from "./warnings.ts";
 
@@ -33,10 +32,8 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   const { store, coordinator, everyMs, clock, random, observe } = parts;
   const { relay } = coordinator.holding;
   const inCharge = (): boolean => coordinator.holding.lanes.has(0) && coordinator.trustedForMs() > 0;
-  const trouble = (cause: unknown): void => {
-    const error = asError(cause);
-    observe({ type: "relay.trouble", relay, step: "housekeeping", error: error.message, code: isWaybillError(error) ? error.code : null });
-  };
+  const report = relayTrouble(observe, relay);
+  const trouble = (cause: unknown): void => report("housekeeping", cause);
   const told = new Map<string, number>();
   /** What goes on is told once in an interval. */
   const warn = (warnings: readonly WatchWarning[]): void => {

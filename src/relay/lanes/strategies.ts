@@ -11,7 +11,7 @@ export interface Self {
   readonly from: number;
 }
 
-export interface Moves {
+interface Moves {
   readonly take: readonly number[];
   readonly give: readonly number[];
   /** Lanes change hands as a matter of course. */

@@ -1,6 +1,7 @@
 import type { OpenedStore, Server } from "../../contracts/adapter.ts";
 import type { Store } from "../../contracts/store.ts";
 import { refuseUrl, type Url } from "../../core/url.ts";
+import type { Later } from "./pool.ts";
 
 /** A client would take what is missing from its own defaults, and write into another database than was meant. */
 export function serverUrl(url: Url): string {
@@ -23,24 +24,6 @@ export const guardedBySslmode = (variable?: string): Pick<Server, "remedy" | "gu
     return mode !== undefined && ["prefer", "require", "verify-ca", "verify-full"].includes(mode) ? "verified" : "none";
   },
 });
-
-/** What is opened when it is first needed, and again after it could not be opened. */
-export interface Later<T> {
-  get(): Promise<T>;
-  close(): Promise<void>;
-}
-
-export function later<T>(open: () => Promise<T>, close: (opened: T) => void | Promise<void>): Later<T> {
-  let opened: Promise<T> | null = null;
-  return {
-    get: () =>
-      (opened ??= open().catch((error: unknown) => {
-        opened = null;
-        throw error;
-      })),
-    close: async () => opened?.then(close, () => undefined),
-  };
-}
 
 export const end = (pool: { end(): Promise<void> }): Promise<void> => pool.end();
 

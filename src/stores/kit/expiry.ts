@@ -1,4 +1,6 @@
+import type { LaneTable } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import type { Cells } from "./status.ts";
 
 /** A lease as its owner wrote it, and as it is read now. */
 export interface WrittenLease {
@@ -37,5 +39,30 @@ export function createExpiry(clock: Clock): Expiry {
     keep(names) {
       for (const name of seen.keys()) if (!names.has(name)) seen.delete(name);
     },
+  };
+}
+
+/** Which of the relays' rows are of live ones; all others are forgotten. */
+export function createLiveRelays<Row>(clock: Clock, { text }: Cells<Row>, leaseOf: (row: Row) => WrittenLease): LiveRelays<Row> {
+  const expiry = createExpiry(clock);
+  return (rows) => {
+    expiry.keep(new Set(rows.map((row) => text(row, "relay"))));
+    return rows.filter((row) => expiry.isLive(text(row, "relay"), leaseOf(row)));
+  };
+}
+
+type LiveRelays<Row> = (rows: readonly Row[]) => readonly Row[];
+
+/** Of rows that are lanes (lane, owner, epoch), and rows that are relays (relay, strategy and a lease). */
+export function lookOf<Row>(rows: readonly Row[], { text, textOrNull, number }: Cells<Row>, liveOf: LiveRelays<Row>): LaneTable {
+  const live = liveOf(rows.filter((row) => textOrNull(row, "relay") !== null));
+  return {
+    lanes: rows
+      .filter((row) => textOrNull(row, "relay") === null)
+      .map((row) => ({ lane: number(row, "lane"), owner: textOrNull(row, "owner"), epoch: BigInt(text(row, "epoch")) })),
+    live: live.map((row) => text(row, "relay")),
+    strategies: new Map(
+      live.flatMap((row) => (textOrNull(row, "strategy") === null ? [] : [[text(row, "relay"), text(row, "strategy")] as const])),
+    ),
   };
 }

@@ -4,13 +4,13 @@ import { systemClock } from "../../core/clock.ts";
 const rollbackMs = 5_000;
 
 /** Runs the work of a transaction; when it fails, the transaction has to end soon. */
-export type Watch = (work: () => void | Promise<void>) => Promise<void>;
+export type WatchRollback = (work: () => void | Promise<void>) => Promise<void>;
 
 /**
  * A ROLLBACK waits behind a query that hangs on the same connection, and whoever waits for it waits as long. So a transaction whose work
  * has failed is cut off from outside if it has not ended in time, and waited for no longer. The failure remains that of the work.
  */
-export function rolledBackInTime<T>(transaction: (watch: Watch) => Promise<T>, cut: () => Promise<unknown>): Promise<T> {
+export function rolledBackInTime<T>(transaction: (watch: WatchRollback) => Promise<T>, cut: () => Promise<unknown>): Promise<T> {
   const ended = new AbortController();
   let cutFor: { readonly error: unknown } | null = null;
   return new Promise((resolve, reject) => {
@@ -22,7 +22,7 @@ export function rolledBackInTime<T>(transaction: (watch: Watch) => Promise<T>, c
       await systemClock.sleep(rollbackMs, ended.signal);
       reject(error);
     };
-    const watch: Watch = async (work) => {
+    const watch: WatchRollback = async (work) => {
       try {
         await work();
       } catch (error) {

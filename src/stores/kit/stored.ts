@@ -3,7 +3,7 @@ import type { Envelope } from "../../core/event.ts";
 import { fit, maxMarkBytes } from "../../core/letter.ts";
 
 /** Text as a store's client gave it: bytes where plain SQL may have written any, null where there is none that can be read. */
-export type StoredText = string | Uint8Array | null;
+type StoredText = string | Uint8Array | null;
 
 /** What a store read of one row. */
 export interface StoredRow {

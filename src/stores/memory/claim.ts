@@ -1,6 +1,7 @@
 import type { Claim, ClaimRequest, Holding, Window } from "../../contracts/outbox-store.ts";
 import type { Envelope } from "../../core/event.ts";
 import { boundsOf, isUnread, type Weight, withinBytes } from "../../core/within-bytes.ts";
+import { mayGo, narrowWidth } from "../kit/claim.ts";
 import { block, releaseChunks } from "./holds.ts";
 import { closeWindow, type LaneState, type OpenWindow, type StoredEvent, type Suspect, type Tables } from "./tables.ts";
 
@@ -14,7 +15,7 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
 
   const suspects = [...tables.suspects.values()].filter(({ event }) => lanes.includes(tables.lanes[event.lane]!));
   const waiting = suspects.length === 0 ? [] : takeAll(tables, lanes, kind(suspects, true), now);
-  const narrow = Math.min(request.limit, narrowLimit(suspects, waiting));
+  const narrow = narrowLimit(suspects, waiting, request.limit);
   const fair = request.narrow
     ? { taken: waiting.slice(0, narrow), more: waiting.length > narrow }
     : takeFairly(tables, lanes, kind(suspects, false), request.limit, now);
@@ -83,11 +84,12 @@ export function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
   };
 }
 
-export function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[]): number {
+export function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[], limit: number): number {
   const events = new Set(claimable);
-  let smallest = Infinity;
-  for (const { event, width } of suspects) if (events.has(event)) smallest = Math.min(smallest, width);
-  return smallest === Infinity ? 1 : Math.max(1, Math.floor(smallest / 10));
+  return narrowWidth(
+    suspects.filter(({ event }) => events.has(event)).map(({ width }) => width),
+    limit,
+  );
 }
 
 interface Scan {
@@ -147,8 +149,7 @@ export function judge(tables: Tables, event: StoredEvent, now: number): "claimab
   const due = event.status === "FAILED" ? event.nextAttemptAt : (event.row.availableAt?.getTime() ?? null);
   if (due !== null && due > now) return "wait";
   const held = tables.holds.get(event.aggregate);
-  if (held === undefined) return "claimable";
-  const free = held.freeTo === null ? held.destination === null && held.causeSeq === event.seq : event.seq <= held.freeTo;
+  const free = held === undefined || mayGo(event.seq, { cause: held.causeSeq, waits: held.destination !== null, freeTo: held.freeTo });
   if (free) return "claimable";
   return event.status === "PENDING" ? "block" : "wait";
 }
@@ -189,18 +190,6 @@ export const dataOf = ({ row: { payload } }: StoredEvent): Uint8Array =>
   typeof payload === "string" ? Uint8Array.from(Buffer.from(payload, "utf8")) : Uint8Array.from(payload);
 
 function toEnvelope({ seq, row, createdAt }: StoredEvent, data: Uint8Array): Envelope {
-  const { id, aggregateType, aggregateId, type, eventVersion, contentType, headers, idempotencyKey } = row;
-  return {
-    id,
-    seq,
-    aggregateType,
-    aggregateId,
-    type,
-    eventVersion,
-    data,
-    contentType,
-    headers: { ...headers },
-    idempotencyKey,
-    createdAt: new Date(createdAt),
-  };
+  const { payload: _payload, availableAt: _availableAt, ...rest } = row;
+  return { ...rest, seq, data, headers: { ...row.headers }, createdAt: new Date(createdAt) };
 }

@@ -3,7 +3,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { aggregateKey, type Row } from "../../core/event.ts";
 import { laneOf } from "../../core/lane.ts";
 import type { LetterRow } from "../../core/letter.ts";
-import { createMutex } from "../../core/mutex.ts";
+import { createMutex } from "../../core/queue.ts";
 import type { Wake } from "../../core/wake.ts";
 import { enqueue, type AuditRecord, type StoredEvent, type Tables } from "./tables.ts";
 
@@ -29,7 +29,7 @@ export interface MemoryDb {
 }
 
 /** What a transaction has done so far. */
-export interface Changes {
+interface Changes {
   open: boolean;
   readonly rows: { readonly row: Row; readonly createdAt: number }[];
   readonly ids: Set<string>;

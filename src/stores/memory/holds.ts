@@ -1,4 +1,4 @@
-import { enqueue, type Hold, type StoredEvent, type Tables } from "./tables.ts";
+import { enqueue, type HoldRow, type StoredEvent, type Tables } from "./tables.ts";
 
 const chunkSize = 1_000;
 
@@ -54,7 +54,7 @@ export function unblock(tables: Tables, event: StoredEvent): void {
   if (event.status === "BLOCKED" && held !== undefined) held.blocked = held.blocked.filter((other) => other !== event);
 }
 
-export function startReleasing(tables: Tables, held: Hold): void {
+export function startReleasing(tables: Tables, held: HoldRow): void {
   if (held.freeTo !== null) return;
   stopWaiting(tables, held);
   held.freeTo = 0n;
@@ -78,7 +78,7 @@ export function releaseChunks(tables: Tables, lane: number): void {
   }
 }
 
-function stopWaiting(tables: Tables, held: Hold): void {
+function stopWaiting(tables: Tables, held: HoldRow): void {
   if (held.destination === null) return;
   const { destinations } = tables.lanes[held.lane]!;
   const record = destinations.get(held.destination);

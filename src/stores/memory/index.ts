@@ -8,8 +8,7 @@ import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
-import { createSchema } from "./schema.ts";
-import { createTables } from "./tables.ts";
+import { createTables, schema } from "./tables.ts";
 import { createWriter } from "./writer.ts";
 
 export type { MemoryDb, MemoryTx } from "./database.ts";
@@ -34,7 +33,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   return {
     name: "memory",
     db,
-    schema: createSchema(),
+    schema,
     writer: createWriter(tables, database, clock),
     transactor: {
       transaction: async (given, work) => {

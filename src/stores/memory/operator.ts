@@ -8,11 +8,10 @@ import type {
   PurgeOptions,
   WholeEvent,
 } from "../../contracts/operator.ts";
-import { inBatches } from "../kit/batches.ts";
-import { archiveBounds, archiveEvents, listedBytes } from "../kit/records.ts";
+import { archiveBounds, archiveEvents, purgeWith } from "../kit/purge.ts";
+import { listedBytes } from "../kit/records.ts";
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
-import { finished } from "../../core/signal.ts";
+import { refuseOthers } from "../kit/operator.ts";
 import { withinBytes } from "../../core/within-bytes.ts";
 import { bytesOf, weightOf } from "./claim.ts";
 import { startReleasing } from "./holds.ts";
@@ -20,11 +19,10 @@ import { stateOf, statusOf } from "./status.ts";
 import { enqueue, type StoredEvent, type Tables } from "./tables.ts";
 
 const purgeBatch = 10_000;
-const keyRetentionMs = 7 * 24 * 60 * 60 * 1_000;
 
 export function createOperator(tables: Tables, clock: Clock): Operator {
   const act = (action: "redrive" | "discard", filter: DeadFilter, by: Action, change: (event: StoredEvent) => void): ActionReport => {
-    refuseOthers(tables, filter);
+    refuseOthers(filter.ids ?? [], (id) => tables.byId.get(id)?.status);
     const dead = [...tables.events.values()].filter((event) => event.status === "DEAD" && matches(event, filter));
     const ids = dead.map(({ row }) => row.id);
     const report = { events: dead.length, followers: followersOf(tables, dead), ids };
@@ -63,43 +61,42 @@ export function createOperator(tables: Tables, clock: Clock): Operator {
   };
 }
 
-/** Named ids must exist and be dead: silence would look like success. */
-function refuseOthers(tables: Tables, filter: DeadFilter): void {
-  for (const id of filter.ids ?? []) {
-    const event = tables.byId.get(id);
-    if (event === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
-    if (event.status !== "DEAD")
-      throw new WaybillError("WRONG_STATE", `event ${id} is ${event.status}, and only DEAD events can be redriven or discarded`);
-  }
-}
-
-async function purge(tables: Tables, clock: Clock, before: Date, by: Action, options: PurgeOptions = {}): Promise<number> {
-  const { archive, signal } = options;
+function purge(tables: Tables, clock: Clock, before: Date, by: Action, options?: PurgeOptions): Promise<number> {
   const old = [...tables.events.values()].filter((event) => (endedAt(event) ?? Infinity) < before.getTime());
-  if (by.dryRun) return old.length;
-  const next = (): readonly StoredEvent[] =>
-    archive === undefined ? old.slice(0, purgeBatch) : withinBytes(old.slice(0, archiveEvents), archiveBounds, weightOf);
-  let purged = 0;
-  try {
-    await inBatches(options, async () => {
-      const batch = old.splice(0, next().length).filter(({ seq }) => tables.events.has(seq));
-      if (archive !== undefined) {
-        const records = batch.map((event) => toRecord(tables, event, clock));
-        if (records.length > 0 && !(await finished(() => archive(records), signal))) return false;
-      }
-      for (const { seq, row } of batch) {
-        if (!tables.events.delete(seq)) continue;
-        tables.byId.delete(row.id);
-        purged++;
-      }
-      return old.length > 0;
-    });
-  } finally {
-    if (purged > 0) tables.audit.push({ at: new Date(clock.now()), who: by.who, action: "purge", events: purged, ids: [] });
-  }
-  const oldest = clock.now() - (options.keyRetentionMs ?? keyRetentionMs);
-  for (const [key, { usedAt }] of tables.keys) if (usedAt < oldest) tables.keys.delete(key);
-  return purged;
+  const remove = (events: Iterable<{ readonly seq: bigint }>): number => {
+    let removed = 0;
+    for (const { seq } of events) {
+      const event = tables.events.get(seq);
+      if (event === undefined) continue;
+      tables.events.delete(seq);
+      tables.byId.delete(event.row.id);
+      removed++;
+    }
+    return removed;
+  };
+  const batch = (from: number, taken: number): { mark: number; more: boolean } => ({ mark: from + taken, more: from + taken < old.length });
+  return purgeWith<"all", number>(
+    {
+      kinds: ["all"],
+      begin: 0,
+      count: async () => old.length,
+      purge: async (_, from) => ({ purged: remove(old.slice(from, from + purgeBatch)), ...batch(from, purgeBatch) }),
+      next: async (_, from) => {
+        const some = withinBytes(old.slice(from, from + archiveEvents), archiveBounds, weightOf);
+        const there = some.filter(({ seq }) => tables.events.has(seq));
+        return { stored: there.map((event) => ({ record: toRecord(tables, event, clock), isText: false })), ...batch(from, some.length) };
+      },
+      read: async () => new Uint8Array(0),
+      remove: async (_, events) => remove(events),
+      audit: async (events) => void tables.audit.push({ at: new Date(clock.now()), who: by.who, action: "purge", events, ids: [] }),
+      forgetKeys: async (retentionMs, from) => {
+        for (const [key, { usedAt }] of tables.keys) if (usedAt < clock.now() - retentionMs) tables.keys.delete(key);
+        return { mark: from, more: false };
+      },
+    },
+    by,
+    options,
+  );
 }
 
 function endedAt(event: StoredEvent): number | null {
@@ -126,16 +123,10 @@ function followersOf(tables: Tables, dead: readonly StoredEvent[]): number {
   return followers;
 }
 
-function listed(tables: Tables, event: StoredEvent, filter: EventFilter, clock: Clock): boolean {
-  const { row, seq } = event;
-  return (
-    (filter.beforeSeq === undefined || seq < filter.beforeSeq) &&
-    (filter.aggregateType === undefined || filter.aggregateType === row.aggregateType) &&
-    (filter.aggregateId === undefined || filter.aggregateId === row.aggregateId) &&
-    (filter.type === undefined || filter.type === row.type) &&
-    (filter.state === undefined || filter.state === stateOf(tables, event, clock))
-  );
-}
+const listed = (tables: Tables, event: StoredEvent, filter: EventFilter, clock: Clock): boolean =>
+  (filter.beforeSeq === undefined || event.seq < filter.beforeSeq) &&
+  (filter.state === undefined || filter.state === stateOf(tables, event, clock)) &&
+  matches(event, filter);
 
 const withoutLarge = (event: WholeEvent): EventRecord => (event.payloadBytes > listedBytes ? { ...event, payload: null } : event);
 

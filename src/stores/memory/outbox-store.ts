@@ -1,9 +1,10 @@
 import type { Outcome, OutboxStore, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import { deletedUnread } from "../../core/within-bytes.ts";
+import { fenced, seqOf } from "../kit/settle.ts";
 import { claim, dataOf, ownedLanes } from "./claim.ts";
 import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
-import { isFinal, leaveWindow, type Hold, type StoredEvent, type Tables } from "./tables.ts";
+import { isFinal, leaveWindow, type HoldRow, type StoredEvent, type Tables } from "./tables.ts";
 
 export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
   return {
@@ -15,7 +16,7 @@ export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
     },
     settle: async (relay, window, outcomes) => settle(tables, relay, window, outcomes, clock.now()),
     release: async (holding, destination, limit) => {
-      const waiting: Hold[] = [];
+      const waiting: HoldRow[] = [];
       for (const { destinations } of ownedLanes(tables, holding)) {
         waiting.push(...[...(destinations.get(destination)?.waiting ?? [])].slice(0, limit));
       }
@@ -29,23 +30,18 @@ export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
 function settle(tables: Tables, relay: string, id: string, outcomes: readonly Outcome[], now: number): SettleReport {
   const window = tables.windows.get(id);
   const open = window?.relay === relay ? window : undefined;
-  const lost = new Set<number>();
+  const owned = new Map(tables.lanes.filter(({ owner }) => owner === relay).map(({ lane, epoch }) => [lane, epoch]));
+  const { mine, lost } = fenced(outcomes, owned, () => open !== undefined);
   let settled = 0;
-  for (const outcome of [...outcomes].sort(bySeq)) {
-    const { lane, epoch, envelope } = outcome.claim;
-    const { owner, epoch: current } = tables.lanes[lane]!;
-    if (owner !== relay || epoch !== current) {
-      lost.add(lane);
-      continue;
-    }
-    const event = tables.events.get(envelope.seq);
+  for (const outcome of [...mine].sort(bySeq)) {
+    const event = tables.events.get(seqOf(outcome));
     if (open === undefined || event?.window !== open) continue;
     leaveWindow(tables, open, event);
     if (isFinal(event)) continue;
     apply(tables, event, outcome, now);
     settled++;
   }
-  return { settled, lost: [...lost].sort((a, b) => a - b) };
+  return { settled, lost };
 }
 
 function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number): void {
@@ -78,4 +74,4 @@ function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number
   }
 }
 
-const bySeq = (a: Outcome, b: Outcome): number => (a.claim.envelope.seq < b.claim.envelope.seq ? -1 : 1);
+const bySeq = (a: Outcome, b: Outcome): number => (seqOf(a) < seqOf(b) ? -1 : 1);

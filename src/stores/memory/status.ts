@@ -1,12 +1,9 @@
 import type { BreakerStatus, DeadGroup, HoldStatus, RelayStatus, Status } from "../../contracts/operator.ts";
 import type { Clock } from "../../core/clock.ts";
-import { states, type State } from "../../core/event.ts";
+import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
-import { SCHEMA_VERSION } from "./schema.ts";
+import { noEvents, shown } from "../kit/status.ts";
 import { isLive, type RelayLease, type StoredEvent, type Tables } from "./tables.ts";
-
-/** Holds beyond these are counted, not listed. */
-const maxListed = 100;
 
 /** PENDING and FAILED events that a live relay has in hand show as PUBLISHING. */
 export function stateOf(tables: Tables, event: StoredEvent, clock: Clock): State {
@@ -16,7 +13,7 @@ export function stateOf(tables: Tables, event: StoredEvent, clock: Clock): State
 
 export function statusOf(tables: Tables, clock: Clock): Status {
   const now = clock.now();
-  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  const counts = noEvents();
   let oldest = Infinity;
   for (const event of tables.events.values()) {
     counts[stateOf(tables, event, clock)]++;
@@ -35,7 +32,7 @@ export function statusOf(tables: Tables, clock: Clock): Status {
     breakers: breakers(tables),
     window: { events: inWindows(tables), suspects: tables.suspects.size },
     dead: deadGroups(tables),
-    schemaVersion: SCHEMA_VERSION,
+    schemaVersion: 1,
   };
 }
 
@@ -60,7 +57,7 @@ function relayStatus(tables: Tables, relay: string, lease: RelayLease, clock: Cl
 }
 
 function holdList(tables: Tables): HoldStatus[] {
-  const oldest = [...tables.holds.values()].sort((a, b) => a.since - b.since).slice(0, maxListed);
+  const oldest = [...tables.holds.values()].sort((a, b) => a.since - b.since).slice(0, shown);
   return oldest.map(({ aggregateType, aggregateId, why, causeSeq, since, freeTo }) => ({
     aggregateType,
     aggregateId,

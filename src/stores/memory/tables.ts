@@ -1,10 +1,11 @@
+import type { Schema } from "../../contracts/store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { Row, State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { LetterRow } from "../../core/letter.ts";
 
 /** What is written; PUBLISHING is derived from windows. */
-export type Status = Exclude<State, "PUBLISHING">;
+type Status = Exclude<State, "PUBLISHING">;
 
 export interface StoredEvent {
   readonly seq: bigint;
@@ -30,11 +31,11 @@ export interface LaneState {
   /** PENDING and FAILED events by seq, among stale ones. */
   queue: StoredEvent[];
   sorted: boolean;
-  readonly releasing: Set<Hold>;
+  readonly releasing: Set<HoldRow>;
   readonly destinations: Map<string, Destination>;
 }
 
-export interface Hold {
+export interface HoldRow {
   readonly aggregate: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
@@ -49,11 +50,11 @@ export interface Hold {
   blocked: StoredEvent[];
 }
 
-export interface Destination {
+interface Destination {
   readonly why: string;
   readonly since: number;
   /** Longest waiting first: a hold that is made anew goes to the end. */
-  readonly waiting: Set<Hold>;
+  readonly waiting: Set<HoldRow>;
 }
 
 export interface OpenWindow {
@@ -92,7 +93,7 @@ export interface Tables {
   readonly keys: Map<string, { readonly id: string; readonly usedAt: number }>;
   readonly lanes: readonly LaneState[];
   /** By aggregate. */
-  readonly holds: Map<string, Hold>;
+  readonly holds: Map<string, HoldRow>;
   readonly windows: Map<string, OpenWindow>;
   /** By seq. */
   readonly suspects: Map<bigint, Suspect>;
@@ -101,6 +102,9 @@ export interface Tables {
   /** By consumer, topic and id. */
   readonly letters: Map<string, LetterRow>;
 }
+
+/** Nothing outlives the process, so there is never anything to upgrade. */
+export const schema: Schema = { migrate: async () => [], print: () => "", check: async () => undefined };
 
 export function createTables(): Tables {
   return {

@@ -1,7 +1,7 @@
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
-import type { Added, Row } from "../../core/event.ts";
+import type { Row } from "../../core/event.ts";
+import { addedOnce, idTaken } from "../kit/writing.ts";
 import type { Database, MemoryTx } from "./database.ts";
 import type { Tables } from "./tables.ts";
 
@@ -10,33 +10,25 @@ export function createWriter(tables: Tables, database: Database, clock: Clock): 
     synchronous: true,
     append(tx, rows) {
       const changes = database.changesOf(tx);
-      const keys = new Map<string, string>();
-      const fresh = new Map<string, Row>();
-      const added: Added[] = [];
-      for (const row of rows) {
-        const key = row.idempotencyKey;
-        const first = key === null ? undefined : (tables.keys.get(key)?.id ?? changes.keys.get(key) ?? keys.get(key));
-        if (first !== undefined) {
-          added.push({ id: first, duplicate: true });
-          continue;
-        }
-        if (tables.byId.has(row.id) || changes.ids.has(row.id) || fresh.has(row.id)) {
-          throw new WaybillError(
-            "INVALID_DRAFT",
-            `an event with the id ${row.id} exists already: leave the id out, or use an idempotency key to add once`,
-          );
-        }
-        if (key !== null) keys.set(key, row.id);
-        fresh.set(row.id, copyOf(row));
-        added.push({ id: row.id, duplicate: false });
+      const used = new Map<string, string>();
+      for (const { idempotencyKey: key } of rows) {
+        const first = key === null ? undefined : (tables.keys.get(key)?.id ?? changes.keys.get(key));
+        if (first !== undefined) used.set(key!, first);
       }
+      const added = addedOnce(rows, used);
+      const fresh = rows.filter((_, at) => !added[at]!.duplicate);
       // Nothing is kept of an append that was refused half-way.
-      const createdAt = clock.now();
-      for (const [id, row] of fresh) {
-        changes.ids.add(id);
-        changes.rows.push({ row, createdAt });
+      const ids = new Set<string>();
+      for (const { id } of fresh) {
+        if (tables.byId.has(id) || changes.ids.has(id) || ids.has(id)) throw idTaken(id);
+        ids.add(id);
       }
-      for (const [key, id] of keys) changes.keys.set(key, id);
+      const createdAt = clock.now();
+      for (const row of fresh) {
+        changes.ids.add(row.id);
+        changes.rows.push({ row: copyOf(row), createdAt });
+        if (row.idempotencyKey !== null) changes.keys.set(row.idempotencyKey, row.id);
+      }
       return Promise.resolve(added);
     },
   };

@@ -1,8 +1,10 @@
 import type { Ask, SqlRow, StoreAdapter } from "../../contracts/adapter.ts";
-import type { Url } from "../../core/url.ts";
-import { beside, end, guardedBySslmode, later, serverUrl } from "../kit/describe.ts";
+import { beside, end, guardedBySslmode, serverUrl } from "../kit/describe.ts";
+import { later } from "../kit/pool.ts";
 import { openPool, type MysqlConnection } from "./driver.ts";
+import { rules } from "./examine.ts";
 import { mysql } from "./index.ts";
+import { onPool } from "./pool.ts";
 import { fill } from "./values.ts";
 
 const runPool = { connections: 4, connectTimeoutMs: 5_000 };
@@ -12,31 +14,23 @@ export const mysqlAdapter: StoreAdapter = {
   schemes: ["mysql", "mariadb"],
   example: "mysql://user:password@host:3306/database",
   server: { port: 3306, ...guardedBySslmode() },
+  rules,
   noTail: "this version cannot follow the binary log: use --mode poll",
   open(given, _, placing) {
-    const url = urlOf(given);
+    const url = serverUrl(given);
     const pool = later(() => openPool({ url, connections: 1, connectTimeoutMs: 10_000 }), end);
     return beside(mysql({ url, ...placing }), pool);
   },
   /** Tables whose names begin with the run's. */
   openRun(given, run) {
-    const url = urlOf(given);
+    const url = serverUrl(given);
     const names = { outbox: `${run}_outbox`, inbox: `${run}_inbox`, events: `${run}_outbox_events`, prefix: `${run}_` };
     // A server that has gone silent must not keep a run waiting.
     const store = mysql({ url, names, ...runPool, statementTimeoutMs: 10_000 });
     const pool = later(() => openPool({ url, ...runPool }), end);
-    const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> => {
-      const connection = await (await pool.get()).getConnection();
-      let broken = true;
-      try {
-        const result = await work(within(connection));
-        broken = false;
-        return result;
-      } finally {
-        if (broken) connection.destroy();
-        else connection.release();
-      }
-    };
+    const at = { place: "the MySQL database", patienceMs: 60_000 };
+    const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> =>
+      onPool(await pool.get(), at, (connection) => work(within(connection)), true);
     return {
       ...beside(store, pool),
       dialect: {
@@ -58,8 +52,6 @@ export const mysqlAdapter: StoreAdapter = {
     };
   },
 };
-
-const urlOf = (url: Url): string => serverUrl(url).replace(/^mariadb:/i, "mysql:");
 
 function within(tx: unknown): Ask {
   const connection = tx as MysqlConnection;

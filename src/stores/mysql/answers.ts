@@ -1,5 +1,5 @@
 import type { Clock } from "../../core/clock.ts";
-import { sightClock, type ClockSighting, type Thing } from "../../core/finding.ts";
+import { sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
 import type { Connection, Run } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { layoutOf } from "./layout.ts";
@@ -34,10 +34,8 @@ export interface Answers {
   readonly tables: TableAnswers | null;
 }
 
-export interface TableAnswers {
-  readonly expected: readonly Thing[];
-  /** As `kind name`, in lower case; an index as `table.index`. */
-  readonly present: readonly string[];
+/** An index is called `table.index`. */
+export interface TableAnswers extends StoredThings {
   /** A user without the right TRIGGER sees none. */
   readonly seesTriggers: boolean;
   /** Null where this user may not look. */
@@ -65,21 +63,13 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
   };
 }
 
-/** Null where this user may not. */
-async function allowed<T>(read: () => Promise<T>): Promise<T | null> {
-  try {
-    return await read();
-  } catch (error) {
-    // A right on the server, on a table, on a column
-    if ([1227, 1142, 1143, 1044].includes(errnoOf(error) ?? 0)) return null;
-    throw error;
-  }
-}
+/** A right on the server, on a table, on a column, on a database. */
+const allowed = <T>(read: () => Promise<T>): Promise<T | null> =>
+  unlessDenied(read, (error) => [1227, 1142, 1143, 1044].includes(errnoOf(error) ?? 0));
 
 async function readTables(connection: Connection, n: Names, clock: Clock): Promise<TableAnswers> {
   const { run } = connection;
-  const layout = await layoutOf(run, n);
-  const unit = layout === null || layout === "none" ? null : layout.unit;
+  const unit = (await layoutOf(run, n))?.unit ?? null;
   const expected = thingsIn(createSchema(connection, n, clock, unit).print());
   const here = "= COALESCE(?, DATABASE())";
   const tables = await run(
@@ -106,6 +96,8 @@ async function readTables(connection: Connection, n: Names, clock: Clock): Promi
   const seen = new Set(engines.map(({ table }) => table));
   const unseen = consumers.every((table) => !seen.has(table)) ? consumers : [];
   const lanes = nameIn(n.lanes);
+  // A server may write names in lower case: they are compared without regard to it.
+  const spelt = new Map(expected.map(({ kind, name }) => [`${kind} ${name}`.toLowerCase(), `${kind} ${name}`]));
   return {
     expected: expected.filter(({ name }) => !unseen.includes(name.split(".")[0]!)),
     present: [
@@ -114,7 +106,7 @@ async function readTables(connection: Connection, n: Names, clock: Clock): Promi
         (row) => `${numberOf(row, "several") === 0 ? "unique index" : "index"} ${textOf(row, "name")}.${textOf(row, "indexed")}`,
       ),
       ...triggers.map((row) => `trigger ${textOf(row, "name")}`),
-    ].map((thing) => thing.toLowerCase()),
+    ].map((thing) => spelt.get(thing.toLowerCase()) ?? thing),
     seesTriggers: triggers.length > 0 || (await mayTrigger(run, n)),
     lanes: seen.has(lanes) ? await allowed(async () => numberOf((await run(`SELECT COUNT(*) AS n FROM ${n.lanes}`))[0]!, "n")) : 0,
     engines,
@@ -145,7 +137,7 @@ async function mayTrigger(run: Run, n: Names): Promise<boolean> {
 const name = "(?:`(?:[^`]|``)*`\\.)?`((?:[^`]|``)*)`";
 
 /** What statements make: one list, and that is the migration itself. */
-export function thingsIn(sql: string): readonly Thing[] {
+function thingsIn(sql: string): readonly Thing[] {
   const tables = [...sql.matchAll(new RegExp(`^CREATE TABLE IF NOT EXISTS ${name} \\(([\\s\\S]*?)\\) ENGINE`, "gm"))];
   const others = [...sql.matchAll(new RegExp(`^CREATE (?:OR REPLACE SQL SECURITY INVOKER )?(TRIGGER|VIEW) ${name}`, "gm"))];
   return [

@@ -1,9 +1,9 @@
-import type { Session } from "./connection.ts";
+import type { MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 /** Who did what, when, and to how many events. */
 export async function audit(
-  change: Session["change"],
+  change: MysqlSession["change"],
   n: Names,
   action: string,
   who: string,

@@ -1,18 +1,20 @@
 import { aggregateKey } from "../../core/event.ts";
-import { type Bounds, costOf, withinBytes } from "../../core/within-bytes.ts";
-import type { MysqlRow, Session } from "./connection.ts";
+import { type ByteBounds, costOf, withinBytes } from "../../core/within-bytes.ts";
+import { blockedPerClaim, mayGo, narrowAtOnce, narrowWidth, rotated } from "../kit/claim.ts";
+import type { MysqlRow, MysqlSession } from "./connection.ts";
+import { heldColumns, heldOf } from "./holds.ts";
 import type { Names } from "./names.ts";
-import type { Pace } from "./pace.ts";
+import type { ReadPace } from "./pace.ts";
 import { createPending, groupsOf, type Pending } from "./pending.ts";
 import { bigOf, bigOrNull, envelopeColumns, lightColumns, numberOf, textOf, weightOf } from "./rows.ts";
 import { list } from "./values.ts";
 
-export interface Scan extends Bounds {
-  readonly session: Pick<Session, "run" | "change" | "server">;
+export interface Scan extends ByteBounds {
+  readonly session: Pick<MysqlSession, "run" | "change" | "server">;
   readonly names: Names;
   readonly lanes: readonly number[];
   readonly limit: number;
-  readonly pace: Pace;
+  readonly pace: ReadPace;
   /** What this relay has in its windows, by lane. */
   readonly open: ReadonlyMap<number, readonly bigint[]>;
   /** Some events of these lanes are suspect. */
@@ -20,8 +22,7 @@ export interface Scan extends Bounds {
   floorOf(lane: number): bigint;
 }
 
-export interface Turn {
-  /** Which lane comes first, so that a small limit starves none. */
+export interface ClaimTurn {
   readonly number: number;
   probe(look: () => Promise<void>): Promise<void>;
 }
@@ -34,18 +35,14 @@ export interface Found {
   readonly deaths: number;
 }
 
-export interface Caught {
+interface Caught {
   readonly found: readonly Found[];
   readonly cut: boolean;
   /** The lowest pending row of each lane that was scanned from its floor. */
   readonly lowest: ReadonlyMap<number, bigint | null>;
 }
 
-/** How many rows of held aggregates one claim takes out of its way. */
-const blockedPerClaim = 5_000;
-
-const withRelay = (columns: string): string =>
-  `${columns}, o.lane, o.retry_count, h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to, s.deaths, s.width`;
+const withRelay = (columns: string): string => `${columns}, o.lane, o.retry_count, ${heldColumns}, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 /** The sum keeps the optimiser from making a range of every gap. */
@@ -62,7 +59,7 @@ const held = (
   AND (y.free_to IS NULL AND (y.destination IS NOT NULL OR o.seq <> y.cause_seq) OR o.seq > y.free_to))`;
 
 /** Failed events whose turn has come, then the pending rows of all lanes: every lane an equal share first, and what is left over to those behind. */
-export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise<Caught> {
+export async function claimNormal(scan: Scan, turn: ClaimTurn, due: boolean): Promise<Caught> {
   const { limit, names: n } = scan;
   const catcher = catchRows(scan);
   const dueLimit = Math.ceil(limit / 2);
@@ -75,7 +72,7 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
     names: n,
     groups: groupsOf(scan.lanes, scan.floorOf),
     which: `${notOpen(scan)} ${scan.suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}`,
-    lanes: rotate(scan.lanes, turn.number),
+    lanes: rotated(scan.lanes, turn.number),
     limit,
     probe: turn.probe,
   });
@@ -96,7 +93,7 @@ export async function claimNormal(scan: Scan, turn: Turn, due: boolean): Promise
   };
 }
 
-const fitting = (found: readonly Found[], bounds: Bounds): readonly Found[] => withinBytes(found, bounds, ({ row }) => weightOf(row));
+const fitting = (found: readonly Found[], bounds: ByteBounds): readonly Found[] => withinBytes(found, bounds, ({ row }) => weightOf(row));
 
 /** Payloads come along only where all of them would fit: of most events they do, and no second statement has to read them. */
 const wholeRows = ({ names: n, bytes, largest, limit }: Scan, seqs: readonly bigint[]): string =>
@@ -201,7 +198,6 @@ const dueRows = (scan: Scan, limit: number, which: string): Promise<readonly Mys
  */
 const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT MAX(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
-const narrowAtOnce = 1_000;
 
 /** Without what only `wholeRows` reads. */
 export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
@@ -224,15 +220,13 @@ export async function narrowRows(scan: Scan): Promise<readonly MysqlRow[]> {
   return [...rows, ...due].sort((a, b) => ascending(bigOf(a, "seq"), bigOf(b, "seq")));
 }
 
-/** A tenth of the window they died in at a time, down to one. */
 export async function claimNarrow(scan: Scan): Promise<Caught> {
   const catcher = catchRows(scan);
   for (const row of await narrowRows(scan)) catcher.take(row);
   await catcher.block();
-  const width = Math.min(...catcher.found.map(({ row }) => (row["width"] === null ? Infinity : numberOf(row, "width"))));
-  const tenth = Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10)));
+  const widths = catcher.found.map(({ row }) => (row["width"] === null ? Infinity : numberOf(row, "width")));
   const reader = createReader(scan);
-  const rows = await reader.read(catcher.found.slice(0, tenth).map(({ seq }) => seq));
+  const rows = await reader.read(catcher.found.slice(0, narrowWidth(widths, scan.limit)).map(({ seq }) => seq));
   const found = fitting(rows.map(foundOf).sort(bySeq), scan);
   return { found, cut: found.length < catcher.found.length, lowest: new Map() };
 }
@@ -245,7 +239,7 @@ function catchRows({ session, names }: Scan): { found: Found[]; take(row: MysqlR
     found,
     take(row) {
       const each = foundOf(row);
-      if (mayGo(row, each.seq)) found.push(each);
+      if (mayGo(each.seq, heldOf(row))) found.push(each);
       else blocked.push(each.seq);
     },
     blocked: () => blocked.length,
@@ -265,19 +259,6 @@ export const foundOf = (row: MysqlRow): Found => ({
   failures: Math.max(0, numberOf(row, "retry_count")),
   deaths: Number(bigOrNull(row, "deaths") ?? 0),
 });
-
-function mayGo(row: MysqlRow, seq: bigint): boolean {
-  const cause = bigOrNull(row, "cause_seq");
-  if (cause === null) return true;
-  const freeTo = bigOrNull(row, "free_to");
-  if (freeTo !== null) return seq <= freeTo;
-  return numberOf(row, "waits") === 0 && seq === cause;
-}
-
-function rotate(lanes: readonly number[], turn: number): readonly number[] {
-  const first = lanes.length === 0 ? 0 : turn % lanes.length;
-  return [...lanes.slice(first), ...lanes.slice(0, first)];
-}
 
 const seqOf = (row: MysqlRow): bigint => bigOf(row, "seq");
 const ascending = (a: bigint, b: bigint): number => (a < b ? -1 : a > b ? 1 : 0);

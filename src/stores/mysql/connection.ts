@@ -1,4 +1,6 @@
 import { WaybillError } from "../../core/errors.ts";
+import { end } from "../kit/describe.ts";
+import { again, later } from "../kit/pool.ts";
 import {
   errnoOf,
   explain,
@@ -10,25 +12,24 @@ import {
   type MysqlPoolConnection,
   type PoolSettings,
 } from "./driver.ts";
-import { idleSettings } from "./idle.ts";
 import { onPool } from "./pool.ts";
-import { fill, type Value } from "./values.ts";
+import { fill, type SqlValue } from "./values.ts";
 
 /** Every value as the bytes the server sent: type casts that the application has set must not change what we read. */
 export type MysqlRow = Readonly<Record<string, Buffer | null>>;
-export type Run = (sql: string, values?: readonly Value[]) => Promise<readonly MysqlRow[]>;
+export type Run = (sql: string, values?: readonly SqlValue[]) => Promise<readonly MysqlRow[]>;
 
 /** The statements of one open transaction. */
-export interface Session {
+export interface MysqlSession {
   readonly run: Run;
   /** Says how many rows were inserted, deleted, or met by an update. */
-  change(sql: string, values?: readonly Value[]): Promise<number>;
+  change(sql: string, values?: readonly SqlValue[]): Promise<number>;
   /** Stands for the link to the server: another one after each reconnection. */
   readonly link: object;
-  readonly server: Server;
+  readonly server: MysqlServer;
 }
 
-export interface Server {
+export interface MysqlServer {
   readonly mariadb: boolean;
   readonly version: string;
   /** Which server of several, and the number of the connection there. */
@@ -43,15 +44,15 @@ export interface Connection {
   readonly patienceMs: number;
   /** One statement, in a transaction of its own. */
   readonly run: Run;
-  change(sql: string, values?: readonly Value[]): Promise<number>;
+  change(sql: string, values?: readonly SqlValue[]): Promise<number>;
   /** READ COMMITTED, so that every statement has a fresh snapshot and no gap is locked; run again when it lost against another. */
-  transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  transaction<T>(work: (session: MysqlSession) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
-  snapshot<T>(work: (run: Run, server: Server) => Promise<T>): Promise<T>;
+  snapshot<T>(work: (run: Run, server: MysqlServer) => Promise<T>): Promise<T>;
   /** A connection of the pool, for a handler. One that failed, or timed out, may go on with statements of its own: its connection is closed. */
-  lend<T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>): Promise<T>;
+  lend<T>(work: (connection: MysqlPoolConnection, server: MysqlServer) => Promise<T>): Promise<T>;
   /** For work of ours in which the session is what matters, not a transaction. */
-  session<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  session<T>(work: (session: MysqlSession) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
@@ -61,7 +62,6 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs: number;
 }
 
-const attempts = 5;
 /** A default of the server's that is lower would hide rows from every SELECT, without a word. */
 const noLimit = 2n ** 64n - 1n;
 const unset = "set it to its default, or give Waybill a url";
@@ -71,21 +71,14 @@ const bytes = (field: { buffer(): Buffer | null }): Buffer | null => field.buffe
 export function createConnection({ pool: given, place, statementTimeoutMs }: ConnectionOptions): Connection {
   const ours = "url" in given;
   const patienceMs = statementTimeoutMs * 1.5; // the server has the first word
-  let opened: Promise<MysqlPool> | null = ours ? null : Promise.resolve(given);
   let closed = false;
-  const servers = new WeakMap<object, Server>();
+  const servers = new WeakMap<object, MysqlServer>();
   /** Links that the server ends when they are idle within a transaction. */
   const hurried = new WeakSet<object>();
 
-  const pool = (): Promise<MysqlPool> => {
-    if (closed) throw new WaybillError("STOPPED", `the connection to ${place} has been closed`);
-    return (opened ??= openPool(given as PoolSettings).catch((error: unknown) => {
-      opened = null;
-      throw error;
-    }));
-  };
+  const pool = later(async () => (ours ? openPool(given) : given), end);
 
-  const ask = async (connection: MysqlConnection, sql: string, values: readonly Value[] = []): Promise<unknown> => {
+  const ask = async (connection: MysqlConnection, sql: string, values: readonly SqlValue[] = []): Promise<unknown> => {
     // A server that does not answer must not keep a relay waiting for ever; the connection is given up with the statement.
     const filled = fill(sql, values);
     try {
@@ -96,7 +89,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 
   /** Looks at each connection once. What is set here stays, so that it is only done on connections of our own. */
-  const prepare = async (connection: MysqlConnection): Promise<Server> => {
+  const prepare = async (connection: MysqlConnection): Promise<MysqlServer> => {
     const link = linkOf(connection);
     const known = servers.get(link);
     if (known !== undefined) return known;
@@ -129,27 +122,33 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return server;
   };
 
-  const hurry = async (connection: MysqlConnection, server: Server): Promise<void> => {
+  const hurry = async (connection: MysqlConnection, server: MysqlServer): Promise<void> => {
     if (hurried.has(linkOf(connection))) return;
     await ask(connection, `SET ${idleSettings(server.mariadb).limit}`);
     hurried.add(linkOf(connection));
   };
-  const calm = async (connection: MysqlConnection, server: Server): Promise<void> => {
+  const calm = async (connection: MysqlConnection, server: MysqlServer): Promise<void> => {
     if (!hurried.delete(linkOf(connection))) return;
     await ask(connection, `SET ${idleSettings(server.mariadb).restore}`);
   };
 
-  const prepared = async <T>(work: (connection: MysqlPoolConnection, server: Server) => Promise<T>, closesFailed = false): Promise<T> =>
-    onPool(await pool(), place, statementTimeoutMs, async (connection) => work(connection, await prepare(connection)), closesFailed);
+  const at = { place, patienceMs: statementTimeoutMs };
+  const prepared = async <T>(
+    work: (connection: MysqlPoolConnection, server: MysqlServer) => Promise<T>,
+    closesFailed = false,
+  ): Promise<T> => {
+    if (closed) throw new WaybillError("STOPPED", `the connection to ${place} has been closed`);
+    return onPool(await pool.get(), at, async (connection) => work(connection, await prepare(connection)), closesFailed);
+  };
 
-  const sessionOn = (connection: MysqlConnection, server: Server): Session => ({
+  const sessionOn = (connection: MysqlConnection, server: MysqlServer): MysqlSession => ({
     server,
     link: linkOf(connection),
     run: async (sql, values) => (await ask(connection, sql, values)) as MysqlRow[],
     change: async (sql, values) => ((await ask(connection, sql, values)) as { affectedRows: number }).affectedRows,
   });
 
-  const once = <T>(begin: readonly string[], work: (session: Session) => Promise<T>): Promise<T> =>
+  const once = <T>(begin: readonly string[], work: (session: MysqlSession) => Promise<T>): Promise<T> =>
     prepared(async (connection, server) => {
       const own = sessionOn(connection, server);
       await hurry(connection, server);
@@ -169,22 +168,15 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       }
     });
 
-  const again = async <T>(begin: readonly string[], work: (session: Session) => Promise<T>): Promise<T> => {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await once(begin, work);
-      } catch (error) {
-        // 1412: partitions came or went after the snapshot was made.
-        const lost = [1213, 1020, 1412].includes(errnoOf(error) ?? 0);
-        if (!lost || attempt === attempts) throw explain(error, place);
-      }
-    }
+  const explained = (error: unknown): never => {
+    throw explain(error, place);
   };
-
-  const alone = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-    prepared((connection, server) => work(sessionOn(connection, server))).catch((error: unknown) => {
-      throw explain(error, place);
-    });
+  // 1412: partitions came or went after the snapshot was made.
+  const isLost = (error: unknown): boolean => [1213, 1020, 1412].includes(errnoOf(error) ?? 0);
+  const patiently = <T>(begin: readonly string[], work: (session: MysqlSession) => Promise<T>): Promise<T> =>
+    again(() => once(begin, work), isLost).catch(explained);
+  const alone = <T>(work: (session: MysqlSession) => Promise<T>): Promise<T> =>
+    prepared((connection, server) => work(sessionOn(connection, server))).catch(explained);
 
   return {
     place,
@@ -197,15 +189,15 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     session: alone,
     run: (sql, values) => alone(({ run }) => run(sql, values)),
     change: (sql, values) => alone(({ change }) => change(sql, values)),
-    transaction: (work) => again([...(ours ? [] : ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]), "START TRANSACTION"], work),
+    transaction: (work) => patiently([...(ours ? [] : ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]), "START TRANSACTION"], work),
     snapshot: (work) =>
-      again(
+      patiently(
         ["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"],
         ({ run, server }) => work(run, server),
       ),
     async close() {
       closed = true;
-      if (ours && opened !== null) await (await opened).end();
+      if (ours) await pool.close();
     },
   };
 }
@@ -220,4 +212,21 @@ function linkOf(connection: MysqlConnection): object {
 function castOf(connection: MysqlConnection): false | typeof bytes {
   const { config } = linkOf(connection) as { config?: { typeCast?: unknown } };
   return config !== undefined && typeof config.typeCast !== "function" ? false : bytes;
+}
+
+/** How long a transaction of ours waits for its next statement: a process that is frozen in one must not keep its locks. */
+const idleSeconds = 10;
+
+/** MariaDB ends sessions that are idle within a transaction; MySQL ends idle ones of any kind. */
+const settingsOf = (mariadb: boolean): readonly string[] =>
+  mariadb ? ["idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"] : ["wait_timeout"];
+
+/** Two lists for SET: one remembers what the session had and limits it, the other puts that back. */
+export function idleSettings(mariadb: boolean, seconds = idleSeconds): { readonly limit: string; readonly restore: string } {
+  const settings = settingsOf(mariadb);
+  const kept = settings.map((name) => `@waybill_${name} = @@session.${name}`);
+  return {
+    limit: [...kept, ...settings.map((name) => `SESSION ${name} = ${seconds}`)].join(", "),
+    restore: settings.map((name) => `SESSION ${name} = @waybill_${name}`).join(", "),
+  };
 }

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import type mysql2 from "mysql2/promise";
 import { causesOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
+import { loadClient } from "../../core/load-client.ts";
 
 /** The part of a connection of `mysql2/promise` that Waybill uses. */
 export interface MysqlConnection {
@@ -38,8 +38,8 @@ export interface PoolSettings {
 
 /** A pool of our own; mysql2 rounds large numbers, reads times in local time and takes objects as SQL unless it is told otherwise. */
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<MysqlPool> {
-  const { createPool } = await load();
-  return createPool({
+  const { default: mysql } = await loadClient("MySQL and MariaDB", "mysql2", () => import("mysql2/promise"));
+  return mysql.createPool({
     ...settingsOf(url),
     connectionLimit: connections,
     connectTimeout: connectTimeoutMs,
@@ -55,14 +55,6 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
   });
 }
 
-async function load(): Promise<typeof mysql2> {
-  try {
-    return (await import("mysql2/promise")).default;
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the MySQL and MariaDB client is not installed: npm install mysql2", { cause });
-  }
-}
-
 const example = "mysql://user:password@host:3306/database";
 
 interface TlsSettings {
@@ -72,7 +64,7 @@ interface TlsSettings {
   readonly ca?: string;
 }
 
-export interface ConnectionSettings {
+interface ConnectionSettings {
   readonly host: string;
   readonly port: number;
   readonly user?: string;
@@ -175,12 +167,12 @@ export const isConflict = (error: unknown): boolean => [1213, 1205, 1020].includ
 
 const link = new Set(["PROTOCOL_CONNECTION_LOST", "PROTOCOL_SEQUENCE_TIMEOUT", "HANDSHAKE_SSL_ERROR", "HANDSHAKE_NO_SSL_SUPPORT"]);
 /** Shutting down, killed, given up: the server ended the connection or the statement in the midst of its work. */
-const ended = new Set([1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 3024, 4031]);
+const ended = [1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 3024, 4031];
 
 /** Nobody answered: whatever was under way may or may not have been done. */
 export function isSilence(error: unknown): boolean {
   const errno = errnoOf(error);
-  return errno === null ? isLinkError(error) : ended.has(errno);
+  return errno === null ? isLinkError(error) : ended.includes(errno);
 }
 
 function isLinkError(error: unknown): boolean {
@@ -191,49 +183,31 @@ function isLinkError(error: unknown): boolean {
   });
 }
 
+/** Errors of the server by their numbers, and what they mean to a user. */
+const explanations: readonly (readonly [errnos: readonly number[], code: ErrorCode, text: (place: string, why: string) => string])[] = [
+  [ended, "STORE_UNAVAILABLE", (place, why) => `${place} ended the connection: ${why}`],
+  [
+    [1146, 1054, 1305], // no such table, column, procedure
+    "NOT_MIGRATED",
+    (place, why) => `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate --store mysql://…`,
+  ],
+  // By --read-only, in a read-only transaction, in read-only mode.
+  [[1290, 1792, 1836], "STORE_READ_ONLY", (place, why) => `${place} cannot be written: ${why}; is it a replica?`],
+  // A right on a table, on a column, on the server, on a routine.
+  [[1142, 1143, 1227, 1370], "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print shows what each role needs`],
+  [[1044, 1045, 1046, 1049, 1698], "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
+  // Too many connections, locks, a full table or disk.
+  [[1040, 1203, 1226, 1205, 1213, 1020, 1114, 1021], "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
+  [[1153], "PAYLOAD_TOO_LARGE", (place, why) => `${place}: ${why}; raise the server's max_allowed_packet`],
+];
+
 /** The client's and the server's errors in Waybill's words. Neither names the password. */
 export function explain(error: unknown, place: string): Error {
   if (error instanceof WaybillError) return error;
   const why = (serverError(error)?.message ?? asError(error).message) || String((error as { code?: unknown }).code);
-  const say = (code: ErrorCode, text: string): WaybillError => new WaybillError(code, text, { cause: error });
   const errno = errnoOf(error);
-  if (errno === null) return isLinkError(error) ? say("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`) : asError(error);
-  if (ended.has(errno)) return say("STORE_UNAVAILABLE", `${place} ended the connection: ${why}`);
-  switch (errno) {
-    case 1146: // no such table
-    case 1054: // nor column
-    case 1305: // nor procedure
-      return say(
-        "NOT_MIGRATED",
-        `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate --store mysql://…`,
-      );
-    case 1290: // --read-only
-    case 1792: // in a read-only transaction
-    case 1836: // read-only mode
-      return say("STORE_READ_ONLY", `${place} cannot be written: ${why}; is it a replica?`);
-    case 1142: // a table
-    case 1143: // a column
-    case 1227: // a privilege
-    case 1370: // a routine
-      return say("STORE_READ_ONLY", `${place}: ${why}; waybill migrate --print shows what each role needs`);
-    case 1044:
-    case 1045:
-    case 1046:
-    case 1049:
-    case 1698:
-      return say("STORE_UNAVAILABLE", `${place} refused the connection: ${why}`);
-    case 1040: // too many connections
-    case 1203:
-    case 1226:
-    case 1205:
-    case 1213:
-    case 1020:
-    case 1114: // table or disk full
-    case 1021:
-      return say("STORE_UNAVAILABLE", `${place} is not available: ${why}`);
-    case 1153: // a packet bigger than max_allowed_packet
-      return say("PAYLOAD_TOO_LARGE", `${place}: ${why}; raise the server's max_allowed_packet`);
-    default:
-      return asError(error);
-  }
+  if (errno === null && isLinkError(error))
+    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error });
+  const [, code, text] = explanations.find(([errnos]) => errno !== null && errnos.includes(errno)) ?? [];
+  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error });
 }

@@ -12,7 +12,7 @@ export interface LockedLane {
   readonly reopened: bigint;
 }
 
-export interface Facts {
+interface Facts {
   /** Another one after each reconnection. */
   readonly link: object;
   /** Tells one server from another behind the same link. */
@@ -46,13 +46,45 @@ interface Floor extends LockedLane {
   readonly since: number;
 }
 
-/** Up to `drawn`, every number had been drawn. */
-interface Pair {
+/**
+ * What is known of the numbers that were drawn. A number N is first `drawn`. For a few looks after that it is too early to tell who may
+ * have drawn it. Then it waits for the youngest transaction of that moment. When that one is over, no row up to N can appear any more: N
+ * is `proven`. One look later it is `usable`: by then whatever was being committed is visible to every snapshot.
+ */
+interface Proof {
   readonly drawn: bigint;
-  looks: number;
-  /** The youngest transaction that may have drawn one of them and is not over; 0 for none, null while it is too early to tell. */
-  newest: bigint | null;
+  readonly proven: bigint;
+  readonly usable: bigint;
+  /** The numbers that are not proven yet. */
+  readonly waiting: readonly Waiting[];
 }
+
+interface Waiting {
+  readonly drawn: bigint;
+  readonly looks: number;
+  /** The youngest transaction that may have drawn a number up to this one; 0 for none, null while it is too early to tell. */
+  readonly newest: bigint | null;
+}
+
+const unproven: Proof = { drawn: 0n, proven: 0n, usable: 0n, waiting: [] };
+
+/** The step from one look at the open transactions to the next. */
+export function proofAfter({ drawn, proven, waiting }: Proof, { oldest, newest, highest }: Reading): Proof {
+  const looked = waiting.map((each): Waiting => {
+    const looks = each.looks + 1;
+    return { ...each, looks, newest: each.newest ?? (looks < marginLooks ? null : (newest ?? 0n)) };
+  });
+  const isOver = (each: Waiting): boolean => each.newest !== null && (oldest === null || oldest > each.newest);
+  const open = looked.filter((each) => !isOver(each));
+  return {
+    drawn: most(drawn, highest ?? 0n),
+    proven: most(proven, ...looked.filter(isOver).map((each) => each.drawn)),
+    usable: proven,
+    waiting: highest === null || open.length >= waitingKept ? open : [...open, { drawn: highest, looks: 0, newest: null }],
+  };
+}
+
+const most = (...numbers: readonly bigint[]): bigint => numbers.reduce((a, b) => (a > b ? a : b));
 
 /**
  * The server makes its list of transactions anew only after a tenth of a second without any reader, and readers that come
@@ -62,7 +94,7 @@ const lookEveryMs = 1_000;
 const longestWait = 8;
 /** A thread draws its number a few instructions before its transaction has an id. Nobody is off the processor over so many looks. */
 const marginLooks = 3;
-const pairsKept = 100;
+const waitingKept = 100;
 /** However a row came to lie below a floor, be it by somebody's hand, it is met within this time. */
 const sweepMs = 300_000;
 /** How long not to ask again once the right to see transactions was refused. */
@@ -80,18 +112,13 @@ export function createFloors(clock: Clock, random: Random): Floors {
   /** A link that still works leads to the server it always led to. */
   const links = new WeakSet();
   let server = "";
-  let pairs: Pair[] = [];
-  let proven = 0n;
-  /** What was proven a look ago: by now whatever was being committed then is visible to every snapshot. */
-  let usable = 0n;
-  let drawn = 0n;
+  let proof = unproven;
   let nextLook = -Infinity;
   let wait = 1;
 
   const reset = (): void => {
     floors.clear();
-    pairs = [];
-    proven = usable = drawn = 0n;
+    proof = unproven;
   };
   const isOld = ({ since }: Floor): boolean => clock.monotonic() - since >= sweepMs;
 
@@ -122,8 +149,7 @@ export function createFloors(clock: Clock, random: Random): Floors {
     },
     moving(held) {
       if (clock.monotonic() < nextLook) return false;
-      for (const lane of held.keys()) if ((floors.get(lane)?.at ?? drawn) < drawn) return true;
-      return false;
+      return [...held.keys()].some((lane) => (floors.get(lane)?.at ?? proof.drawn) < proof.drawn);
     },
     async look(run, n, nonce) {
       const now = clock.monotonic();
@@ -137,20 +163,10 @@ export function createFloors(clock: Clock, random: Random): Floors {
         return;
       }
       // The highest row may have been deleted; the table itself knows what it has drawn.
-      if (listing.highest !== null && listing.highest < drawn && (await nextNumber(run, n)) <= drawn) reset(); // the numbers begin anew
+      if (listing.highest !== null && listing.highest < proof.drawn && (await nextNumber(run, n)) <= proof.drawn) reset(); // the numbers begin anew
       wait = listing.fresh ? Math.max(1, wait / 2) : Math.min(longestWait, 2 * wait);
       later();
-      if (!listing.fresh) return;
-      usable = proven;
-      for (const pair of pairs) {
-        if (pair.newest === null && ++pair.looks >= marginLooks) pair.newest = listing.newest ?? 0n;
-      }
-      const open = pairs.filter(({ newest }) => newest === null || (listing.oldest !== null && listing.oldest <= newest));
-      for (const pair of pairs) if (!open.includes(pair) && pair.drawn > proven) proven = pair.drawn;
-      pairs = open;
-      if (listing.highest === null) return;
-      if (listing.highest > drawn) drawn = listing.highest;
-      if (pairs.length < pairsKept) pairs.push({ drawn: listing.highest, looks: 0, newest: null });
+      if (listing.fresh) proof = proofAfter(proof, listing);
     },
     lower(lane, seq) {
       const floor = floors.get(lane);
@@ -158,17 +174,21 @@ export function createFloors(clock: Clock, random: Random): Floors {
     },
     raise(lane, lowest) {
       const floor = floors.get(lane);
-      const limit = lowest === null ? usable : least(usable, lowest - 1n);
+      const limit = lowest === null ? proof.usable : least(proof.usable, lowest - 1n);
       if (floor !== undefined && limit > floor.at) floor.at = limit;
     },
   };
 }
 
-interface Listing {
+interface Reading {
   /** Of the transactions that may have written. */
   readonly oldest: bigint | null;
   readonly newest: bigint | null;
+  /** The highest row. */
   readonly highest: bigint | null;
+}
+
+interface Listing extends Reading {
   /** The server gives everybody the same list for a while: it is of now only if it has this very statement in it, and proves something only if it is whole. */
   readonly fresh: boolean;
 }

@@ -1,16 +1,16 @@
 import type { SqlTransaction } from "../../contracts/handle.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { withoutValues, type MysqlConnection, type MysqlQuery } from "./driver.ts";
-import { fill, type Value } from "./values.ts";
+import { fill, type SqlValue } from "./values.ts";
 
 /** Somebody else's transaction: a connection of mysql2, or whatever a library's handle makes of its own. */
 export type MysqlTransaction = MysqlConnection | SqlTransaction;
 
 /** Rows as lists of values, in the order they were asked for: a connection may give them as objects or as lists. */
-export type Ask = (sql: string, values?: readonly Value[]) => Promise<readonly (readonly unknown[])[]>;
+export type AskTransaction = (sql: string, values?: readonly SqlValue[]) => Promise<readonly (readonly unknown[])[]>;
 
 /** The values are in the statement: no library has to pass them on, and none can misread them. */
-export function askOf(tx: MysqlTransaction): Ask {
+export function askOf(tx: MysqlTransaction): AskTransaction {
   const { query, promise, execute } = (tx ?? {}) as { query?: unknown; promise?: unknown; execute?: unknown };
   if (typeof query !== "function")
     throw new WaybillError(

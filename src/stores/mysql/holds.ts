@@ -1,14 +1,15 @@
-import type { MysqlRow, Session } from "./connection.ts";
+import type { HeldBy } from "../kit/claim.ts";
+import type { MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { bigOf, bigOrNull, numberOf, textOf, textOrNull } from "./rows.ts";
-import { list, type Value } from "./values.ts";
+import { bigOf, bigOrNull, isSet, numberOf, textOf, textOrNull } from "./rows.ts";
+import { list, type SqlValue } from "./values.ts";
 
 /** How many aggregates one claim lets go, and how many blocked rows: of each at least some, of all not too many. */
 const holdsPerRelease = 200;
 const rowsPerRelease = 10_000;
 const rowsPerHold = 1_000;
 
-type Own = Pick<Session, "run" | "change">;
+type Own = Pick<MysqlSession, "run" | "change">;
 
 export interface Hold {
   readonly aggregateType: string;
@@ -22,18 +23,23 @@ export interface Hold {
   readonly since: string | null;
 }
 
+/** Of a hold named `h`, or of none. */
+export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
+export function heldOf(row: MysqlRow): HeldBy | null {
+  const cause = bigOrNull(row, "cause_seq");
+  return cause === null ? null : { cause, waits: isSet(row, "waits"), freeTo: bigOrNull(row, "free_to") };
+}
+
 /** The columns of a hold named `h`; `since` as text, to be written back as it was. */
-export const holdColumns = `CAST(h.aggregate_type AS BINARY) AS hold_type, CAST(h.aggregate_id AS BINARY) AS hold_id, h.lane AS hold_lane, h.cause_seq,
+const holdColumns = `CAST(h.aggregate_type AS BINARY) AS hold_type, CAST(h.aggregate_id AS BINARY) AS hold_id, h.lane AS hold_lane, h.cause_seq,
   CAST(h.destination AS BINARY) AS destination, CAST(h.why AS BINARY) AS why, h.free_to, h.since, h.blocked AS hold_hash`;
 
-export function holdOf(row: MysqlRow): Hold | null {
-  const cause = bigOrNull(row, "cause_seq");
-  if (cause === null) return null;
+function holdOf(row: MysqlRow): Hold {
   return {
     aggregateType: textOf(row, "hold_type"),
     aggregateId: textOf(row, "hold_id"),
     lane: numberOf(row, "hold_lane"),
-    cause,
+    cause: bigOf(row, "cause_seq"),
     destination: textOrNull(row, "destination"),
     why: textOf(row, "why"),
     freeTo: bigOrNull(row, "free_to"),
@@ -47,7 +53,7 @@ export async function writeHolds({ change }: Own, n: Names, holds: readonly Hold
   await change(
     `INSERT INTO ${n.holds} (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to) VALUES ${holds.map(() => row).join(", ")}
      ON DUPLICATE KEY UPDATE cause_seq = VALUES(cause_seq), destination = VALUES(destination), why = VALUES(why), since = VALUES(since), free_to = VALUES(free_to)`,
-    holds.flatMap((hold): Value[] => [
+    holds.flatMap((hold): SqlValue[] => [
       hold.aggregateType,
       hold.aggregateId,
       hold.lane,
@@ -85,7 +91,7 @@ export async function releaseStep(
 ): Promise<{ readonly remain: boolean; readonly rows: readonly Reopened[] }> {
   const found = await own.run(`SELECT ${holdColumns} FROM ${n.holds} h WHERE h.releasing IN (${list(lanes)}) LIMIT ${holdsPerRelease}`);
   if (found.length === 0) return { remain: false, rows: [] };
-  const holds = found.map((row) => ({ hold: holdOf(row)!, hash: numberOf(row, "hold_hash") }));
+  const holds = found.map((row) => ({ hold: holdOf(row), hash: numberOf(row, "hold_hash") }));
   const share = Math.min(rowsPerHold, Math.ceil(rowsPerRelease / holds.length));
   const blocked = await own.run(
     holds
@@ -143,7 +149,7 @@ export async function releaseDestination(
   await writeHolds(
     own,
     n,
-    rows.map((row) => ({ ...holdOf(row)!, destination: null, freeTo: 0n })),
+    rows.map((row) => ({ ...holdOf(row), destination: null, freeTo: 0n })),
   );
   const left = await own.run(`SELECT DISTINCT lane FROM ${n.holds} WHERE destination = ? AND lane IN (${list(lanes)})`, [destination]);
   const waiting = new Set(left.map((row) => numberOf(row, "lane")));

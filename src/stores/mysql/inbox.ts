@@ -3,15 +3,12 @@ import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
-import { letterRow } from "../../core/letter.ts";
-import { MarkHeld } from "../../core/mark-held.ts";
-import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
-import { SessionEnded } from "../../core/session-ended.ts";
-import type { Connection, Session } from "./connection.ts";
+import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
+import { idleSettings, type Connection, type MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
-import { askOf, textIn, type Ask } from "./handle.ts";
-import { idleSettings } from "./idle.ts";
-import { leaseColumns, leaseOf } from "./leases.ts";
+import { askOf, textIn, type AskTransaction } from "./handle.ts";
+import { leaseColumns, leaseOf } from "./lease-store.ts";
 import { keepLetter } from "./letters.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
@@ -19,7 +16,7 @@ import { beginAndCommit, stayingInside } from "./transactor.ts";
 
 /** How a transaction for one event begins, how statements of ours run in it, how a handler is given it, and how it is cut off where it can be. */
 export interface Applying<Tx> {
-  transaction<T>(work: (ask: Ask, lend: (handler: Handler<Tx>) => void | Promise<void>, cut?: Cut) => Promise<T>): Promise<T>;
+  transaction<T>(work: (ask: AskTransaction, lend: (handler: Handler<Tx>) => void | Promise<void>, cut?: Cut) => Promise<T>): Promise<T>;
 }
 
 type Cut = () => Promise<void>;
@@ -41,21 +38,21 @@ interface Home {
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
   const expiry = createExpiry(clock);
   let home: Home | undefined;
-  const findHome = async (ask: Ask): Promise<Home> => {
+  const findHome = async (ask: AskTransaction): Promise<Home> => {
     const database = databaseIn(await ask("SELECT DATABASE() AS home"));
     if (database === null || database.includes("?")) return { database: null, names: n }; // no such name can stand in a statement with values
     return { database, names: n.inside(database) };
   };
   /** A session goes back to its pool as it came: the next event's statements must not run in another database. */
-  const goHome = async (ask: Ask, rows: Awaited<ReturnType<Ask>>, { database }: Home): Promise<void> => {
+  const goHome = async (ask: AskTransaction, rows: Awaited<ReturnType<AskTransaction>>, { database }: Home): Promise<void> => {
     if (database !== null && databaseIn(rows) !== database) await ask(`USE ${quote(database)}`);
   };
   const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> => {
     let cutOff: Cut | undefined;
-    const attempt = (watch: Watch) =>
+    const attempt = (watch: WatchRollback) =>
       applying.transaction(async (own, lend, cut) => {
         cutOff = cut;
-        const ask: Ask = (sql, values) =>
+        const ask: AskTransaction = (sql, values) =>
           own(sql, values).catch((error: unknown) => {
             throw explain(error, connection.place);
           });
@@ -67,7 +64,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const dead = (told: unknown, why: unknown): void => {
           if (isSilence(told)) throw new SessionEnded(connection.place, why);
         };
-        const inSession: Ask = (sql) =>
+        const inSession: AskTransaction = (sql) =>
           ask(sql).catch((error: unknown) => {
             dead(error, error);
             throw error;
@@ -107,7 +104,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const [row] = await run(`SELECT attempts FROM ${n.attempts} WHERE consumer = ? AND event_id = ?`, [key.consumer, key.id]);
         return numberOf(row!, "attempts");
       }),
-    park: (letter) => connection.transaction((session) => keepLetter(session, n, letterRow(letter))),
+    park: (letter) => connection.transaction((session) => keepLetter(session, n, letter)),
     async forget(before, limit, consumer) {
       const counts = await forgetSome(connection, n.attempts, "failed_at", before, limit, consumer);
       return counts + (await forgetSome(connection, n.inbox, "processed_at", before, limit, consumer));
@@ -151,7 +148,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
  * False when the event was applied before. Two at once: the second waits here for the first. A statement of the handler
  * that commits by itself commits the mark too, with half an effect: so a mark counts only once it is finished.
  */
-async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): Promise<boolean> {
+async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion: number): Promise<boolean> {
   const { consumer, id } = key;
   try {
     await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES (?, ?, ?, 0)`, [consumer, id, handlerVersion]);
@@ -173,10 +170,10 @@ async function mark(ask: Ask, n: Names, key: InboxKey, handlerVersion: number): 
 
 /** A handler may have deleted the mark; without it, the event would be applied again. */
 async function finish(
-  ask: Ask,
+  ask: AskTransaction,
   n: Names,
   { consumer, id }: InboxKey,
-  look: (rows: Awaited<ReturnType<Ask>>) => Promise<void>,
+  look: (rows: Awaited<ReturnType<AskTransaction>>) => Promise<void>,
 ): Promise<void> {
   const ours = "WHERE consumer = ? AND event_id = ?";
   // A delete of what is not there would lock the gap, and other events' counts with it.
@@ -192,7 +189,7 @@ async function finish(
   await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, [consumer, id]);
 }
 
-function databaseIn([row]: Awaited<ReturnType<Ask>>): string | null {
+function databaseIn([row]: Awaited<ReturnType<AskTransaction>>): string | null {
   const name = row?.[0] ?? null;
   return name === null ? null : textIn(name);
 }
@@ -226,7 +223,7 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
         // another session may be on another server, where the number is somebody else's.
         let over = false;
         const cut: Cut = async () => {
-          const kill = ({ run, server: other }: Session): Promise<unknown> | undefined =>
+          const kill = ({ run, server: other }: MysqlSession): Promise<unknown> | undefined =>
             over || other.at !== server.at ? undefined : run(`KILL ${server.id}`);
           await connection.session(async (session) => kill(session)).catch(() => undefined);
           await systemClock.sleep(cutMs); // the client tells nobody of an end that it made itself

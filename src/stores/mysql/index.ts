@@ -1,18 +1,19 @@
 import type { Begins, Library, SqlWriter, TxOf } from "../../contracts/handle.ts";
 import type { Store } from "../../contracts/store.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
-import { show, WaybillError } from "../../core/errors.ts";
+import { WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
-import { checkOptions, positive, whole } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
-import { createConnection, type ConnectionOptions } from "./connection.ts";
+import { throughLibrary } from "../kit/library.ts";
+import { checkServerOptions, libraryOf, poolOf } from "../kit/options.ts";
+import type { PartitionUnit } from "../kit/schema.ts";
+import { createConnection } from "./connection.ts";
 import { settingsOf, urlOf, type MysqlConnection, type MysqlPool } from "./driver.ts";
 import { createExamination } from "./examine.ts";
-import { createInbox, onOwnConnections } from "./inbox.ts";
-import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
+import { createInbox, onOwnConnections, type Applying } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
-import { throughLibrary } from "./library.ts";
+import { askOf } from "./handle.ts";
 import { namesOf, type MysqlNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
@@ -24,7 +25,7 @@ import { createWriter } from "./writer.ts";
 
 export type { MysqlConnection, MysqlPool } from "./driver.ts";
 export type { MysqlTransaction } from "./handle.ts";
-export type { PartitionUnit } from "../kit/partition-units.ts";
+export type { PartitionUnit } from "../kit/schema.ts";
 export type { MysqlNames } from "./names.ts";
 export type { MysqlDatabase } from "./transactor.ts";
 
@@ -56,21 +57,6 @@ export interface MysqlOptions {
   readonly clock?: Clock;
 }
 
-const options = [
-  "url",
-  "pool",
-  "connections",
-  "connectTimeoutMs",
-  "statementTimeoutMs",
-  "schema",
-  "names",
-  "onPublish",
-  "partitions",
-  "clock",
-  "tx",
-  "db",
-] as const;
-
 /** Its writer takes the transactions of libraries too. */
 export type MysqlStore = { readonly writer: SqlWriter } & Store<MysqlDatabase, MysqlConnection>;
 
@@ -80,15 +66,9 @@ export function mysql(given: MysqlOptions): MysqlStore;
 export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   given: MysqlOptions & Partial<Library<Db, Tx, Of, B>>,
 ): MysqlStore | Store<Of, Tx> {
-  checkOptions("mysql", given, options);
+  const { onPublish, partitions, statementTimeoutMs } = checkServerOptions("mysql", given);
   const names = namesOf(given.schema, given.names);
-  const onPublish = given.onPublish ?? "keep";
-  if (onPublish !== "keep" && onPublish !== "delete")
-    throw new WaybillError("INVALID_OPTION", `onPublish must be "keep" or "delete", not ${show(onPublish)}`);
-  const { partitions = null } = given;
-  if (partitions !== null && !partitionUnits.includes(partitions))
-    throw new WaybillError("INVALID_OPTION", `partitions must be one of ${partitionUnits.join(", ")}, not ${show(partitions)}`);
-  const settings = poolOf(given);
+  const settings = { ...poolOf("mysql", "mysql2/promise", given, { pool: checkPool, url: checkUrl }), statementTimeoutMs };
   const connection = createConnection(settings);
   // A handler may take long inside its transaction; leases must not wait for it.
   const inboxConnection = given.pool === undefined ? createConnection(settings) : connection;
@@ -119,38 +99,26 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
       await inboxConnection.close();
     },
   };
-  const library = libraryOf(given);
+  const library = libraryOf("mysql", given);
   if (library === null) {
     const inbox = createInbox(inboxConnection, names, onOwnConnections(inboxConnection), clock);
     return { ...own, writer, transactor: createTransactor(connection), inbox } satisfies MysqlStore;
   }
-  const { applying, ...parts } = throughLibrary<Of, Tx>(library.tx, library.db, writer);
+  const { tx: handle, db } = library;
+  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, (tx, work) => writer.staying(handle(tx), work));
+  const applying: Applying<Tx> = { transaction: (work) => begin(db, (tx) => work(askOf(handle(tx)), (handler) => handler(tx))) };
   return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };
 }
 
-function libraryOf<Db, Tx, Of extends Db, B extends Begins>({ tx, db }: Partial<Library<Db, Tx, Of, B>>): Library<Db, Tx, Of, B> | null {
-  if (tx === undefined && db === undefined) return null;
-  if (typeof tx === "function" && "begin" in tx && db !== undefined && db !== null) return { tx, db };
-  throw new WaybillError(
-    "INVALID_OPTION",
-    "mysql: tx and db belong together: mysql({ pool, tx: fromDrizzle, db }), where db is what the library begins transactions on",
-  );
+function checkPool(pool: MysqlPool): string {
+  // The pool of `mysql2` itself answers by callback.
+  if (typeof pool?.getConnection !== "function" || typeof (pool as { promise?: unknown }).promise === "function")
+    throw new WaybillError("INVALID_OPTION", 'mysql: pool must be made by createPool of "mysql2/promise"');
+  return "the MySQL database";
 }
 
-function poolOf(given: MysqlOptions): ConnectionOptions {
-  const { url, pool } = given;
-  const statementTimeoutMs = whole("statementTimeoutMs", given.statementTimeoutMs ?? 30_000);
-  if ((url === undefined) === (pool === undefined))
-    throw new WaybillError("INVALID_OPTION", "mysql needs either a url or a pool of mysql2/promise: mysql({ pool })");
-  if (pool !== undefined) {
-    // The pool of `mysql2` itself answers by callback.
-    if (typeof pool?.getConnection !== "function" || typeof (pool as { promise?: unknown }).promise === "function")
-      throw new WaybillError("INVALID_OPTION", 'mysql: pool must be made by createPool of "mysql2/promise"');
-    return { pool, place: "the MySQL database", statementTimeoutMs };
-  }
-  settingsOf(url!);
-  const connections = whole("connections", given.connections ?? 10);
-  const connectTimeoutMs = positive("connectTimeoutMs", given.connectTimeoutMs ?? 10_000);
-  const { host, pathname } = urlOf(url!);
-  return { pool: { url: url!, connections, connectTimeoutMs }, place: `MySQL at ${host}${pathname}`, statementTimeoutMs };
+function checkUrl(url: string): string {
+  settingsOf(url);
+  const { host, pathname } = urlOf(url);
+  return `MySQL at ${host}${pathname}`;
 }

@@ -1,5 +1,4 @@
-import { WaybillError } from "../../core/errors.ts";
-import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
+import { partitionUnits, refuseLayout, type PartitionUnit } from "../kit/schema.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { numberOf, textOf, textOrNull } from "./rows.ts";
@@ -16,7 +15,7 @@ export const inRest = "'1970-01-01'";
 export const partitionedBy = (unit: PartitionUnit): string =>
   ` PARTITION BY RANGE COLUMNS (placed_at) (PARTITION ${rest} VALUES LESS THAN (${restEnds}) COMMENT = '${unit}', PARTITION ${later} VALUES LESS THAN (MAXVALUE))`;
 
-export interface Part {
+export interface TablePartition {
   readonly name: string;
   /** Everything in it was added before. Null for the last one. */
   readonly upper: Date | null;
@@ -25,13 +24,14 @@ export interface Part {
 }
 
 export interface Layout {
-  readonly unit: PartitionUnit;
+  /** Null for a table without partitions of ours. */
+  readonly unit: PartitionUnit | null;
   /** In the order of time. */
-  readonly parts: readonly Part[];
+  readonly parts: readonly TablePartition[];
 }
 
-/** "none" for a table without partitions of ours, null where there is no table. */
-export async function layoutOf(run: Run, n: Names): Promise<Layout | "none" | null> {
+/** Null where there is no table. */
+export async function layoutOf(run: Run, n: Names): Promise<Layout | null> {
   const rows = await run(
     `SELECT PARTITION_NAME AS name, PARTITION_DESCRIPTION AS ends, PARTITION_COMMENT AS comment, TABLE_ROWS AS guess FROM information_schema.PARTITIONS
      WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? ORDER BY PARTITION_ORDINAL_POSITION`,
@@ -40,7 +40,7 @@ export async function layoutOf(run: Run, n: Names): Promise<Layout | "none" | nu
   if (rows[0] === undefined) return null;
   const comment = rows.flatMap((row) => (textOrNull(row, "name") === rest ? [textOrNull(row, "comment")] : []))[0];
   const unit = partitionUnits.find((each) => each === comment);
-  if (unit === undefined) return "none";
+  if (unit === undefined) return { unit: null, parts: [] };
   return {
     unit,
     parts: rows.map((row) => ({ name: textOf(row, "name"), upper: momentOf(textOf(row, "ends")), rows: numberOf(row, "guess") })),
@@ -53,16 +53,9 @@ function momentOf(ends: string): Date | null {
   return day === undefined ? null : new Date(`${day}T${time}Z`);
 }
 
-/** A table full of events is never made into another kind of table under its users' feet. */
 export async function refuseOtherLayout(run: Run, n: Names, place: string, asked: PartitionUnit | null): Promise<void> {
-  if (asked === null) return;
-  const layout = await layoutOf(run, n);
-  if (layout === null || (layout !== "none" && layout.unit === asked)) return;
-  const is = layout === "none" ? "has no partitions" : `is partitioned by ${layout.unit}`;
-  throw new WaybillError(
-    "INVALID_OPTION",
-    `partitions: "${asked}" was asked for, and the outbox of ${place} ${is}: leave the option out, or begin with new tables under another name or schema`,
-  );
+  const layout = asked === null ? null : await layoutOf(run, n);
+  if (layout !== null) refuseLayout(place, asked, layout.unit);
 }
 
 /** The beginning of the unit that lies so many after the one of that moment, in UTC; weeks begin on Monday. */

@@ -1,22 +1,33 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry } from "../kit/expiry.ts";
-import type { Connection, MysqlRow, Session } from "./connection.ts";
-import { leaseColumns, leaseOf, renewalOf } from "./leases.ts";
+import { createLiveRelays, lookOf, type WrittenLease } from "../kit/expiry.ts";
+import type { Connection, MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { bigOf, numberOf, sizeOf, textOf, textOrNull } from "./rows.ts";
-import { list, type Value } from "./values.ts";
+import { bigOf, cells, numberOf, sizeOf, textOf, textOrNull } from "./rows.ts";
+import { list, type SqlValue } from "./values.ts";
 import { keepWindow, lockWindows, windowsOf, type StoredWindow } from "./windows.ts";
+
+/** Of a lease of version 1, which does not say for how long it was made. */
+const unknownTtlMs = 60_000;
+
+/** Tells renewals apart. Code of version 1 writes the new end alone, and then that is what tells. */
+export const renewalOf = (table: string): string =>
+  `IF(COALESCE(${table}.expires_at = ${table}.renewed_at + INTERVAL ${table}.ttl_ms * 1000 MICROSECOND, FALSE), CONCAT(${table}.renewals), CONCAT('until ', ${table}.expires_at))`;
+
+/** Of a table with leases: what is left of each, by the server's clock. */
+export const leaseColumns = (table: string): string => `CAST(${renewalOf(table)} AS BINARY) AS renewal, ${table}.ttl_ms,
+  TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ${table}.expires_at) DIV 1000 AS left_ms`;
+
+export const leaseOf = (row: MysqlRow): WrittenLease => ({
+  renewal: textOf(row, "renewal"),
+  leftMs: numberOf(row, "left_ms"),
+  ttlMs: row["ttl_ms"] === null ? unknownTtlMs : numberOf(row, "ttl_ms"),
+});
 
 /** Leases are written by the server's clock, and judged by kit/expiry: a clock that steps takes nobody's lanes, and keeps nobody's. */
 export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
-  const expiry = createExpiry(clock);
+  const liveOf = createLiveRelays(clock, cells, leaseOf);
   const relays = `SELECT CAST(r.relay AS BINARY) AS relay, ${leaseColumns("r")} FROM ${n.relays} r`;
-  const liveOf = (rows: readonly MysqlRow[]): readonly MysqlRow[] => {
-    expiry.keep(new Set(rows.map((row) => textOf(row, "relay"))));
-    return rows.filter((row) => expiry.isLive(textOf(row, "relay"), leaseOf(row)));
-  };
-
   return {
     async look() {
       // One statement is one snapshot.
@@ -25,16 +36,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
          UNION ALL SELECT NULL, NULL, NULL, CAST(r.relay AS BINARY), CAST(r.strategy AS BINARY), ${leaseColumns("r")} FROM ${n.relays} r
          ORDER BY lane, relay`,
       );
-      const live = liveOf(rows.filter((row) => row["relay"] !== null));
-      return {
-        lanes: rows
-          .filter((row) => row["relay"] === null)
-          .map((row) => ({ lane: numberOf(row, "lane"), owner: textOrNull(row, "owner"), epoch: bigOf(row, "epoch") })),
-        live: live.map((row) => textOf(row, "relay")),
-        strategies: new Map(
-          live.flatMap((row) => (row["strategy"] === null ? [] : [[textOf(row, "relay"), textOf(row, "strategy")] as const])),
-        ),
-      };
+      return lookOf(rows, cells, liveOf);
     },
     async renew(relay, ttlMs, window = 0, strategy) {
       const ttl = Math.round(ttlMs);
@@ -102,7 +104,7 @@ async function forgetDead(connection: Connection, n: Names, dead: readonly Mysql
 }
 
 /** What a relay had in hand when it lost its lanes may be what ended it. Only a death alone in a window counts against an event. */
-async function suspect(session: Session, n: Names, owners: readonly string[], lanes: ReadonlySet<number>): Promise<void> {
+async function suspect(session: MysqlSession, n: Names, owners: readonly string[], lanes: ReadonlySet<number>): Promise<void> {
   const windows = await lockWindows(session, n, await windowsOf(session, n, owners));
   const inFlight = new Map<string, number>();
   for (const { relay, parts } of windows) inFlight.set(relay, (inFlight.get(relay) ?? 0) + sizeOf(parts));
@@ -114,7 +116,7 @@ async function suspect(session: Session, n: Names, owners: readonly string[], la
       `SELECT seq, lane, CAST(aggregate_type AS BINARY) AS aggregate_type, CAST(aggregate_id AS BINARY) AS aggregate_id FROM ${n.outbox} FORCE INDEX (PRIMARY)
        WHERE seq IN (${list(width.keys())}) AND status IN ('PENDING', 'FAILED')`,
     );
-    const values = rows.flatMap((row): Value[] => {
+    const values = rows.flatMap((row): SqlValue[] => {
       const [seq, wide] = [bigOf(row, "seq"), width.get(bigOf(row, "seq"))!];
       return [seq, numberOf(row, "lane"), textOf(row, "aggregate_type"), textOf(row, "aggregate_id"), wide, wide === 1 ? 1 : 0];
     });
@@ -128,7 +130,7 @@ async function suspect(session: Session, n: Names, owners: readonly string[], la
   await forget(session, n, windows, lanes);
 }
 
-async function giveBack(session: Session, n: Names, relay: string, lanes: readonly number[]): Promise<void> {
+async function giveBack(session: MysqlSession, n: Names, relay: string, lanes: readonly number[]): Promise<void> {
   const rows = await session.run(
     `SELECT lane FROM ${n.lanes} FORCE INDEX (PRIMARY) WHERE lane IN (${list([...lanes].sort((a, b) => a - b))}) AND owner = ? ORDER BY lane FOR UPDATE`,
     [relay],
@@ -140,7 +142,7 @@ async function giveBack(session: Session, n: Names, relay: string, lanes: readon
 }
 
 /** Takes what lies in these lanes out of the windows. */
-async function forget(session: Session, n: Names, windows: readonly StoredWindow[], lanes: ReadonlySet<number>): Promise<void> {
+async function forget(session: MysqlSession, n: Names, windows: readonly StoredWindow[], lanes: ReadonlySet<number>): Promise<void> {
   for (const window of windows) {
     if (within(window, lanes).length === 0) continue;
     await keepWindow(session, n, window.id, new Map([...window.parts].filter(([lane]) => !lanes.has(lane))));

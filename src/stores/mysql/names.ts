@@ -1,5 +1,4 @@
-import { show, WaybillError } from "../../core/errors.ts";
-import { checkOptions } from "../../core/options.ts";
+import { plainNames, type NameRules, type TableName } from "../kit/names.ts";
 
 export interface MysqlNames {
   /** @default "outbox" */
@@ -12,23 +11,8 @@ export interface MysqlNames {
   readonly prefix?: string;
 }
 
-const tables = [
-  "keys",
-  "relays",
-  "lanes",
-  "windows",
-  "suspects",
-  "holds",
-  "destinations",
-  "audit",
-  "attempts",
-  "seats",
-  "letters",
-  "meta",
-] as const;
-
 /** Every name of the schema as it stands in SQL: quoted, and qualified where a schema is given. */
-export type Names = Readonly<Record<(typeof tables)[number] | "outbox" | "inbox" | "events" | "trigger" | "guard", string>> & {
+export type Names = Readonly<Record<TableName | "use_key" | "guard", string>> & {
   /** The database that was named; null for that of the connection. */
   readonly schema: string | null;
   readonly quotedSchema: string;
@@ -37,35 +21,23 @@ export type Names = Readonly<Record<(typeof tables)[number] | "outbox" | "inbox"
   /** Quoted only; constraints are not qualified. */
   readonly constraint: (what: string) => string;
   /** As it is, for messages and look-ups. */
-  readonly plain: (of: "outbox" | "meta" | "trigger" | "guard") => string;
+  readonly plain: (of: "outbox" | "meta" | "use_key" | "guard") => string;
 };
 
 const maxCharacters = 64;
 
-export function namesOf(schema: string | undefined, given: MysqlNames = {}): Names {
-  checkOptions("names", given, ["outbox", "inbox", "events", "prefix"]);
-  const { outbox = "outbox", inbox = "inbox", events = "outbox_events", prefix = "waybill_" } = given;
-  for (const [what, name] of Object.entries({ ...(schema === undefined ? {} : { schema }), outbox, inbox, events, prefix }))
-    check(what, name);
-  const plain: Record<string, string> = {
-    ...Object.fromEntries(tables.map((name) => [name, `${prefix}${name}`])),
-    outbox,
-    inbox,
-    events,
-    trigger: `${prefix}use_key`,
-    guard: `${prefix}guard`,
-  };
-  const all = Object.values(plain);
-  for (const name of [...all, `${prefix}event_version`, ...(schema === undefined ? [] : [schema])]) {
-    if (name.length > maxCharacters)
-      throw new WaybillError(
-        "INVALID_OPTION",
-        `the name ${show(name)} is longer than the ${maxCharacters} characters that MySQL and MariaDB take: choose a shorter one`,
-      );
-  }
+const rules: NameRules = {
+  // A question mark would be taken for a parameter by clients; the rest no server accepts.
+  isName: (name) => !/[?\u{10000}-\u{10ffff}]| $/u.test(name),
+  what: 'a name without NUL, "?", a space at its end or characters beyond U+FFFF',
+  tooLong: (name) => (name.length > maxCharacters ? `${maxCharacters} characters that MySQL and MariaDB take` : null),
   // Servers may be set up to know tables by their letters alone, whether large or small.
-  const twice = all.find((name, at) => all.findIndex((other) => other.toLowerCase() === name.toLowerCase()) !== at);
-  if (twice !== undefined) throw new WaybillError("INVALID_OPTION", `the name ${show(twice)} is given to two things`);
+  same: (name) => name.toLowerCase(),
+  longest: ({ prefix }) => [`${prefix}event_version`],
+};
+
+export function namesOf(schema: string | undefined, given: MysqlNames = {}): Names {
+  const { plain, prefix } = plainNames(schema, given, ["use_key", "guard"], rules);
   const full = (name: string): string => (schema === undefined ? quote(name) : `${quote(schema)}.${quote(name)}`);
   return {
     ...(Object.fromEntries(Object.entries(plain).map(([key, name]) => [key, full(name)])) as unknown as Names),
@@ -75,15 +47,6 @@ export function namesOf(schema: string | undefined, given: MysqlNames = {}): Nam
     constraint: (what) => quote(`${prefix}${what}`),
     plain: (of) => plain[of]!,
   };
-}
-
-/** A question mark would be taken for a parameter by clients; the rest no server accepts. */
-function check(what: string, name: unknown): void {
-  if (typeof name !== "string" || name === "" || !name.isWellFormed() || /[\0?\u{10000}-\u{10ffff}]| $/u.test(name))
-    throw new WaybillError(
-      "INVALID_OPTION",
-      `names: ${what} must be a name without NUL, "?", a space at its end or characters beyond U+FFFF, not ${show(name)}`,
-    );
 }
 
 export const quote = (name: string): string => `\`${name.replaceAll("`", "``")}\``;

@@ -1,8 +1,8 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { auditedOf, refuseOthers, testsOf } from "../kit/operator.ts";
 import { shownOf } from "../kit/records.ts";
 import { audit } from "./audit.ts";
-import type { Connection, Run, Session } from "./connection.ts";
+import type { Connection, MysqlSession } from "./connection.ts";
 import { freed, startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { createPace } from "./pace.ts";
@@ -11,7 +11,7 @@ import { purge } from "./purge.ts";
 import { readStored, recordColumns, storedOf } from "./records.ts";
 import { bigOf, numberOf, textOf } from "./rows.ts";
 import { readStatus } from "./status.ts";
-import { list, type Value } from "./values.ts";
+import { list, type SqlValue } from "./values.ts";
 
 /** How many letters are dealt with while their lanes are locked. */
 const actBatch = 2_000;
@@ -31,24 +31,13 @@ export function createOperator(connection: Connection, n: Names): Operator {
   };
 }
 
-async function listEvents(session: Pick<Session, "run" | "server">, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
-  const values: Value[] = [];
-  const where = (
-    [
-      ["o.state", filter.state],
-      ["o.aggregate_type", filter.aggregateType],
-      ["o.aggregate_id", filter.aggregateId],
-      ["o.event_type", filter.type],
-      ["o.status", filter.state === "PUBLISHING" ? undefined : filter.state],
-    ] as const
-  ).flatMap(([column, value]) => {
-    if (value === undefined) return [];
-    values.push(value);
-    return [`${column} = ?`];
-  });
+async function listEvents(session: Pick<MysqlSession, "run" | "server">, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
+  const { state } = filter;
+  const tests = [...testsOf(filter), ...(state === undefined || state === "PUBLISHING" ? [] : [["status", state] as const])];
+  const where = tests.map(([column]) => `o.${column} = ?`);
   if (filter.beforeSeq !== undefined) where.push(`o.seq < ${filter.beforeSeq}`);
   const rows = await session.run(`SELECT o.seq FROM ${n.events} o WHERE ${["TRUE", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT ?`, [
-    ...values,
+    ...tests.map(([, value]) => value),
     filter.limit,
   ]);
   const seqs = rows.map((row) => bigOf(row, "seq"));
@@ -56,7 +45,13 @@ async function listEvents(session: Pick<Session, "run" | "server">, n: Names, fi
 }
 
 async function act(connection: Connection, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {
-  if (filter.ids !== undefined) await refuseOthers(connection.run, n, filter.ids);
+  if (filter.ids !== undefined) {
+    const possible = filter.ids.filter(isAscii);
+    const places = ["NULL", ...possible.map(() => "?")].join(", ");
+    const found = await connection.run(`SELECT id, status FROM ${n.outbox} WHERE id IN (${places})`, possible);
+    const statuses = new Map(found.map((row) => [textOf(row, "id"), textOf(row, "status")]));
+    refuseOthers(filter.ids, (id) => statuses.get(id));
+  }
   const { where, values } = whichDead(filter);
   const dead = await connection.run(`SELECT o.seq, o.lane FROM ${n.outbox} o WHERE ${where} ORDER BY o.seq`, values);
   const meant = dead.map((row) => ({ seq: bigOf(row, "seq"), lane: numberOf(row, "lane") }));
@@ -74,7 +69,7 @@ async function act(connection: Connection, n: Names, action: "redrive" | "discar
  * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
  */
 async function actOn(
-  session: Session,
+  session: MysqlSession,
   n: Names,
   action: "redrive" | "discard",
   meant: readonly { readonly seq: bigint; readonly lane: number }[],
@@ -104,34 +99,16 @@ async function actOn(
     await session.change(`UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'DISCARDED' WHERE seq IN (${list(seqs)})`);
     await startReleasing(session, n, seqs);
   }
-  await audit(session.change, n, action, by.who, rows.length, { ...filter, ids: report.ids.slice(0, 100) });
+  await audit(session.change, n, action, by.who, rows.length, auditedOf(filter, report.ids));
   return report;
 }
 
-function whichDead(filter: DeadFilter): { readonly where: string; readonly values: readonly Value[] } {
-  const tests: [string, readonly Value[]][] = [["o.status = 'DEAD'", []]];
-  if (filter.ids !== undefined) tests.push([`o.id IN (${["NULL", ...filter.ids.map(() => "?")].join(", ")})`, filter.ids]);
-  for (const [column, value] of [
-    ["aggregate_type", filter.aggregateType],
-    ["aggregate_id", filter.aggregateId],
-    ["event_type", filter.type],
-    ["last_error", filter.error],
-  ] as const)
-    if (value !== undefined) tests.push([`o.${column} = ?`, [value]]);
-  return { where: tests.map(([test]) => test).join(" AND "), values: tests.flatMap(([, values]) => values) };
+function whichDead({ ids, ...filter }: DeadFilter): { readonly where: string; readonly values: readonly SqlValue[] } {
+  const tests = testsOf(filter);
+  const where = ["o.status = 'DEAD'", ...tests.map(([column]) => `o.${column} = ?`)];
+  if (ids !== undefined) where.push(`o.id IN (${["NULL", ...ids.map(() => "?")].join(", ")})`);
+  return { where: where.join(" AND "), values: [...tests.map(([, value]) => value), ...(ids ?? [])] };
 }
 
 /** No event has another id: the column holds nothing else, and the server refuses to compare. */
 const isAscii = (id: string): boolean => !/[^\0-\x7f]/.test(id);
-
-/** Named ids must exist and be dead: silence would look like success. */
-async function refuseOthers(run: Run, n: Names, ids: readonly string[]): Promise<void> {
-  const possible = ids.filter(isAscii);
-  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id IN (${["NULL", ...possible.map(() => "?")].join(", ")})`, possible);
-  const statuses = new Map(rows.map((row) => [textOf(row, "id"), textOf(row, "status")]));
-  for (const id of ids) {
-    const status = statuses.get(id);
-    if (status === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
-    if (status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${status}, not DEAD`);
-  }
-}

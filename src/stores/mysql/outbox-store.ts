@@ -1,23 +1,22 @@
-import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import type { Random } from "../../core/random.ts";
-import { type Bounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
-import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type Turn } from "./claim.ts";
-import type { Connection, MysqlRow, Session } from "./connection.ts";
+import { boundsOf, isUnread } from "../../core/within-bytes.ts";
+import { claimNarrow, claimNormal, foundOf, narrowRows, type Found, type Scan, type ClaimTurn } from "./claim.ts";
+import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
+import { createKnown } from "../kit/known.ts";
+import type { Connection, MysqlSession } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
 import { look, type Seen } from "./look.ts";
 import type { Names } from "./names.ts";
-import { createPace, type Pace } from "./pace.ts";
-import { rowsPerStep } from "./pending.ts";
+import { createPace, type ReadPace } from "./pace.ts";
 import { readPayload, withPayloads } from "./payloads.ts";
 import { bigOf, least, numberOf, payloadSizeOf, readEvent, sizeOf, textOf, weightOf } from "./rows.ts";
 import { settleWindow, type Published } from "./settle.ts";
 import { list } from "./values.ts";
 import { dropWindows, makeWindow, readWindows, windowsOf } from "./windows.ts";
-
-const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
 export interface OutboxStoreParts {
   readonly connection: Connection;
@@ -72,27 +71,8 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
   };
 }
 
-/** Which windows a relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
-function createKnown(): {
-  stale(relay: string, open: readonly string[]): readonly string[] | "all";
-  doubt(relay: string): void;
-  keep(relay: string, open: readonly string[], made: string | null): void;
-  drop(relay: string, window: string): void;
-} {
-  const windows = new Map<string, Set<string>>();
-  return {
-    stale(relay, open) {
-      const mine = windows.get(relay);
-      return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
-    },
-    doubt: (relay) => void windows.delete(relay),
-    drop: (relay, window) => void windows.get(relay)?.delete(window),
-    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
-  };
-}
-
 /** Looking for lanes that do not show may mean to walk over all of somebody's backlog: no more than a twentieth of the time goes into it. */
-function createTurns(clock: Clock): () => Turn {
+function createTurns(clock: Clock): () => ClaimTurn {
   let number = 0;
   let next = -Infinity;
   return () => ({
@@ -107,7 +87,7 @@ function createTurns(clock: Clock): () => Turn {
 }
 
 interface Claiming {
-  readonly session: Session;
+  readonly session: MysqlSession;
   readonly names: Names;
   readonly holding: Holding;
   readonly request: ClaimRequest;
@@ -115,8 +95,8 @@ interface Claiming {
   readonly stale: readonly string[] | "all";
   readonly floors: Floors;
   readonly id: string;
-  readonly pace: Pace;
-  readonly turn: Turn;
+  readonly pace: ReadPace;
+  readonly turn: ClaimTurn;
 }
 
 const none = (more: boolean): Window => ({ ...nothing, more });
@@ -167,19 +147,14 @@ async function claim({ session, names: n, holding, request, seen, stale, floors,
   const whole = await withPayloads(session.run, n, rows, (row) => !isUnread(weightOf(row), bounds));
   return {
     id: rows.length === 0 ? null : id,
-    claims: whole.map((row) => claimOf(row, holding, bounds)),
+    claims: whole.map((row) => {
+      const unread = isUnread(weightOf(row), bounds);
+      return claimOf(readEvent(row, unread), holding, foundOf(row), unread ? payloadSizeOf(row) : null);
+    }),
     suspects: (await narrowRows({ ...scan, open: open.parts })).length,
     destinations: seen.destinations,
     more: caught.cut || releasing.remain || crowded.size > 0,
   };
-}
-
-function claimOf(row: MysqlRow, holding: Holding, bounds: Bounds): Claim {
-  const unread = isUnread(weightOf(row), bounds);
-  const { envelope, unreadable } = readEvent(row, unread);
-  const { lane, failures, deaths } = foundOf(row);
-  const claim = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
-  return { ...claim, ...(unreadable === null ? {} : { unreadable }), ...(unread ? { unread: payloadSizeOf(row) } : {}) };
 }
 
 const floorOf =
@@ -189,7 +164,7 @@ const floorOf =
 
 /** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
 async function lockLanes(
-  { run }: Session,
+  { run }: MysqlSession,
   n: Names,
   holding: Holding,
 ): Promise<{ readonly lanes: ReadonlyMap<number, LockedLane>; readonly server: string }> {
@@ -205,7 +180,7 @@ async function lockLanes(
 }
 
 async function forgetWindows(
-  session: Session,
+  session: MysqlSession,
   n: Names,
   relay: string,
   open: readonly string[],
@@ -216,7 +191,7 @@ async function forgetWindows(
 }
 
 async function openParts(
-  session: Session,
+  session: MysqlSession,
   n: Names,
   ids: readonly string[],
 ): Promise<{ readonly parts: Map<number, bigint[]>; readonly events: number }> {
@@ -227,7 +202,7 @@ async function openParts(
 }
 
 /** Events that have become available join their lane, all of them before anything is claimed. */
-async function freeDelayed(session: Session, n: Names, lanes: readonly number[]): Promise<readonly Reopened[]> {
+async function freeDelayed(session: MysqlSession, n: Names, lanes: readonly number[]): Promise<readonly Reopened[]> {
   const rows = await session.run(
     `SELECT lane, seq FROM ${n.outbox} FORCE INDEX (due) WHERE due_at <= UTC_TIMESTAMP(6) AND status = 'PENDING' AND lane IN (${list(lanes)})
      ORDER BY due_at LIMIT ${rowsPerStep}`,
@@ -241,7 +216,7 @@ async function freeDelayed(session: Session, n: Names, lanes: readonly number[])
 }
 
 /** Nothing is claimed from these now: a later event would go before one that is due. */
-async function lanesWithMoreDue(session: Session, n: Names, lanes: readonly number[]): Promise<ReadonlySet<number>> {
+async function lanesWithMoreDue(session: MysqlSession, n: Names, lanes: readonly number[]): Promise<ReadonlySet<number>> {
   const rows = await session.run(
     `SELECT DISTINCT lane FROM ${n.outbox} FORCE INDEX (due) WHERE due_at <= UTC_TIMESTAMP(6) AND status = 'PENDING' AND lane IN (${list(lanes)})`,
   );
@@ -249,7 +224,7 @@ async function lanesWithMoreDue(session: Session, n: Names, lanes: readonly numb
 }
 
 /** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
-async function forgetSuspects(session: Session, n: Names, lanes: readonly number[]): Promise<void> {
+async function forgetSuspects(session: MysqlSession, n: Names, lanes: readonly number[]): Promise<void> {
   const rows = await session.run(
     `SELECT s.seq FROM ${n.suspects} s LEFT JOIN ${n.outbox} o ON o.seq = s.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED')
      WHERE s.lane IN (${list(lanes)}) AND o.seq IS NULL`,

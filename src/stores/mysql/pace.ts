@@ -1,11 +1,11 @@
-import type { MysqlRow, Session } from "./connection.ts";
+import type { MysqlRow, MysqlSession } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 
 /** How many rows are read with their payloads' lengths in one statement. */
-export interface Pace {
+export interface ReadPace {
   /** As many of the first as go at once. */
   read(
-    session: Pick<Session, "run" | "server">,
+    session: Pick<MysqlSession, "run" | "server">,
     seqs: readonly bigint[],
     sql: (some: readonly bigint[]) => string,
   ): Promise<{ readonly rows: readonly MysqlRow[]; readonly count: number }>;
@@ -24,7 +24,7 @@ const late = [1969, 3024];
  * one of them fills its window. So the next statement reads as many rows as a window would hold of those before, and a statement that
  * meets larger ones is ended by the server after a second.
  */
-export function createPace(): Pace {
+export function createPace(): ReadPace {
   let rows = first;
   return {
     async read(session, seqs, sql) {

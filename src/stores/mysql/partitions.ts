@@ -1,17 +1,16 @@
 import type { PartitionReport, Partitions } from "../../contracts/housekeeping.ts";
 import type { Clock } from "../../core/clock.ts";
+import { persist } from "../../core/time.ts";
+import { ahead, betweenTriesMs, mostMoved, nothing, tries, undropped } from "../kit/partitions.ts";
+import type { PartitionUnit } from "../kit/schema.ts";
 import { audit } from "./audit.ts";
-import type { Connection, Session } from "./connection.ts";
+import type { Connection, MysqlSession } from "./connection.ts";
 import { isConflict } from "./driver.ts";
-import { beginningOf, dayOf, inRest, later, layoutOf, rest, restEnds, type Layout, type Part } from "./layout.ts";
+import { beginningOf, dayOf, inRest, later, layoutOf, rest, restEnds, type TablePartition } from "./layout.ts";
 import type { Names } from "./names.ts";
 import { dateOf, isSet, numberOf, textOf } from "./rows.ts";
 import { literal } from "./values.ts";
 
-/** Besides the one of now. */
-const ahead = 3;
-/** A partition that holds more than this that waits is not dropped. */
-const mostMoved = 10_000;
 /** Relays stand still while so many are moved. */
 const moveBatch = 2_000;
 /** More than this is not moved while the table is locked. */
@@ -21,15 +20,12 @@ const mostBatches = 1_000;
 const rowsCounted = 1_000_000;
 /** How long everybody may have to wait for us while we wait for others; the server knows no fractions. */
 const lockSeconds = 1;
-const tries = 3;
-const betweenTriesMs = 2_000;
 
 /** What a partition must not take with it. The index `state` has all of it. */
 const stays = (before: Date): string =>
   `(status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') OR status = 'PUBLISHED' AND (published_at >= ${literal(before)} OR published_at IS NULL))`;
 
-const nothing: PartitionReport = { created: [], dropped: [], events: 0, moved: 0, undone: [] };
-const busy = `transactions that use the outbox stayed open; it was waited for ${tries} times, ${lockSeconds} s each`;
+const { full, filled, busy } = undropped(`${lockSeconds} s`);
 
 export function createPartitions(connection: Connection, n: Names, clock: Clock): Partitions {
   return {
@@ -38,8 +34,8 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
       connection.session((session) =>
         alone(session, n, async () => {
           let report = nothing;
-          const layout = await layoutOf(session.run, n);
-          const old = layout === null || layout === "none" ? [] : layout.parts.filter((part) => mayDrop(part, before));
+          const { parts = [] } = (await layoutOf(session.run, n)) ?? {};
+          const old = parts.filter((part) => mayDrop(part, before));
           for (const part of old) {
             if (signal?.aborted === true) break;
             const done = await patiently(clock, () => dropOne(session, n, part, before, emptied), signal);
@@ -56,10 +52,10 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
   };
 }
 
-const mayDrop = ({ name, upper }: Part, before: Date): boolean => name !== rest && upper !== null && upper <= before;
+const mayDrop = ({ name, upper }: TablePartition, before: Date): boolean => name !== rest && upper !== null && upper <= before;
 
 /** Whoever comes second leaves it to the first: two would wait for each other. */
-async function alone({ run, server }: Session, n: Names, work: () => Promise<PartitionReport>): Promise<PartitionReport> {
+async function alone({ run, server }: MysqlSession, n: Names, work: () => Promise<PartitionReport>): Promise<PartitionReport> {
   const name = `CONCAT('waybill.partitions.', CRC32(CONCAT(COALESCE(${literal(n.schema)}, DATABASE(), ''), '.', ${literal(n.plain("outbox"))})))`;
   // MySQL would tell of the table as it was a day ago.
   const fresh = server.mariadb ? "0" : "@@information_schema_stats_expiry";
@@ -77,26 +73,24 @@ async function alone({ run, server }: Session, n: Names, work: () => Promise<Par
 }
 
 /** Gives way to those who use the table, and comes again. */
-async function patiently<T>(clock: Clock, work: () => Promise<T>, signal?: AbortSignal): Promise<T | string> {
-  for (let tried = 1; ; tried++) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!isConflict(error)) throw error;
-      if (tried === tries || signal?.aborted === true) return busy;
-      await clock.sleep(betweenTriesMs, signal);
-    }
-  }
+function patiently<T>(clock: Clock, work: () => Promise<T>, signal?: AbortSignal): Promise<T | string> {
+  const trying = persist(work, (error, tried) =>
+    isConflict(error) && tried < tries && signal?.aborted !== true ? clock.sleep(betweenTriesMs, signal) : null,
+  );
+  return trying.catch((error: unknown) => {
+    if (isConflict(error)) return busy;
+    throw error;
+  });
 }
 
-export const firstPartitions = (session: Session, n: Names, clock: Clock): Promise<PartitionReport> =>
+export const firstPartitions = (session: MysqlSession, n: Names, clock: Clock): Promise<PartitionReport> =>
   alone(session, n, () => addPartitions(session, n, clock));
 
-async function addPartitions(session: Session, n: Names, clock: Clock): Promise<PartitionReport> {
-  const layout = await layoutOf(session.run, n);
-  if (layout === null || layout === "none") return nothing;
+async function addPartitions(session: MysqlSession, n: Names, clock: Clock): Promise<PartitionReport> {
+  const { unit = null, parts: there = [] } = (await layoutOf(session.run, n)) ?? {};
+  if (unit === null) return nothing;
   const [now] = await session.run("SELECT UTC_TIMESTAMP(6) AS now");
-  const missing = missingIn(layout, dateOf(now!, "now"));
+  const missing = missingIn(unit, there, dateOf(now!, "now"));
   if (missing.length === 0) return nothing;
   const undone = (why: string): PartitionReport => ({
     ...nothing,
@@ -117,7 +111,11 @@ async function addPartitions(session: Session, n: Names, clock: Clock): Promise<
 }
 
 /** Ranges have no gaps: after a long silence, the first one begins where the last one ended. */
-function missingIn({ unit, parts }: Layout, now: Date): readonly { readonly name: string; readonly end: string }[] {
+function missingIn(
+  unit: PartitionUnit,
+  parts: readonly TablePartition[],
+  now: Date,
+): readonly { readonly name: string; readonly end: string }[] {
   const last = Math.max(...parts.map(({ upper }) => upper?.getTime() ?? 0));
   return Array.from({ length: ahead + 1 }, (_, after) => [beginningOf(unit, now, after), beginningOf(unit, now, after + 1)] as const)
     .filter(([, end]) => end.getTime() > last)
@@ -125,7 +123,7 @@ function missingIn({ unit, parts }: Layout, now: Date): readonly { readonly name
 }
 
 /** When nobody made partitions for a while, events are in the last one. They leave it bit by bit, but for a few that come meanwhile. */
-async function emptyLater(session: Session, n: Names): Promise<boolean> {
+async function emptyLater(session: MysqlSession, n: Names): Promise<boolean> {
   for (let batch = 0; batch < mostBatches; batch++) {
     const [found] = await session.run(
       `SELECT COUNT(*) AS n FROM (SELECT 1 FROM ${n.outbox} PARTITION (${later}) LIMIT ${fewLeft + 1}) found`,
@@ -140,7 +138,7 @@ async function emptyLater(session: Session, n: Names): Promise<boolean> {
  * One transaction, under the locks of all lanes: nobody claims, settles, redrives or discards meanwhile, and nobody's look at
  * the partitions one after the other misses a row on its way. It keeps its `seq`, and so its place.
  */
-async function moveSome({ run, change }: Session, n: Names, from: string, index: string, which: string): Promise<number> {
+async function moveSome({ run, change }: MysqlSession, n: Names, from: string, index: string, which: string): Promise<number> {
   await run("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
   await run("START TRANSACTION");
   try {
@@ -159,7 +157,7 @@ const move = (n: Names, from: string, index: string, which: string): string =>
    WHERE placed_at >= ${restEnds} AND ${which} ORDER BY seq LIMIT ${moveBatch}`;
 
 /** Nobody else uses the table meanwhile. */
-async function locked<T>({ run }: Session, n: Names, work: () => Promise<T>): Promise<T> {
+async function locked<T>({ run }: MysqlSession, n: Names, work: () => Promise<T>): Promise<T> {
   await run(`LOCK TABLES ${n.outbox} WRITE`);
   try {
     return await work();
@@ -174,14 +172,13 @@ interface Dropped {
 }
 
 /** Whatever ends it, and wherever: what has to stay is in the outbox at every moment, and the next run goes on. Says why not, where it does not. */
-async function dropOne(session: Session, n: Names, part: Part, before: Date, emptied: boolean): Promise<Dropped | string> {
+async function dropOne(session: MysqlSession, n: Names, part: TablePartition, before: Date, emptied: boolean): Promise<Dropped | string> {
   const { run } = session;
   const from = `${n.outbox} PARTITION (${quoted(part.name)})`;
   const waits = `SELECT 1 FROM ${from} FORCE INDEX (state) WHERE ${stays(before)}`;
   const other = `SELECT 1 FROM ${from} FORCE INDEX (state) WHERE NOT ${stays(before)} LIMIT 1`;
-  const filled = "some of its events have not been archived yet";
   const [waiting] = await run(`SELECT COUNT(*) AS n FROM (${waits} LIMIT ${mostMoved + 1}) waiting`);
-  if (numberOf(waiting!, "n") > mostMoved) return `more than ${mostMoved} of its events are not published yet`;
+  if (numberOf(waiting!, "n") > mostMoved) return full;
   if (emptied && (await run(other)).length > 0) return filled;
   let moved = 0;
   for (let some = moveBatch; some === moveBatch;) {
@@ -203,7 +200,7 @@ async function dropOne(session: Session, n: Names, part: Part, before: Date, emp
  * Each partition keeps a counter of its own, and the table goes on from the highest of them. A partition that goes, or is made
  * anew, takes its counter with it, and numbers would be given twice: so all partitions are told first.
  */
-async function keepNumbers({ run }: Session, n: Names): Promise<void> {
+async function keepNumbers({ run }: MysqlSession, n: Names): Promise<void> {
   const [row] = await run(
     `SELECT GREATEST(COALESCE(AUTO_INCREMENT, 1), (SELECT COALESCE(MAX(seq), 0) + 1 FROM ${n.outbox})) AS next FROM information_schema.TABLES
      WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?`,

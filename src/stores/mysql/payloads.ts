@@ -1,6 +1,6 @@
 import { WaybillError } from "../../core/errors.ts";
 import { deletedUnread } from "../../core/within-bytes.ts";
-import { orAborted } from "../../core/signal.ts";
+import { never, orAborted } from "../../core/time.ts";
 import type { Connection, MysqlRow, Run } from "./connection.ts";
 import { isConflict, isSilence, serverError } from "./driver.ts";
 import type { Names } from "./names.ts";
@@ -28,7 +28,7 @@ export async function readPayload(
   { session, place }: Pick<Connection, "session" | "place">,
   n: Names,
   { seq, size }: { readonly seq: bigint; readonly size: number },
-  signal: AbortSignal = new AbortController().signal,
+  signal: AbortSignal = never,
 ): Promise<Uint8Array> {
   const sql = `SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`;
   const calledOff = (): never => {

@@ -1,3 +1,4 @@
+import { rowsPerStep } from "../kit/claim.ts";
 import type { MysqlRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { bigOf, numberOf } from "./rows.ts";
@@ -7,10 +8,8 @@ import { list } from "./values.ts";
 const together = 20_000n;
 /** An index entry costs next to nothing, and the more are seen the fairer the lanes can be served. */
 const leastRead = 1_000;
-/** How many delayed rows one claim makes ready, or waits for; with more than that, the next claim goes on. */
-export const rowsPerStep = 10_000;
 
-export interface Group {
+interface Group {
   readonly lanes: readonly number[];
   readonly floor: bigint;
 }

@@ -1,8 +1,9 @@
 import type { State } from "../../core/event.ts";
-import { archiveBytes, listedBytes, type Stored } from "../kit/records.ts";
-import type { MysqlRow, Session } from "./connection.ts";
+import { archiveBytes } from "../kit/purge.ts";
+import { listedBytes, type Stored } from "../kit/records.ts";
+import type { MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
-import type { Pace } from "./pace.ts";
+import type { ReadPace } from "./pace.ts";
 import { bigOf, dateOrNull, envelopeColumns, isSet, lacksPayload, numberOf, payloadSizeOf, readEvent, textOf, textOrNull } from "./rows.ts";
 import { list } from "./values.ts";
 
@@ -40,10 +41,10 @@ export function storedOf(row: MysqlRow): Stored {
  * length, so large ones are read a few at a time.
  */
 export async function readStored(
-  session: Pick<Session, "run" | "server">,
+  session: Pick<MysqlSession, "run" | "server">,
   n: Names,
   seqs: readonly bigint[],
-  pace: Pace,
+  pace: ReadPace,
   bytes = Infinity,
 ): Promise<readonly Stored[]> {
   const found = new Map<bigint, Stored>();

@@ -1,5 +1,6 @@
 import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import type { Weight } from "../../core/within-bytes.ts";
+import type { Cells } from "../kit/status.ts";
 import type { MysqlRow } from "./connection.ts";
 
 /** Text comes as its bytes: a connection's own character set might not hold it. */
@@ -84,6 +85,8 @@ export function dateOrNull(row: MysqlRow, name: string): Date | null {
 export function dateOf(row: MysqlRow, name: string): Date {
   return new Date(`${textOf(row, name).replace(" ", "T")}Z`);
 }
+
+export const cells: Cells<MysqlRow> = { text: textOf, textOrNull, number: numberOf, isSet, dateOrNull };
 
 /** What a window holds, by lane. Written and read here alone, as {"5":[17,18]}; JSON.parse would round the numbers. */
 export type Parts = ReadonlyMap<number, readonly bigint[]>;

@@ -2,15 +2,15 @@ import type { Schema } from "../../contracts/store.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { isAtLeast } from "../../core/finding.ts";
-import type { Connection, Run, Server, Session } from "./connection.ts";
+import type { Connection, Run, MysqlServer, MysqlSession } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { grants } from "./grants.ts";
-import type { PartitionUnit } from "../kit/partition-units.ts";
+import { checkVersion, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
 import { refuseOtherLayout } from "./layout.ts";
 import type { Names } from "./names.ts";
 import { firstPartitions } from "./partitions.ts";
 import { isSet, numberOf, textOf } from "./rows.ts";
-import { meta, migrations, type Collation, type Step } from "./tables.ts";
+import { meta, migrations, type Collation, type TableStep } from "./tables.ts";
 
 export const SCHEMA_VERSION = migrations.length;
 
@@ -33,19 +33,14 @@ export function createSchema(connection: Connection, n: Names, clock: Clock, ask
       ),
     print: () => printed(n, asked),
     check: async () => {
-      const version = await versionOf(connection.run, n);
-      if (version > SCHEMA_VERSION) throw newer(connection.place, version);
-      if (version < SCHEMA_VERSION) {
-        const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${SCHEMA_VERSION}`;
-        throw new WaybillError("NOT_MIGRATED", `${connection.place} ${found}: run waybill migrate --store mysql://…`);
-      }
+      checkVersion(place, await versionOf(connection.run, n), SCHEMA_VERSION, "mysql://…");
       await refuseOtherLayout(connection.run, n, place, asked);
     },
   };
 }
 
 /** One at a time; and nobody who uses the tables is kept waiting for long behind a change that waits itself. */
-async function withTurn<T>({ run }: Session, place: string, work: () => Promise<T>): Promise<T> {
+async function withTurn<T>({ run }: MysqlSession, place: string, work: () => Promise<T>): Promise<T> {
   const name = "CONCAT('waybill.migrate.', CRC32(COALESCE(DATABASE(), X'')))";
   const [turn] = await run(`SELECT GET_LOCK(${name}, ${turnSeconds}) AS mine, @@lock_wait_timeout AS patience, @@sql_mode AS mode`);
   if (!isSet(turn, "mine"))
@@ -60,10 +55,10 @@ async function withTurn<T>({ run }: Session, place: string, work: () => Promise<
   }
 }
 
-async function migrate({ run, server }: Session, place: string, n: Names, asked: PartitionUnit | null): Promise<readonly number[]> {
+async function migrate({ run, server }: MysqlSession, place: string, n: Names, asked: PartitionUnit | null): Promise<readonly number[]> {
   refuseOld(server, place);
   const from = await versionOf(run, n);
-  if (from > SCHEMA_VERSION) throw newer(place, from);
+  refuseNewer(place, from, SCHEMA_VERSION);
   if (from === SCHEMA_VERSION) return [];
   if (n.schema !== null && (await run("SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?", [n.schema])).length === 0)
     await run(`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema}`);
@@ -76,7 +71,7 @@ async function migrate({ run, server }: Session, place: string, n: Names, asked:
   return applied;
 }
 
-async function apply(run: Run, place: string, n: Names, { sql, trigger, done = [] }: Step): Promise<void> {
+async function apply(run: Run, place: string, n: Names, { sql, trigger, done = [] }: TableStep): Promise<void> {
   if (trigger !== undefined && (await hasTrigger(run, n, trigger))) return;
   try {
     await run(sql);
@@ -99,14 +94,14 @@ async function hasTrigger(run: Run, n: Names, name: string): Promise<boolean> {
   return found.length > 0;
 }
 
-const collationOf = ({ mariadb }: Pick<Server, "mariadb">): Collation => (mariadb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin");
+const collationOf = ({ mariadb }: Pick<MysqlServer, "mariadb">): Collation => (mariadb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin");
 
 /** MariaDB has SKIP LOCKED and JSON_TABLE from 10.6 on; MySQL has the collation from 8.0.17 on, and DROP CONSTRAINT from 8.0.19 on. */
 const least = { mariadb: "10.6", mysql: "8.0.19" } as const;
 export const leastVersion = (mariadb: boolean): string => (mariadb ? least.mariadb : least.mysql);
 export const needed = `Waybill needs MariaDB ${least.mariadb} or MySQL ${least.mysql}, or later`;
 
-export function refuseOld({ version, mariadb }: Pick<Server, "version" | "mariadb">, place: string): void {
+export function refuseOld({ version, mariadb }: Pick<MysqlServer, "version" | "mariadb">, place: string): void {
   if (!isAtLeast(version.replace(/^5\.5\.5-/, ""), leastVersion(mariadb)))
     throw new WaybillError("UNSUPPORTED", `${place} is ${version}: ${needed}`);
 }
@@ -134,11 +129,4 @@ export async function versionOf(run: Run, n: Names): Promise<number> {
     if (errno === 1146 || (errno === 1049 && n.schema !== null)) return 0;
     throw error;
   }
-}
-
-function newer(place: string, version: number): WaybillError {
-  return new WaybillError(
-    "SCHEMA_NEWER",
-    `${place} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`,
-  );
 }

@@ -1,7 +1,8 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import { aggregateKey } from "../../core/event.ts";
-import type { Session } from "./connection.ts";
-import { type Hold, holdColumns, holdOf, startReleasing, writeHolds } from "./holds.ts";
+import { type Failed, fenced, planSettle, seqOf } from "../kit/settle.ts";
+import type { MysqlSession } from "./connection.ts";
+import { heldColumns, heldOf, startReleasing, writeHolds } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { bigOf, isSet, numberOf, sizeOf, textOf } from "./rows.ts";
 import { list, literal } from "./values.ts";
@@ -9,7 +10,7 @@ import { keepWindow, lockWindows } from "./windows.ts";
 
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
-type Own = Pick<Session, "run" | "change">;
+type Own = Pick<MysqlSession, "run" | "change">;
 
 /**
  * `over` when nothing of the window is left. Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
@@ -29,12 +30,10 @@ export async function settleWindow(
     [relay],
   );
   const owned = new Map(rows.map((row) => [numberOf(row, "lane"), bigOf(row, "epoch")]));
-  const lost = lanes.filter((lane) => outcomes.some(({ claim }) => claim.lane === lane && owned.get(lane) !== claim.epoch));
   const [held] = await lockWindows(own, n, [window]);
-  if (held?.relay !== relay) return { settled: 0, lost, over: held === undefined };
-  const open = new Set([...held.parts.values()].flat());
-  const mine = outcomes.filter(({ claim }) => owned.get(claim.lane) === claim.epoch && open.has(claim.envelope.seq));
-  if (mine.length === 0) return { settled: 0, lost, over: false };
+  const open = new Set(held?.relay === relay ? [...held.parts.values()].flat() : []);
+  const { mine, lost } = fenced(outcomes, owned, ({ envelope }) => open.has(envelope.seq));
+  if (held === undefined || mine.length === 0) return { settled: 0, lost, over: held === undefined };
   await finish(own, n, mine, onPublish);
   const failures = mine.filter(({ as }) => as !== "published");
   if (failures.length > 0) await settleFailures(own, n, failures);
@@ -60,67 +59,41 @@ async function finish(own: Own, n: Names, mine: readonly Outcome[], onPublish: P
   if (isSet(trouble, "suspects")) await own.change(`DELETE s FROM ${n.suspects} s FORCE INDEX (PRIMARY) WHERE s.seq IN (${list(known)})`);
 }
 
-const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
-
 /** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
 async function settleFailures(own: Own, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await own.run(
-    `SELECT o.seq, CAST(o.aggregate_type AS BINARY) AS aggregate_type, CAST(o.aggregate_id AS BINARY) AS aggregate_id, ${holdColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY)
+    `SELECT o.seq, CAST(o.aggregate_type AS BINARY) AS aggregate_type, CAST(o.aggregate_id AS BINARY) AS aggregate_id, ${heldColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY)
      LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
      WHERE o.seq IN (${list(outcomes.map(seqOf))}) AND o.status IN ('PENDING', 'FAILED')`,
   );
   // By the row's own names: an envelope that cannot be carried may have them cut.
-  const stored = new Map(
-    rows.map((row) => [
-      bigOf(row, "seq"),
-      { hold: holdOf(row), aggregate: { aggregateType: textOf(row, "aggregate_type"), aggregateId: textOf(row, "aggregate_id") } },
-    ]),
+  const names = new Map(
+    rows.map((row) => [bigOf(row, "seq"), { aggregateType: textOf(row, "aggregate_type"), aggregateId: textOf(row, "aggregate_id") }]),
   );
-  const holds = new Map<string, Hold>();
-  const failed: Failed[] = [];
-  const waiting = new Map<string, { readonly destination: string; readonly lane: number; readonly why: string }>();
-  const blocked: bigint[] = [];
-  for (const outcome of outcomes) {
-    const { lane } = outcome.claim;
-    const cause = seqOf(outcome);
-    const known = stored.get(cause);
-    if (known === undefined || outcome.as === "published") continue;
-    const key = aggregateKey(known.aggregate);
-    const before = holds.get(key) ?? known.hold;
-    const hold = { ...known.aggregate, lane, cause, since: null };
-    if (outcome.as === "returned") {
-      if (outcome.destination === undefined) continue;
-      // It waits for an earlier event of its aggregate already.
-      if (before !== null && before.freeTo === null && before.cause !== cause) continue;
-      const { topic, why } = outcome.destination;
-      holds.set(key, { ...hold, destination: topic, why, freeTo: null });
-      waiting.set(`${lane} ${topic}`, { destination: topic, lane, why });
-      blocked.push(cause);
-    } else {
-      const parked = outcome.as === "parked";
-      failed.push({ seq: cause, error: outcome.error, afterMs: parked ? null : outcome.afterMs });
-      holds.set(key, { ...hold, destination: null, why: outcome.error, freeTo: parked && outcome.release ? 0n : null });
-    }
-  }
+  const holdsBefore = new Map(rows.map((row) => [bigOf(row, "seq"), heldOf(row)]));
+  const { failed, holds, waiting, blocked } = planSettle(outcomes, ({ envelope: { seq } }) => {
+    const own = names.get(seq);
+    return own && { aggregate: aggregateKey(own), held: holdsBefore.get(seq)! };
+  });
   await fail(own, n, failed);
-  await writeHolds(own, n, [...holds.values()]);
+  await writeHolds(
+    own,
+    n,
+    holds.map(({ claim: { envelope, lane }, destination, why, free }) => ({
+      ...names.get(envelope.seq)!,
+      ...{ lane, cause: envelope.seq, destination, why, freeTo: free ? 0n : null, since: null },
+    })),
+  );
   if (blocked.length > 0)
     await own.change(
       `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (${list(blocked)})`,
     );
-  if (waiting.size > 0)
+  if (waiting.length > 0)
     await own.change(
-      `INSERT INTO ${n.destinations} (destination, lane, why) VALUES ${[...waiting.values()].map(() => "(?, ?, ?)").join(", ")}
+      `INSERT INTO ${n.destinations} (destination, lane, why) VALUES ${waiting.map(() => "(?, ?, ?)").join(", ")}
        ON DUPLICATE KEY UPDATE why = VALUES(why)`,
-      [...waiting.values()].flatMap(({ destination, lane, why }) => [destination, lane, why]),
+      waiting.flatMap(({ destination, lane, why }) => [destination, lane, why]),
     );
-}
-
-interface Failed {
-  readonly seq: bigint;
-  readonly error: string;
-  /** Null for one that is dead. */
-  readonly afterMs: number | null;
 }
 
 /** The column holds one more; a row may have come with any number. */

@@ -1,17 +1,13 @@
 import type { Status } from "../../contracts/operator.ts";
-import { states, type State } from "../../core/event.ts";
-import { LANES } from "../../core/lane.ts";
+import type { State } from "../../core/event.ts";
+import { counted, noEvents, shown, statusOf } from "../kit/status.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { dateOf, dateOrNull, isSet, numberOf, textOf, textOrNull } from "./rows.ts";
+import { cells, numberOf, textOf } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
 
-const holdsShown = 100;
-const groupsShown = 100;
-/** Up to here rows are counted one by one, and estimated above. */
-const counted = 100_000;
 /** Of how many letters the errors are grouped: of the latest. */
 const lettersRead = 10_000;
 const statuses = ["PENDING", "PUBLISHED", "FAILED", "BLOCKED", "DEAD", "DISCARDED"] as const;
@@ -21,7 +17,7 @@ const upTo = (from: string): string => `(SELECT COUNT(*) FROM (SELECT 1 FROM ${f
 
 /** One look at everything an operator may ask, all from the tables, in one snapshot. */
 export async function readStatus(run: Run, n: Names): Promise<Status> {
-  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  const counts = noEvents();
   const [numbers] = await run(
     `SELECT ${statuses.map((status) => `${upTo(`${n.outbox} FORCE INDEX (state) WHERE status = '${status}'`)} AS \`${status}\``).join(", ")},
        (SELECT SUM(TABLE_ROWS) FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?) AS guess`,
@@ -54,79 +50,38 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects
      FROM (${waitingFirst.join(" UNION ALL ")}) waiting`,
   );
-  const lanes = (await run(`SELECT lane, CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`)).map(
-    (row) => ({
-      lane: numberOf(row, "lane"),
-      owner: textOf(row, "owner"),
-    }),
-  );
-  const relays = await run(
-    `SELECT CAST(r.relay AS BINARY) AS relay, r.expires_at, r.expires_at > UTC_TIMESTAMP(6) AS live, r.\`window\` AS window_limit,
-            (SELECT COALESCE(SUM(w.events), 0) FROM ${n.windows} w WHERE w.relay = r.relay) AS claimed
-     FROM ${n.relays} r ORDER BY r.relay`,
-  );
-  const live = new Set(relays.filter((row) => isSet(row, "live")).map((row) => textOf(row, "relay")));
-  const owned = lanes.filter(({ owner }) => live.has(owner)).length;
-  const holds = await run(
-    `SELECT CAST(h.aggregate_type AS BINARY) AS aggregate_type, CAST(h.aggregate_id AS BINARY) AS aggregate_id, CAST(h.why AS BINARY) AS why,
-            h.since, h.free_to IS NOT NULL AS releasing, o.id
-     FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${holdsShown}`,
-  );
-  const breakers = await run(
-    `SELECT CAST(d.destination AS BINARY) AS destination, CAST(MIN(d.why) AS BINARY) AS why, MIN(d.since) AS since
-     FROM ${n.destinations} d GROUP BY d.destination ORDER BY d.destination`,
-  );
-  const waiting = await run(
-    `SELECT CAST(h.destination AS BINARY) AS destination, COUNT(*) AS n
-     FROM (SELECT destination FROM ${n.holds} WHERE destination IS NOT NULL LIMIT ${counted + 1}) h GROUP BY h.destination`,
-  );
-  const aggregates = new Map(waiting.map((row) => [textOf(row, "destination"), numberOf(row, "n")]));
-  const dead = await run(
-    `SELECT CAST(COALESCE(o.last_error, ${literal("")}) AS BINARY) AS error, COUNT(*) AS n, MIN(o.created_at) AS oldest
-     FROM (SELECT last_error, created_at FROM ${n.outbox} FORCE INDEX (state) WHERE status = 'DEAD' ORDER BY published_at DESC, seq DESC LIMIT ${lettersRead}) o
-     GROUP BY o.last_error ORDER BY n DESC, error LIMIT ${groupsShown}`,
-  );
-  const oldest = textOrNull(facts!, "oldest_ms");
-  return {
+  const rows = {
     states: counts,
     estimated,
-    oldestUnpublishedMs: oldest === null ? null : Math.max(0, Number(oldest)),
-    relays: relays.map((row) => ({
-      relay: textOf(row, "relay"),
-      live: isSet(row, "live"),
-      expiresAt: dateOf(row, "expires_at"),
-      lanes: lanes.filter(({ owner }) => owner === textOf(row, "relay")).map(({ lane }) => lane),
-      window: numberOf(row, "claimed"),
-      windowLimit: numberOf(row, "window_limit"),
-    })),
-    lanes: { total: LANES, owned, free: LANES - owned },
-    holds: {
-      aggregates: numberOf(facts!, "holds"),
-      blocked: counts.BLOCKED,
-      list: holds.map((row) => ({
-        aggregateType: textOf(row, "aggregate_type"),
-        aggregateId: textOf(row, "aggregate_id"),
-        why: textOf(row, "why"),
-        causeId: textOrNull(row, "id"),
-        since: dateOf(row, "since"),
-        releasing: isSet(row, "releasing"),
-      })),
-    },
-    breakers: breakers.map((row) => ({
-      destination: textOf(row, "destination"),
-      why: textOf(row, "why"),
-      since: dateOf(row, "since"),
-      aggregates: aggregates.get(textOf(row, "destination")) ?? 0,
-    })),
-    window: { events: numberOf(facts!, "claimed"), suspects: numberOf(facts!, "suspects") },
-    dead: dead.map((row) => ({
-      error: textOf(row, "error"),
-      events: numberOf(row, "n"),
-      oldest: dateOrNull(row, "oldest") ?? new Date(0),
-    })),
+    oldestUnpublishedMs: facts!["oldest_ms"] === null ? null : numberOf(facts!, "oldest_ms"),
+    lanes: await run(`SELECT lane, CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`),
+    relays: await run(
+      `SELECT CAST(r.relay AS BINARY) AS relay, r.expires_at, r.expires_at > UTC_TIMESTAMP(6) AS live, r.\`window\` AS window_limit,
+              (SELECT COALESCE(SUM(w.events), 0) FROM ${n.windows} w WHERE w.relay = r.relay) AS claimed
+       FROM ${n.relays} r ORDER BY r.relay`,
+    ),
+    holds: await run(
+      `SELECT CAST(h.aggregate_type AS BINARY) AS aggregate_type, CAST(h.aggregate_id AS BINARY) AS aggregate_id, CAST(h.why AS BINARY) AS why,
+              h.since, h.free_to IS NOT NULL AS releasing, o.id AS cause_id
+       FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
+    ),
+    breakers: await run(
+      `SELECT CAST(d.destination AS BINARY) AS destination, CAST(d.why AS BINARY) AS why, d.since, COALESCE(w.aggregates, 0) AS aggregates
+       FROM (SELECT destination, MIN(why) AS why, MIN(since) AS since FROM ${n.destinations} GROUP BY destination) d
+       LEFT JOIN (SELECT h.destination, COUNT(*) AS aggregates
+                  FROM (SELECT destination FROM ${n.holds} WHERE destination IS NOT NULL LIMIT ${counted + 1}) h GROUP BY h.destination
+       ) w ON w.destination = d.destination ORDER BY d.destination`,
+    ),
+    dead: await run(
+      `SELECT CAST(COALESCE(o.last_error, ${literal("")}) AS BINARY) AS error, COUNT(*) AS events, MIN(o.created_at) AS oldest
+       FROM (SELECT last_error, created_at FROM ${n.outbox} FORCE INDEX (state) WHERE status = 'DEAD' ORDER BY published_at DESC, seq DESC LIMIT ${lettersRead}) o
+       GROUP BY o.last_error ORDER BY events DESC, error LIMIT ${shown}`,
+    ),
+    facts: facts!,
     schemaVersion: await versionOf(run, n),
     watch: await readWatch(run, n),
   };
+  return statusOf(rows, cells);
 }
 
 /** How many rows of an index are looked at for the oldest. */

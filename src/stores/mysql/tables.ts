@@ -1,6 +1,6 @@
 import { LANES } from "../../core/lane.ts";
 import { guard, replaced } from "./guard.ts";
-import type { PartitionUnit } from "../kit/partition-units.ts";
+import type { PartitionUnit } from "../kit/schema.ts";
 import { partitionedBy } from "./layout.ts";
 import type { Names } from "./names.ts";
 
@@ -35,7 +35,7 @@ LEFT JOIN ${n.lanes} l ON l.lane = o.lane AND l.owner = w.relay`;
  * A trigger cannot leave a row out: the statement fails, and its message names the event that came first.
  */
 const useKey = (n: Names): string => `
-CREATE TRIGGER ${n.trigger} BEFORE INSERT ON ${n.outbox} FOR EACH ROW
+CREATE TRIGGER ${n.use_key} BEFORE INSERT ON ${n.outbox} FOR EACH ROW
 BEGIN
   DECLARE used BOOLEAN DEFAULT FALSE;
   DECLARE first_id ${token(36)};
@@ -56,7 +56,7 @@ END`;
 /** What `useKey` says: which event has the key, and which one it was refused for. */
 export const keyUsed = /the idempotency key was used by event (\S+) \(for (\S+)\)/;
 
-export interface Step {
+export interface TableStep {
   readonly sql: string;
   /** The name of what is made, where no server has a CREATE OR REPLACE that all have. */
   readonly trigger?: string;
@@ -72,30 +72,27 @@ const constraintGone = [1091, 3940];
 
 const tableIn =
   (collation: Collation) =>
-  (name: string, lines: string, partitions = ""): Step => ({
-    sql: `CREATE TABLE IF NOT EXISTS ${name} (${lines}\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}${partitions}`,
+  (columns: string, partitions = ""): TableStep => ({
+    sql: `CREATE TABLE IF NOT EXISTS ${columns} ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE ${collation}${partitions}`,
   });
 
 /**
  * One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may come twice.
  * An outbox is partitioned from the start, or never: `placed_at` is when an event was added, until it is moved out of its partition.
  */
-export const migrations: readonly ((n: Names, collation: Collation, unit: PartitionUnit | null) => readonly Step[])[] = [
+export const migrations: readonly ((n: Names, collation: Collation, unit: PartitionUnit | null) => readonly TableStep[])[] = [
   (n, collation, unit) => {
     const table = tableIn(collation);
     return [
-      table(
-        n.keys,
-        `
+      table(`${n.keys} (
   \`key\`      VARCHAR(255) NOT NULL PRIMARY KEY,
   event_id   ${token(36)} NOT NULL,
   created_at ${now},
-  KEY age (created_at)`,
-      ),
+  KEY age (created_at)
+)`),
       // Three columns say where a row waits, each with an index in which all other rows are NULL: ready, until a moment, behind a hold.
       table(
-        n.outbox,
-        `
+        `${n.outbox} (
   seq             BIGINT NOT NULL AUTO_INCREMENT,
   id              ${token(36)} NOT NULL DEFAULT (UUID()),
   aggregate_type  VARCHAR(255) NOT NULL,
@@ -129,43 +126,36 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   CONSTRAINT ${n.constraint("event_version")} CHECK (event_version >= 1),
   CONSTRAINT ${n.constraint("payload")} CHECK ((payload IS NULL) <> (payload_bytes IS NULL)),
   CONSTRAINT ${n.constraint("headers")} CHECK (JSON_VALID(headers)),
-  CONSTRAINT ${n.constraint("status")} CHECK (status <> '')`,
+  CONSTRAINT ${n.constraint("status")} CHECK (status <> '')
+)`,
         unit === null ? "" : partitionedBy(unit),
       ),
-      { sql: useKey(n), trigger: n.plain("trigger") },
-      table(
-        n.relays,
-        `
+      { sql: useKey(n), trigger: n.plain("use_key") },
+      table(`${n.relays} (
   relay      VARCHAR(255) NOT NULL PRIMARY KEY,
   started_at ${now},
   expires_at DATETIME(6) NOT NULL,
   \`window\`   INT NOT NULL DEFAULT 0,
-  strategy   VARCHAR(255)`,
-      ),
+  strategy   VARCHAR(255)
+)`),
       // These rows change when lanes change hands, and when an operator puts old events back into a lane (reopened).
-      table(
-        n.lanes,
-        `
+      table(`${n.lanes} (
   lane     TINYINT UNSIGNED NOT NULL PRIMARY KEY,
   owner    VARCHAR(255),
   epoch    BIGINT NOT NULL DEFAULT 0,
-  reopened BIGINT NOT NULL DEFAULT 0`,
-      ),
+  reopened BIGINT NOT NULL DEFAULT 0
+)`),
       { sql: `INSERT IGNORE INTO ${n.lanes} (lane) VALUES ${Array.from({ length: LANES }, (_, lane) => `(${lane})`).join(", ")}` },
-      table(
-        n.windows,
-        `
+      table(`${n.windows} (
   \`window\`   ${token(36)} NOT NULL PRIMARY KEY,
   relay      VARCHAR(255) NOT NULL,
   width      INT NOT NULL,
   events     INT NOT NULL,
   seqs       LONGTEXT NOT NULL,
   claimed_at ${now},
-  KEY relay (relay)`,
-      ),
-      table(
-        n.suspects,
-        `
+  KEY relay (relay)
+)`),
+      table(`${n.suspects} (
   seq            BIGINT NOT NULL PRIMARY KEY,
   lane           TINYINT UNSIGNED NOT NULL,
   aggregate_type VARCHAR(255) NOT NULL,
@@ -173,11 +163,9 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   width          INT NOT NULL,
   deaths         INT NOT NULL,
   KEY lane (lane, seq),
-  KEY aggregate (aggregate_type, aggregate_id, seq)`,
-      ),
-      table(
-        n.holds,
-        `
+  KEY aggregate (aggregate_type, aggregate_id, seq)
+)`),
+      table(`${n.holds} (
   aggregate_type VARCHAR(255) NOT NULL,
   aggregate_id   VARCHAR(255) NOT NULL,
   lane           TINYINT UNSIGNED NOT NULL,
@@ -191,57 +179,47 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   PRIMARY KEY (aggregate_type, aggregate_id),
   KEY cause (cause_seq),
   KEY releasing (releasing),
-  KEY destination (destination, since)`,
-      ),
-      table(
-        n.destinations,
-        `
+  KEY destination (destination, since)
+)`),
+      table(`${n.destinations} (
   destination VARCHAR(700) NOT NULL,
   lane        TINYINT UNSIGNED NOT NULL,
   why         MEDIUMTEXT NOT NULL,
   since       ${now},
-  PRIMARY KEY (destination, lane)`,
-      ),
-      table(
-        n.audit,
-        `
+  PRIMARY KEY (destination, lane)
+)`),
+      table(`${n.audit} (
   entry  BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   at     ${now},
   who    TEXT NOT NULL,
   action VARCHAR(32) NOT NULL,
   events BIGINT NOT NULL,
-  detail LONGTEXT NOT NULL`,
-      ),
-      table(
-        n.inbox,
-        `
+  detail LONGTEXT NOT NULL
+)`),
+      table(`${n.inbox} (
   consumer        VARCHAR(255) NOT NULL,
   event_id        VARCHAR(255) NOT NULL,
   processed_at    ${now},
   handler_version INT NOT NULL,
   PRIMARY KEY (consumer, event_id),
-  KEY age (processed_at)`,
-      ),
-      table(
-        n.attempts,
-        `
+  KEY age (processed_at)
+)`),
+      table(`${n.attempts} (
   consumer   VARCHAR(255) NOT NULL,
   event_id   VARCHAR(255) NOT NULL,
   attempts   INT NOT NULL,
   last_error MEDIUMTEXT NOT NULL,
   failed_at  ${now},
   PRIMARY KEY (consumer, event_id),
-  KEY age (failed_at)`,
-      ),
-      table(
-        n.seats,
-        `
+  KEY age (failed_at)
+)`),
+      table(`${n.seats} (
   consumer   VARCHAR(255) NOT NULL,
   topic      VARCHAR(500) NOT NULL,
   owner      VARCHAR(255) NOT NULL,
   expires_at DATETIME(6) NOT NULL,
-  PRIMARY KEY (consumer, topic)`,
-      ),
+  PRIMARY KEY (consumer, topic)
+)`),
       // What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
       { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },
     ];
@@ -249,8 +227,8 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   // Nothing here copies a table: writers, relays and subscribers of version 1 go on meanwhile.
   (n, collation) => {
     const table = tableIn(collation);
-    const add = (to: string, column: string): Step => ({ sql: `ALTER TABLE ${to} ADD COLUMN ${column}`, done: columnThere });
-    const index = (to: string, key: string): Step => ({ sql: `ALTER TABLE ${to} ADD KEY ${key}`, done: indexThere });
+    const add = (to: string, column: string): TableStep => ({ sql: `ALTER TABLE ${to} ADD COLUMN ${column}`, done: columnThere });
+    const index = (to: string, key: string): TableStep => ({ sql: `ALTER TABLE ${to} ADD KEY ${key}`, done: indexThere });
     return [
       { sql: guard(n, collation === "utf8mb4_nopad_bin"), trigger: n.plain("guard") },
       // Only now that the guard is there.
@@ -271,9 +249,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
         add(to, "ttl_ms BIGINT"),
         add(to, "renewals BIGINT NOT NULL DEFAULT 0"),
       ]),
-      table(
-        n.letters,
-        `
+      table(`${n.letters} (
   consumer        VARBINARY(255) NOT NULL,
   topic           VARBINARY(255) NOT NULL,
   id              VARBINARY(255) NOT NULL,
@@ -291,14 +267,14 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   handler_version INT NOT NULL,
   parked_at       ${now},
   PRIMARY KEY (consumer, topic, id, digest),
-  UNIQUE KEY seq (seq)`,
-      ),
+  UNIQUE KEY seq (seq)
+)`),
     ];
   },
 ];
 
 /** The version of the tables; the last step, once everything else is there. */
-export const meta = (n: Names, version: number): readonly Step[] => [
+export const meta = (n: Names, version: number): readonly TableStep[] => [
   { sql: `CREATE TABLE IF NOT EXISTS ${n.meta} (id TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE = InnoDB` },
   { sql: `INSERT INTO ${n.meta} (id, version) VALUES (1, ${version}) ON DUPLICATE KEY UPDATE version = VALUES(version)` },
 ];

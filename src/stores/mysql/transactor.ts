@@ -1,43 +1,32 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Transactor } from "../../contracts/outbox-store.ts";
 import { show, WaybillError } from "../../core/errors.ts";
-import { createMutex, type Mutex } from "../../core/mutex.ts";
+import { createQueue } from "../../core/queue.ts";
+import type { ServerPlace } from "../kit/pool.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool } from "./driver.ts";
 import { inTransaction, onPool } from "./pool.ts";
 
 /** What begins a transaction: a pool, or one connection. */
 export type MysqlDatabase = MysqlPool | MysqlConnection;
 
-export interface Patience {
-  /** The server and database, for messages. */
-  readonly place: string;
-  /** How long the server may take to begin or to end a transaction, and a pool to have a free connection. */
-  readonly patienceMs: number;
-}
-
 /** The connections whose transactions this code runs inside of. */
 const inside = new AsyncLocalStorage<readonly object[]>();
 
-export function createTransactor(patience: Patience): Transactor<MysqlDatabase, MysqlConnection> {
-  const mutexes = new WeakMap<object, Mutex>();
-  const mutexOf = (connection: object): Mutex => {
-    let mutex = mutexes.get(connection);
-    if (mutex === undefined) mutexes.set(connection, (mutex = createMutex()));
-    return mutex;
-  };
+export function createTransactor(at: ServerPlace): Transactor<MysqlDatabase, MysqlConnection> {
+  const queue = createQueue<object>();
 
   return {
     async transaction(db, work) {
-      if (isPool(db)) return onPool(db, patience.place, patience.patienceMs, (connection) => runTransaction(connection, patience, work));
+      if (isPool(db)) return onPool(db, at, (connection) => runTransaction(connection, at, work));
       if (typeof (db as Partial<MysqlConnection> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a connection of mysql2/promise, not ${show(db)}`);
       const outer = inside.getStore() ?? [];
       if (outer.includes(db)) throw alreadyInside(); // it would wait for itself
       // A connection is one transaction: two at once would fall into each other.
-      return mutexOf(db).run(async () => {
+      return queue.run([db], async () => {
         // START TRANSACTION would commit what is open.
         if (await inTransaction((sql) => db.query(sql))) throw alreadyInside();
-        return inside.run([...outer, db], () => runTransaction(db, patience, work));
+        return inside.run([...outer, db], () => runTransaction(db, at, work));
       });
     },
   };
@@ -47,15 +36,15 @@ function isPool(db: MysqlDatabase): db is MysqlPool {
   return typeof (db as Partial<MysqlPool> | null)?.getConnection === "function";
 }
 
-const runTransaction = <T>(connection: MysqlConnection, patience: Patience, work: (tx: MysqlConnection) => T | Promise<T>): Promise<T> =>
-  beginAndCommit(connection, patience, (query) => stayingInside(query, () => work(connection)));
+const runTransaction = <T>(connection: MysqlConnection, at: ServerPlace, work: (tx: MysqlConnection) => T | Promise<T>): Promise<T> =>
+  beginAndCommit(connection, at, (query) => stayingInside(query, () => work(connection)));
 
 type Query = (sql: string) => Promise<unknown>;
 
 /** A COMMIT without an answer is neither yes nor no, and is never tried again. Whether the work stayed inside is its own to find out. */
 export async function beginAndCommit<T>(
   connection: MysqlConnection,
-  { place, patienceMs }: Patience,
+  { place, patienceMs }: ServerPlace,
   work: (query: Query) => Promise<T>,
 ): Promise<T> {
   const query: Query = (sql) =>

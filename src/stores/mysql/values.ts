@@ -1,14 +1,14 @@
 import { show, WaybillError } from "../../core/errors.ts";
 
 /** What a statement of ours may be given. Text is text of the columns' character set, and bytes are bytes. */
-export type Value = string | number | bigint | Uint8Array | Date | null;
+export type SqlValue = string | number | bigint | Uint8Array | Date | null;
 
 /**
  * Puts the values in place of the question marks. They are written so that nothing about the session or the client has a
  * say in how they are read: a backslash means something in one sql_mode and nothing in another, a connection's character
  * set need not hold our text, and mysql2 makes SQL of an object. Text and bytes go as hexadecimal digits, numbers as digits.
  */
-export function fill(sql: string, values: readonly Value[]): string {
+export function fill(sql: string, values: readonly SqlValue[]): string {
   const parts = sql.split("?");
   if (parts.length !== values.length + 1) throw new Error(`a statement of Waybill has ${parts.length - 1} values, not ${values.length}`);
   let filled = parts[0]!;
@@ -16,7 +16,7 @@ export function fill(sql: string, values: readonly Value[]): string {
   return filled;
 }
 
-export function literal(value: Value): string {
+export function literal(value: SqlValue): string {
   if (value === null) return "NULL";
   if (typeof value === "string") return `_utf8mb4 X'${Buffer.from(value, "utf8").toString("hex")}'`;
   if (typeof value === "bigint") return value.toString();

@@ -1,7 +1,7 @@
-import type { Session } from "./connection.ts";
+import type { MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { numberOf, type Parts, partsJson, partsOf, sizeOf, textOf } from "./rows.ts";
-import type { Value } from "./values.ts";
+import type { SqlValue } from "./values.ts";
 
 export interface StoredWindow {
   readonly id: string;
@@ -11,7 +11,7 @@ export interface StoredWindow {
   readonly parts: Map<number, bigint[]>;
 }
 
-type Own = Pick<Session, "run" | "change">;
+type Own = Pick<MysqlSession, "run" | "change">;
 
 const columns = "`window`, CAST(relay AS BINARY) AS relay, width, CAST(seqs AS BINARY) AS seqs";
 
@@ -32,7 +32,7 @@ export async function windowsOf({ run }: Own, n: Names, relays: readonly string[
   return rows.map((row) => textOf(row, "window"));
 }
 
-async function read(run: Own["run"], n: Names, which: string, values: readonly Value[]): Promise<readonly StoredWindow[]> {
+async function read(run: Own["run"], n: Names, which: string, values: readonly SqlValue[]): Promise<readonly StoredWindow[]> {
   const rows = await run(`SELECT ${columns} FROM ${n.windows} ${which}`, values);
   return rows.map((row) => ({
     id: textOf(row, "window"),

@@ -1,16 +1,15 @@
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
+import { addedOnce, copied, idTaken, rowColumns, rowValues } from "../kit/writing.ts";
 import { errnoOf, explain, serverError } from "./driver.ts";
-import { askOf, textIn, type Ask, type MysqlTransaction } from "./handle.ts";
+import { askOf, textIn, type AskTransaction, type MysqlTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
 import { inTransaction } from "./pool.ts";
 import { keyUsed } from "./tables.ts";
 import { stayingInside } from "./transactor.ts";
-import { literal, type Value } from "./values.ts";
+import { literal } from "./values.ts";
 
-const columns =
-  "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
 /** A server takes 16 MiB at once by default, and text is written with two digits for each byte. */
 const bytesPerStatement = 2 * 1024 * 1024;
 const rowsPerStatement = 1_000;
@@ -23,7 +22,7 @@ export interface MysqlWriter extends OutboxWriter<MysqlTransaction> {
 export function createWriter(n: Names, place: string): MysqlWriter {
   let known: Promise<boolean> | null = null;
   /** MariaDB can tell within the insert whether it is in a transaction; MySQL has to be asked before. */
-  const isMariadb = (ask: Ask): Promise<boolean> =>
+  const isMariadb = (ask: AskTransaction): Promise<boolean> =>
     (known ??= ask("SELECT VERSION() AS version").then(
       ([row]) => /mariadb/i.test(textIn(row?.[0])),
       (error: unknown) => {
@@ -38,8 +37,7 @@ export function createWriter(n: Names, place: string): MysqlWriter {
     async append(tx, rows) {
       if (rows.length === 0) return [];
       const ask = askOf(tx);
-      // Bytes that the caller uses again after this call are copied before it waits for anything.
-      const drafts = rows.map((row) => (typeof row.payload === "string" ? row : { ...row, payload: new Uint8Array(row.payload) }));
+      const drafts = copied(rows);
       try {
         const mariadb = await isMariadb(ask);
         if (!mariadb && !(await inTransaction((sql) => ask(sql)))) throw none();
@@ -51,37 +49,30 @@ export function createWriter(n: Names, place: string): MysqlWriter {
   };
 }
 
-/** The first row with a key is the one that is added, unless the key was used before; the others name that one's id. */
-async function addOnce(ask: Ask, n: Names, rows: readonly Row[], mariadb: boolean): Promise<readonly Added[]> {
-  const own = new Map<string, number>();
-  for (const [at, { idempotencyKey: key }] of rows.entries()) if (key !== null && !own.has(key)) own.set(key, at);
+async function addOnce(ask: AskTransaction, n: Names, rows: readonly Row[], mariadb: boolean): Promise<readonly Added[]> {
   const used = new Map<string, string>();
-  const isFresh = ({ idempotencyKey: key }: Row, at: number): boolean => key === null || (!used.has(key) && own.get(key) === at);
-  for (let asked = false; ;) {
+  for (let asked = false; ; asked = true) {
+    const added = addedOnce(rows, new Map(used));
+    const fresh = rows.filter((_, at) => !added[at]!.duplicate);
     try {
-      const fresh = rows.filter(isFresh);
       if (fresh.length > 0) await insertAll(ask, n, fresh, mariadb);
-      break;
+      return added;
     } catch (error) {
       const [, first, refused] = keyUsed.exec(serverError(error)?.message ?? "") ?? [];
-      const key = rows.find((row, at) => row.id === refused && isFresh(row, at))?.idempotencyKey ?? null;
+      const key = fresh.find(({ id }) => id === refused)?.idempotencyKey ?? null;
       if (first === undefined || key === null) throw error;
       used.set(key, first);
-      if (!asked) for (const [each, event] of await usedKeys(ask, n, [...own.keys()])) used.set(each, event);
-      asked = true;
+      const keys = new Set(rows.flatMap(({ idempotencyKey }) => idempotencyKey ?? []));
+      if (!asked) for (const [each, event] of await usedKeys(ask, n, [...keys])) used.set(each, event);
     }
   }
-  return rows.map(({ id, idempotencyKey: key }, at) => {
-    if (key === null) return { id, duplicate: false };
-    return { id: used.get(key) ?? rows[own.get(key)!]!.id, duplicate: used.has(key) || own.get(key) !== at };
-  });
 }
 
 /**
  * Which of the keys are used, all at once. A writer that may only insert is not told, and the snapshot of its transaction
  * may be older than a key: then the trigger names them one after the other.
  */
-async function usedKeys(ask: Ask, n: Names, keys: readonly string[]): Promise<ReadonlyMap<string, string>> {
+async function usedKeys(ask: AskTransaction, n: Names, keys: readonly string[]): Promise<ReadonlyMap<string, string>> {
   try {
     const rows = await ask(
       `SELECT CAST(\`key\` AS BINARY) AS used, event_id FROM ${n.keys} WHERE \`key\` IN (${keys.map(() => "?").join(", ")})`,
@@ -95,7 +86,7 @@ async function usedKeys(ask: Ask, n: Names, keys: readonly string[]): Promise<Re
 }
 
 /** All or nothing, as one statement would be. */
-async function insertAll(ask: Ask, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
+async function insertAll(ask: AskTransaction, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
   const parts = partsOf(rows);
   if (parts.length === 1) return insert(ask, n, parts[0]!, mariadb);
   await ask("SAVEPOINT waybill_append");
@@ -125,29 +116,12 @@ function partsOf(rows: readonly Row[]): readonly (readonly Row[])[] {
 }
 
 /** An id that is empty breaks a constraint of the table: outside a transaction nothing is inserted. */
-async function insert(ask: Ask, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
+async function insert(ask: AskTransaction, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
   const id = mariadb ? `IF(@@in_transaction = 1, ?, ${literal("")})` : "?";
   await ask(
-    `INSERT INTO ${n.outbox} (${columns}) VALUES ${rows.map(() => `(${id}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`).join(", ")}`,
-    rows.flatMap(valuesOf),
+    `INSERT INTO ${n.outbox} (${rowColumns}) VALUES ${rows.map(() => `(${id}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`).join(", ")}`,
+    rows.flatMap((row) => rowValues(row, (date) => date)),
   );
-}
-
-function valuesOf(row: Row): Value[] {
-  const text = typeof row.payload === "string";
-  return [
-    row.id,
-    row.aggregateType,
-    row.aggregateId,
-    row.type,
-    row.eventVersion,
-    text ? row.payload : null,
-    text ? null : row.payload,
-    row.contentType,
-    JSON.stringify(row.headers),
-    row.idempotencyKey,
-    row.availableAt,
-  ];
 }
 
 function refusal(error: unknown, n: Names, place: string): Error {
@@ -155,12 +129,7 @@ function refusal(error: unknown, n: Names, place: string): Error {
   const message = told?.message ?? "";
   if (message.includes(n.constraint("id")) && (told?.errno === 4025 || told?.errno === 3819)) return none();
   const [, taken] = told?.errno === 1062 ? (/Duplicate entry '(.*)' for key/.exec(message) ?? []) : [];
-  if (taken !== undefined)
-    return new WaybillError(
-      "INVALID_DRAFT",
-      `there is an event with id ${taken} already: give each event an id of its own, or an idempotencyKey to add it once`,
-      { cause: error },
-    );
+  if (taken !== undefined) return idTaken(taken, error);
   // Whoever began the transaction knows what to do about these, by their own name.
   if (told?.errno === 1213 || told?.errno === 1205 || told?.errno === 1020) return error as Error;
   return explain(error, place);

@@ -1,8 +1,10 @@
 import type { Ask, StoreAdapter } from "../../contracts/adapter.ts";
-import { checkOut } from "../../core/check-out.ts";
-import { beside, end, guardedBySslmode, later, serverUrl } from "../kit/describe.ts";
+import { beside, end, guardedBySslmode, serverUrl } from "../kit/describe.ts";
+import { later } from "../kit/pool.ts";
 import { openPool, type PgClient } from "./driver.ts";
+import { rules } from "./examine.ts";
 import { postgres } from "./index.ts";
+import { onClient } from "./pool.ts";
 
 const runPool = { connections: 4, connectTimeoutMs: 5_000 };
 
@@ -11,6 +13,7 @@ export const postgresAdapter: StoreAdapter = {
   schemes: ["postgres", "postgresql"],
   example: "postgres://user:password@host:5432/database",
   server: { port: 5432, ...guardedBySslmode("PGSSLMODE") },
+  rules,
   noTail: "this version cannot follow PostgreSQL's log: use --mode poll",
   open(given, _, placing) {
     const url = serverUrl(given);
@@ -24,20 +27,17 @@ export const postgresAdapter: StoreAdapter = {
     // A server that has gone silent must not keep a run waiting.
     const store = postgres({ url, schema: run, ...runPool, statementTimeoutMs: 10_000 });
     const pool = later(() => openPool({ url, ...runPool }), end);
-    const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> => {
-      let broken = true;
-      const listen = (): void => undefined;
-      const client = await checkOut(await pool.get(), listen);
-      try {
-        await client.query("SET statement_timeout = 60000");
-        const result = await work(within(client));
-        broken = false;
-        return result;
-      } finally {
-        client.off("error", listen);
-        client.release(broken);
-      }
-    };
+    const at = { place: "the PostgreSQL database", patienceMs: 60_000 };
+    const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> =>
+      onClient(
+        await pool.get(),
+        at,
+        async (client) => {
+          await client.query("SET statement_timeout = 60000");
+          return work(within(client));
+        },
+        () => true,
+      );
     return {
       ...beside(store, pool, (tx) => tx.query("SET LOCAL statement_timeout = 10000")),
       dialect: { key: "text", position: "position bigserial PRIMARY KEY" },

@@ -1,11 +1,10 @@
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import type { Clock } from "../../core/clock.ts";
-import { sightClock, type ClockSighting, type Thing } from "../../core/finding.ts";
+import { sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import type { PartitionUnit } from "../kit/partition-units.ts";
-import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
+import { createSchema, SCHEMA_VERSION, unitOf, versionOf } from "./schema.ts";
 
 const asked = [
   "server_version",
@@ -37,10 +36,8 @@ export interface Answers {
   readonly tables: TableAnswers | null;
 }
 
-export interface TableAnswers {
-  readonly expected: readonly Thing[];
-  /** As `kind name`; an index that is not valid and a trigger that is switched off are not there. */
-  readonly present: readonly string[];
+/** An index that is not valid and a trigger that is switched off are not there. */
+export interface TableAnswers extends StoredThings {
   /** Null where this role may not look. */
   readonly lanes: number | null;
   readonly sequence: { readonly cache: string; readonly increment: string; readonly cycles: boolean } | null;
@@ -51,7 +48,7 @@ export interface TableAnswers {
   readonly storage: readonly TableStorage[];
 }
 
-export interface TableStorage {
+interface TableStorage {
   readonly table: string;
   readonly unlogged: boolean;
   readonly autovacuum: boolean;
@@ -90,18 +87,8 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
   };
 }
 
-/** Null where this role may not. */
-async function allowed<T>(read: () => Promise<T>): Promise<T | null> {
-  try {
-    return await read();
-  } catch (error) {
-    if (causesOf(error).some((cause) => sqlStateOf(cause) === "42501")) return null;
-    throw error;
-  }
-}
-
-const unitOf = async (run: Run, n: Names): Promise<PartitionUnit | null> =>
-  ((await run(`SELECT partitions FROM ${n.meta}`))[0]?.["partitions"] ?? null) as PartitionUnit | null;
+const allowed = <T>(read: () => Promise<T>): Promise<T | null> =>
+  unlessDenied(read, (error) => causesOf(error).some((cause) => sqlStateOf(cause) === "42501"));
 
 async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promise<TableAnswers> {
   const schema = unquoted(n.schema);
@@ -154,7 +141,7 @@ async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promi
 }
 
 /** What statements make: one list, and that is the migration itself. */
-export const thingsIn = (sql: string): readonly Thing[] =>
+const thingsIn = (sql: string): readonly Thing[] =>
   [...sql.matchAll(/^CREATE (UNIQUE INDEX|INDEX|TABLE|VIEW|SEQUENCE|FUNCTION|TRIGGER) (?:"(?:[^"]|"")*"\.)?("(?:[^"]|"")*"|\w+)/gm)].map(
     ([, kind, name]) => ({ kind: kind!.toLowerCase() as Thing["kind"], name: name!.startsWith('"') ? unquoted(name!) : name! }),
   );

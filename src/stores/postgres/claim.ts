@@ -1,12 +1,14 @@
-import type { Bounds } from "../../core/within-bytes.ts";
+import type { ByteBounds } from "../../core/within-bytes.ts";
+import { blockedPerClaim, mayGo, narrowAtOnce, narrowWidth, rowsPerStep } from "../kit/claim.ts";
 import type { PgRow, Run } from "./connection.ts";
+import { heldColumns, heldOf } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { headColumns, list } from "./rows.ts";
 import { maxHeadersText } from "../kit/stored.ts";
 
 /** Its bounds are for payloads and headers. */
-export interface Scan extends Bounds {
+export interface Scan extends ByteBounds {
   readonly run: Run;
   readonly names: Names;
   readonly lanes: readonly number[];
@@ -40,11 +42,7 @@ export interface Caught {
   readonly lowest: ReadonlyMap<number, bigint | null>;
 }
 
-/** How many rows of held aggregates one claim takes out of its way. */
-const blockedPerClaim = 5_000;
 const leastShare = 8;
-/** How many delayed rows one claim makes ready, or waits for; with more than that, the next claim goes on. */
-export const rowsPerStep = 10_000;
 
 /** The lengths are known without reading what is stored apart. */
 const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
@@ -61,7 +59,7 @@ const columns = (
 ): string => `${headColumns}, ${costOf(bounds[1])} AS cost, ${isRefused(bounds[1])} AS refused,
   CASE WHEN NOT (${fits(...bounds)}) THEN ${payloadSize} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
   CASE WHEN ${fits(...bounds)} THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
-  o.lane, o.retry_count, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+  o.lane, o.retry_count, ${heldColumns}, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 const notOpen = (n: Names, open: string): string =>
@@ -223,7 +221,6 @@ const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: numbe
  */
 const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT max(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
-const narrowAtOnce = 1_000;
 
 const narrowFrom = (
   n: Names,
@@ -254,14 +251,12 @@ export async function countNarrow({ run, names, lanes, open, suspicious }: Scan)
   return Number(row!["n"]);
 }
 
-/** A tenth of the window they died in at a time, down to one. */
 export async function claimNarrow(scan: Scan): Promise<Caught> {
   const catcher = catchRows(scan);
   for (const row of await narrowRows(scan)) catcher.take(row);
   await catcher.block();
-  const width = Math.min(...catcher.found.map(({ row }) => Number(row["width"] ?? Infinity)));
-  const wide = Math.min(scan.limit, Math.max(1, Math.floor(Math.min(width, scan.limit * 10) / 10)));
-  const found = within(catcher.found.slice(0, wide), scan.bytes);
+  const widths = catcher.found.map(({ row }) => Number(row["width"] ?? Infinity));
+  const found = within(catcher.found.slice(0, narrowWidth(widths, scan.limit)), scan.bytes);
   return { found, cut: found.length < catcher.found.length, oldest: 0n, lowest: new Map() };
 }
 
@@ -294,7 +289,7 @@ function catchRows({ run, names, bytes }: Scan): Catcher {
         refused: row["refused"] === "t",
       };
       room = isToBeRead(one) ? 0 : Math.max(0, room - one.cost);
-      if (mayGo(row, seq)) found.push(one);
+      if (mayGo(seq, heldOf(row))) found.push(one);
       else blocked.push(seq);
     },
     blocked: () => blocked.length,
@@ -304,12 +299,6 @@ function catchRows({ run, names, bytes }: Scan): Catcher {
       await run(`UPDATE ${names.outbox} SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ANY ($1::bigint[])`, [list(blocked)]);
     },
   };
-}
-
-function mayGo(row: PgRow, seq: bigint): boolean {
-  if (row["cause_seq"] === null) return true;
-  if (row["free_to"] !== null) return seq <= BigInt(row["free_to"]!);
-  return row["destination"] === null && seq === BigInt(row["cause_seq"]!);
 }
 
 const bySeq = (a: PgRow, b: PgRow): number => (BigInt(a["seq"]!) < BigInt(b["seq"]!) ? -1 : 1);

@@ -1,7 +1,10 @@
 import { systemClock } from "../../core/clock.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
-import { connect } from "./connect.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { within } from "../../core/time.ts";
+import { end } from "../kit/describe.ts";
+import { again, later } from "../kit/pool.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
+import { onClient } from "./pool.ts";
 
 /** Every value as the text PostgreSQL sent it: type parsers that the application has set must not change what we read. */
 export type PgRow = Readonly<Record<string, string | null>>;
@@ -23,22 +26,20 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-export interface ConnectionOptions {
+interface ConnectionOptions {
   readonly pool: PgPool | PoolSettings;
   readonly place: string;
   readonly statementTimeoutMs: number;
 }
 
 const raw = { getTypeParser: () => (value: string) => value };
-const attempts = 5;
 /** A process that is frozen inside one of our transactions holds its lanes' rows; after this, the server gives them to the others. */
 const frozenMs = 10_000;
 
 export function createConnection({ pool: given, place, statementTimeoutMs }: ConnectionOptions): Connection {
   const ours = "url" in given;
-  let opened: Promise<PgPool> | null = ours ? null : Promise.resolve(given);
   let closing: Promise<void> | null = null;
-  const pool = (): Promise<PgPool> => (opened ??= openPool(given as PoolSettings));
+  const pool = later(async () => (ours ? openPool(given) : given), end);
   // A pooler in transaction mode keeps no session settings and takes no start-up parameters: each transaction sets its own.
   // The claimed window must be durable before anything is sent, whatever the database's default is. Beside many rows every statement looks
   // expensive to the planner, and compiling it takes several times as long as running it.
@@ -47,39 +48,16 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     set_config('statement_timeout', '${statementTimeoutMs}', true), set_config('lock_timeout', '${statementTimeoutMs}', true),
     set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('jit', 'off', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
 
-  const use = async <T>(work: (client: PgPoolClient) => Promise<T>, closes: (error: unknown) => boolean): Promise<T> => {
-    let broken: Error | undefined;
-    const listen = (error: Error): void => void (broken = error); // a connection that breaks between two statements says so here
-    const client = await connect(await pool(), listen, { place, patienceMs: statementTimeoutMs });
-    try {
-      return await work(client);
-    } catch (error) {
-      if (closes(error)) broken ??= asError(error);
-      throw error;
-    } finally {
-      client.off("error", listen);
-      // Who knows in which state a connection is whose transaction did not end: it goes, and the server rolls back.
-      const status = client.getTransactionStatus?.() ?? "I";
-      client.release(broken ?? status !== "I");
-    }
-  };
-
-  const borrow = <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => use(work, (error) => error instanceof Late);
+  const at = { place, patienceMs: statementTimeoutMs };
+  const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> =>
+    onClient(await pool.get(), at, work, (error) => error instanceof Late);
 
   /** A server that does not answer must not keep a relay waiting for ever: the connection is given up with the statement. */
   const ask = async (client: PgPoolClient, text: string, values?: readonly unknown[]): Promise<readonly PgRow[]> => {
-    const ended = new AbortController();
-    const late = systemClock.sleep(statementTimeoutMs * 1.5, ended.signal).then(() => {
-      if (!ended.signal.aborted) throw new Late(place);
-    });
-    try {
-      const query = client.query({ text, ...(values === undefined ? {} : { values: [...values] }), types: raw });
-      query.catch(() => undefined); // when it comes late, nobody waits for it any more
-      const result = await Promise.race([query, late]);
-      return (result as { rows: readonly PgRow[] }).rows;
-    } finally {
-      ended.abort();
-    }
+    const query = client.query({ text, ...(values === undefined ? {} : { values: [...values] }), types: raw });
+    const result = await within(systemClock, statementTimeoutMs * 1.5, query);
+    if (result === null) throw new Late(place);
+    return (result as { rows: readonly PgRow[] }).rows;
   };
 
   const once = <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> =>
@@ -95,27 +73,20 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       }
     });
 
-  const again = async <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> => {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await once(mode, work);
-      } catch (error) {
-        if (!isConflict(error) || attempt === attempts) throw explain(error, place);
-      }
-    }
+  const patiently = <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> =>
+    again(() => once(mode, work), isConflict).catch(explained);
+  const explained = (error: unknown): never => {
+    throw explain(error, place);
   };
 
   return {
     place,
     borrow,
-    lend: (work) => use(work, () => true),
-    run: (text, values) =>
-      borrow((client) => ask(client, text, values)).catch((error: unknown) => {
-        throw explain(error, place);
-      }),
-    transaction: (work) => again("READ COMMITTED", work),
-    snapshot: (work) => again("REPEATABLE READ, READ ONLY", work),
-    close: () => (closing ??= ours && opened !== null ? opened.then((last) => last.end()) : Promise.resolve()),
+    lend: async (work) => onClient(await pool.get(), at, work, () => true),
+    run: (text, values) => borrow((client) => ask(client, text, values)).catch(explained),
+    transaction: (work) => patiently("READ COMMITTED", work),
+    snapshot: (work) => patiently("REPEATABLE READ, READ ONLY", work),
+    close: () => (closing ??= ours ? pool.close() : Promise.resolve()),
   };
 }
 

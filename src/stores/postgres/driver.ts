@@ -1,6 +1,6 @@
-import type pg from "pg";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
+import { loadClient } from "../../core/load-client.ts";
 
 /** The part of a `pg` client that Waybill uses. */
 export interface PgClient {
@@ -14,13 +14,13 @@ export interface PgClient {
 
 type PgEvent = "error" | "end" | "notification";
 
-export interface PgQuery {
+interface PgQuery {
   readonly text: string;
   readonly values?: unknown[];
   readonly types?: { getTypeParser(): (value: string) => unknown };
 }
 
-export interface PgResult {
+interface PgResult {
   readonly rows: readonly Record<string, unknown>[];
   readonly rowCount: number | null;
   readonly command: string;
@@ -45,8 +45,8 @@ export interface PoolSettings {
 
 /** A pool of our own. pg waits for ever by default, and an error on an idle connection ends the process unless somebody listens. */
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<PgPool> {
-  const { Pool } = await load();
-  const pool = new Pool({
+  const { default: client } = await loadClient("PostgreSQL", "pg", () => import("pg"));
+  const pool = new client.Pool({
     connectionString: verified(url),
     max: connections,
     connectionTimeoutMillis: connectTimeoutMs,
@@ -57,14 +57,6 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
   });
   pool.on("error", () => undefined); // the pool has dropped that connection already; the next one to be used tells what is wrong
   return pool;
-}
-
-async function load(): Promise<typeof pg> {
-  try {
-    return (await import("pg")).default;
-  } catch (cause) {
-    throw new WaybillError("DRIVER_MISSING", "the PostgreSQL client is not installed: npm install pg", { cause });
-  }
 }
 
 /** Encrypted means verified: whoever wants it otherwise has to say `sslmode=no-verify`. */
@@ -107,38 +99,27 @@ function isLinkError(error: unknown): boolean {
   return /connection (terminated|ended|closed)|timeout|not queryable|does not support SSL|client (was|has)/i.test(error.message);
 }
 
+/** SQLSTATEs, and what they mean to a user. */
+const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (place: string, why: string) => string])[] = [
+  [
+    /^(42P01|42883|42703|3F000)$/,
+    "NOT_MIGRATED",
+    (place, why) => `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate`,
+  ],
+  [/^25006$/, "STORE_READ_ONLY", (place, why) => `${place} cannot be written: ${why}; is it a standby?`],
+  [/^42501$/, "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print shows what each role needs`],
+  [/^(28P01|28000|3D000)$/, "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
+  [/^(55P03|57014|40001|40P01)$/, "STORE_UNAVAILABLE", (place, why) => `${place} gave up a statement: ${why}`],
+  [/^(08|53|57P)/, "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
+];
+
 /** A user's mistake and the server's troubles in words; everything else as it came. */
 export function explain(error: unknown, place: string): Error {
-  const why = error instanceof Error ? error.message : String(error);
+  const { message: why } = asError(error);
   const state = sqlState(error);
-  const say = (code: ConstructorParameters<typeof WaybillError>[0], text: string): WaybillError =>
-    new WaybillError(code, text, { cause: error });
   if (error instanceof WaybillError) return error;
-  if (state === null) return isLinkError(error) ? say("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`) : toError(error, why);
-  switch (state) {
-    case "42P01":
-    case "42883":
-    case "42703":
-    case "3F000":
-      return say("NOT_MIGRATED", `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate`);
-    case "25006":
-      return say("STORE_READ_ONLY", `${place} cannot be written: ${why}; is it a standby?`);
-    case "42501":
-      return say("STORE_READ_ONLY", `${place}: ${why}; waybill migrate --print shows what each role needs`);
-    case "28P01":
-    case "28000":
-    case "3D000":
-      return say("STORE_UNAVAILABLE", `${place} refused the connection: ${why}`);
-    case "55P03":
-    case "57014":
-    case "40001":
-    case "40P01":
-      return say("STORE_UNAVAILABLE", `${place} gave up a statement: ${why}`);
-    default:
-      return /^(08|53|57P)/.test(state) ? say("STORE_UNAVAILABLE", `${place} is not available: ${why}`) : toError(error, why);
-  }
-}
-
-function toError(error: unknown, why: string): Error {
-  return error instanceof Error ? error : new Error(why);
+  if (state === null && isLinkError(error))
+    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error });
+  const [, code, text] = explanations.find(([states]) => state !== null && states.test(state)) ?? [];
+  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error });
 }

@@ -11,7 +11,7 @@ export interface Sighting {
   readonly proof: Proof | null;
 }
 
-export interface Proof {
+interface Proof {
   /** The highest number that had been drawn before the claim began. */
   readonly drawn: bigint;
   /** The claim's own transaction, which got its id after that. */
@@ -24,7 +24,7 @@ export interface Proof {
   readonly inFlight: bigint | null;
 }
 
-export interface Facts {
+interface Facts {
   /** Tells one server, and one run of it, from another. */
   readonly server: string;
   readonly drawn: bigint;

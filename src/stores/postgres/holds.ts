@@ -1,9 +1,16 @@
-import type { Run } from "./connection.ts";
+import type { HeldBy } from "../kit/claim.ts";
+import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 /** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
 const rowsPerRelease = 1_000;
 const holdsPerRelease = 200;
+
+/** Of a hold named `h`, or of none. */
+export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
+export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: PgRow): HeldBy | null {
+  return cause ? { cause: BigInt(cause), waits: waits === "t", freeTo: freeTo ? BigInt(freeTo) : null } : null;
+}
 
 /** A lane into which rows came back, and the lowest of them. */
 export interface Reopened {

@@ -4,10 +4,10 @@ import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
-import { letterRow } from "../../core/letter.ts";
-import { MarkHeld } from "../../core/mark-held.ts";
-import { SessionEnded } from "../../core/session-ended.ts";
-import { rolledBackInTime, type Watch } from "../kit/rollback.ts";
+import { letterColumns } from "../kit/letters.ts";
+import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { again } from "../kit/pool.ts";
+import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isConflict, isSessionEnd, type PgClient } from "./driver.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";
@@ -21,8 +21,6 @@ export interface Applying<Tx> {
   query(tx: Tx, sql: string, values: readonly unknown[]): Promise<readonly Readonly<Record<string, unknown>>[]>;
 }
 
-const attempts = 5;
-
 export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
   const expiry = createExpiry(clock);
   const query: Applying<Tx>["query"] = (tx, sql, values) =>
@@ -32,7 +30,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 
   const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> => {
     let marked: Readonly<Record<string, unknown>> | undefined;
-    const attempt = (watch: Watch) =>
+    const attempt = (watch: WatchRollback) =>
       applying.transaction(async (tx) => {
         [marked] = await query(
           tx,
@@ -82,15 +80,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   };
 
   return {
-    async once(key, handlerVersion, work) {
-      for (let attempt = 1; ; attempt++) {
-        try {
-          return await apply(key, handlerVersion, work);
-        } catch (error) {
-          if (!isConflict(error) || attempt === attempts) throw error;
-        }
-      }
-    },
+    once: (key, handlerVersion, work) => again(() => apply(key, handlerVersion, work), isConflict),
     async failed(key, error) {
       const [row] = await connection.run(
         `INSERT INTO ${n.attempts} AS a (consumer, event_id, attempts, last_error, failed_at) VALUES ($1, $2, 1, $3, clock_timestamp())
@@ -101,27 +91,11 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       return Number(row!["attempts"]);
     },
     async park(letter) {
-      const row = letterRow(letter);
+      const kept = letterColumns(letter);
       await connection.run(
-        `INSERT INTO ${n.letters} (consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::bytea, $10::bytea, $11, $12, $13, $14)
+        `INSERT INTO ${n.letters} (${kept.map(([column]) => column).join(", ")}) VALUES (${kept.map((_, at) => `$${at + 1}`).join(", ")})
          ON CONFLICT (consumer, topic, id, digest) DO NOTHING`,
-        [
-          row.consumer,
-          row.topic,
-          row.id,
-          row.digest,
-          row.aggregateType,
-          row.aggregateId,
-          row.eventType,
-          row.envelope,
-          Buffer.from(row.data),
-          row.raw === null ? null : Buffer.from(row.raw),
-          row.errorCode,
-          row.error,
-          row.attempts,
-          row.handlerVersion,
-        ],
+        kept.map(([, value]) => value),
       );
     },
     async forget(before, limit, consumer) {

@@ -3,17 +3,17 @@ import type { Store } from "../../contracts/store.ts";
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
-import { checkOptions, positive, whole } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
-import { partitionUnits, type PartitionUnit } from "../kit/partition-units.ts";
+import { throughLibrary } from "../kit/library.ts";
+import { checkServerOptions, libraryOf, poolOf } from "../kit/options.ts";
+import type { PartitionUnit } from "../kit/schema.ts";
 import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
 import { createExamination } from "./examine.ts";
-import { createInbox, onOwnClients } from "./inbox.ts";
+import { createInbox, onOwnClients, type Applying } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createListening } from "./listen.ts";
-import { throughLibrary } from "./library.ts";
 import { namesOf, type PostgresNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
@@ -26,7 +26,7 @@ import { createWriter } from "./writer.ts";
 
 export type { PgClient, PgPool } from "./driver.ts";
 export type { PostgresNames } from "./names.ts";
-export type { PartitionUnit } from "../kit/partition-units.ts";
+export type { PartitionUnit } from "../kit/schema.ts";
 export type { PgDatabase } from "./transactor.ts";
 
 export interface PostgresOptions {
@@ -70,29 +70,9 @@ export function postgres(options: PostgresOptions): PostgresStore;
 export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   options: PostgresOptions & Partial<Library<Db, Tx, Of, B>>,
 ): PostgresStore | Store<Of, Tx> {
-  checkOptions("postgres", options, [
-    "url",
-    "pool",
-    "connections",
-    "connectTimeoutMs",
-    "statementTimeoutMs",
-    "schema",
-    "names",
-    "onPublish",
-    "partitions",
-    "listen",
-    "clock",
-    "tx",
-    "db",
-  ]);
+  const { onPublish, partitions, statementTimeoutMs } = checkServerOptions("postgres", options, ["listen"]);
   const names = namesOf(options.schema ?? "public", options.names);
-  const onPublish = options.onPublish ?? "keep";
-  if (onPublish !== "keep" && onPublish !== "delete")
-    throw new WaybillError("INVALID_OPTION", `onPublish must be "keep" or "delete", not ${JSON.stringify(onPublish)}`);
-  const { partitions = null } = options;
-  if (partitions !== null && !partitionUnits.includes(partitions))
-    throw new WaybillError("INVALID_OPTION", `partitions must be one of ${partitionUnits.join(", ")}, not ${JSON.stringify(partitions)}`);
-  const settings = { ...poolOf(options), statementTimeoutMs: whole("statementTimeoutMs", options.statementTimeoutMs ?? 30_000) };
+  const settings = { ...poolOf("postgres", "pg", options, { pool: checkPool, url: checkUrl }), statementTimeoutMs };
   const connection = createConnection(settings);
   // Handlers may take all connections of a pool, and take long; leases and seats must not wait for them.
   const handlers = options.pool === undefined ? createConnection(settings) : connection;
@@ -118,40 +98,32 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
       await connection.close();
     },
   };
-  const library = libraryOf(options);
+  const library = libraryOf("postgres", options);
   if (library === null) {
-    const inbox = createInbox(connection, names, onOwnClients(handlers, settings.statementTimeoutMs), clock);
-    return { ...own, writer, transactor: createTransactor(connection.place, settings.statementTimeoutMs), inbox };
+    const inbox = createInbox(connection, names, onOwnClients(handlers, statementTimeoutMs), clock);
+    return { ...own, writer, transactor: createTransactor(connection.place, statementTimeoutMs), inbox };
   }
-  const { applying, ...parts } = throughLibrary<Of, Tx>(library.tx, library.db, writer);
+  const { tx: handle, db } = library;
+  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, async (tx, work) => {
+    const result = await work();
+    // A transaction in which a statement failed "commits" nothing, and PostgreSQL says so to those who ask.
+    await handle(tx).query("SELECT 1", []);
+    return result;
+  });
+  const applying: Applying<Tx> = {
+    transaction: (work) => begin(db, work),
+    query: async (tx, sql, values) => (await handle(tx).query(sql, [...values])).rows,
+  };
   return { ...own, ...parts, inbox: createInbox(connection, names, applying, clock) };
 }
 
-function libraryOf<Db, Tx, Of extends Db, B extends Begins>({ tx, db }: Partial<Library<Db, Tx, Of, B>>): Library<Db, Tx, Of, B> | null {
-  if (tx === undefined && db === undefined) return null;
-  if (typeof tx === "function" && "begin" in tx && db !== undefined && db !== null) return { tx, db };
-  throw new WaybillError(
-    "INVALID_OPTION",
-    "postgres: tx and db belong together: postgres({ pool, tx: fromDrizzle, db }), where db is what the library begins transactions on",
-  );
+function checkPool(pool: PgPool): string {
+  if (typeof pool.connect !== "function" || typeof pool.totalCount !== "number")
+    throw new WaybillError("INVALID_OPTION", "postgres: pool must be a Pool of pg: new pg.Pool({ … })");
+  return "the PostgreSQL database";
 }
 
-function poolOf(options: PostgresOptions): Pick<Parameters<typeof createConnection>[0], "pool" | "place"> {
-  const { url, pool } = options;
-  if ((url === undefined) === (pool === undefined))
-    throw new WaybillError("INVALID_OPTION", "postgres needs either a url or a pool of pg: postgres({ pool })");
-  if (pool !== undefined) {
-    if (typeof pool.connect !== "function" || typeof pool.totalCount !== "number")
-      throw new WaybillError("INVALID_OPTION", "postgres: pool must be a Pool of pg: new pg.Pool({ … })");
-    return { pool, place: "the PostgreSQL database" };
-  }
-  const place = checkedUrl(url!);
-  return {
-    pool: {
-      url: url!,
-      connections: whole("connections", options.connections ?? 10),
-      connectTimeoutMs: positive("connectTimeoutMs", options.connectTimeoutMs ?? 10_000),
-    },
-    place: `PostgreSQL at ${place.host}${place.pathname}`,
-  };
+function checkUrl(url: string): string {
+  const { host, pathname } = checkedUrl(url);
+  return `PostgreSQL at ${host}${pathname}`;
 }

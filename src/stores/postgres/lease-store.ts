@@ -1,9 +1,9 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry, type WrittenLease } from "../kit/expiry.ts";
+import { createLiveRelays, lookOf, type WrittenLease } from "../kit/expiry.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { indexable, list } from "./rows.ts";
+import { cells, indexable, list } from "./rows.ts";
 
 /** Of a table with leases: what is left of one, by the server's clock. */
 export const leaseColumns = (table: string): string => `${renewalOf(table)} AS renewal, ${table}.ttl_ms,
@@ -22,11 +22,7 @@ export const leaseOf = (row: PgRow): WrittenLease => ({
 
 /** Leases are written by the server's clock, and judged by kit/expiry. */
 export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
-  const expiry = createExpiry(clock);
-  const liveOf = (rows: readonly PgRow[]): readonly PgRow[] => {
-    expiry.keep(new Set(rows.map((row) => row["relay"]!)));
-    return rows.filter((row) => expiry.isLive(row["relay"]!, leaseOf(row)));
-  };
+  const liveOf = createLiveRelays(clock, cells, leaseOf);
   const relays = `SELECT r.relay, ${leaseColumns("r")} FROM ${n.relays} r`;
 
   return {
@@ -36,14 +32,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
         `SELECT lane, owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms FROM ${n.lanes}
          UNION ALL SELECT NULL, NULL, NULL, r.relay, r.strategy, ${leaseColumns("r")} FROM ${n.relays} r ORDER BY lane, relay`,
       );
-      const live = liveOf(rows.filter(({ relay }) => relay !== null));
-      return {
-        lanes: rows
-          .filter(({ relay }) => relay === null)
-          .map((row) => ({ lane: Number(row["lane"]), owner: row["owner"] ?? null, epoch: BigInt(row["epoch"]!) })),
-        live: live.map((row) => row["relay"]!),
-        strategies: new Map(live.flatMap((row) => (row["strategy"] ? [[row["relay"]!, row["strategy"]] as const] : []))),
-      };
+      return lookOf(rows, cells, liveOf);
     },
     renew: (relay, ttlMs, window = 0, strategy) =>
       connection.transaction(async (run) => {

@@ -1,22 +1,22 @@
 import { type Clock, systemClock } from "../../core/clock.ts";
+import { within } from "../../core/time.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
-import { within } from "./connect.ts";
 import type { Connection } from "./connection.ts";
 
 /** Hints between processes, and the end of them. */
-export interface Listening {
+interface Listening {
   readonly wake: Wake;
   close(): Promise<void>;
 }
 
 /** Anybody may notify here, from any language; a hint says no more than that there may be something to claim. */
-export const channel = "waybill";
+const channel = "waybill";
 const coalesceMs = 20;
 const retryMs = 1_000;
 
 /**
- * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here it is sent after the
- * commit, by a connection of the pool, and once for all events of some milliseconds. LISTEN keeps one connection for as
+ * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here a connection of
+ * the pool sends it, once for all events of some milliseconds. It may come before a commit that Waybill does not see. LISTEN keeps one connection for as
  * long as a relay waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
  */
 export function createListening(connection: Connection, clock: Clock = systemClock): Listening {
@@ -44,7 +44,7 @@ export function createListening(connection: Connection, clock: Clock = systemClo
         await client.query(`LISTEN ${channel}`);
         local.notify(); // what came before is found by looking
         await clock.sleep(Infinity, lost.signal);
-        if (closed.signal.aborted) await within(client.query(`UNLISTEN ${channel}`), retryMs);
+        if (closed.signal.aborted) await within(clock, retryMs, client.query(`UNLISTEN ${channel}`));
       } finally {
         client.off("notification", hint);
         client.off("error", end);

@@ -1,5 +1,5 @@
 import type { Action, ActionReport, DeadFilter, EventFilter, EventRecord, Operator } from "../../contracts/operator.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { auditedOf, refuseOthers, testsOf } from "../kit/operator.ts";
 import { listedBytes, shownOf } from "../kit/records.ts";
 import { audit } from "./audit.ts";
 import type { Connection, Run } from "./connection.ts";
@@ -26,15 +26,9 @@ export function createOperator(connection: Connection, n: Names): Operator {
 }
 
 async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
-  const values: unknown[] = [];
-  const where = (
-    [
-      ["o.state", filter.state],
-      ["o.aggregate_type", filter.aggregateType],
-      ["o.aggregate_id", filter.aggregateId],
-      ["o.event_type", filter.type],
-    ] as const
-  ).flatMap(([column, value]) => (value === undefined ? [] : [`${column} = $${values.push(value)}`]));
+  const tests = testsOf(filter);
+  const values: unknown[] = tests.map(([, value]) => value);
+  const where = tests.map(([column], at) => `o.${column} = $${at + 1}`);
   if (filter.beforeSeq !== undefined) where.push(`o.seq < $${values.push(String(filter.beforeSeq))}::bigint`);
   const rows = await run(
     `SELECT ${recordColumns(listedBytes)} FROM ${n.events} o WHERE ${["true", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT $${values.push(filter.limit)}`,
@@ -48,7 +42,11 @@ async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<read
  * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
  */
 async function act(run: Run, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {
-  if (filter.ids !== undefined) await refuseOthers(run, n, filter.ids);
+  if (filter.ids !== undefined) {
+    const found = await run(`SELECT id, status FROM ${n.outbox} WHERE id = ANY ($1::text[])`, [filter.ids]);
+    const statuses = new Map(found.map((row) => [row["id"]!, row["status"]!]));
+    refuseOthers(filter.ids, (id) => statuses.get(id));
+  }
   const { where, values } = whichDead(filter);
   const lanes = (await run(`SELECT DISTINCT o.lane FROM ${n.outbox} o WHERE ${where}`, values)).map((row) => Number(row["lane"]));
   if (!by.dryRun) await run(`SELECT 1 FROM ${n.lanes} WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR UPDATE`, [list(lanes)]);
@@ -73,31 +71,14 @@ async function act(run: Run, n: Names, action: "redrive" | "discard", filter: De
     await run(`UPDATE ${n.outbox} SET status = 'DISCARDED' WHERE seq = ANY ($1::bigint[])`, [seqs]);
     await run(startReleasing(n, "$1"), [seqs]);
   }
-  await audit(run, n, action, by.who, rows.length, { ...filter, ids: report.ids.slice(0, 100) });
+  await audit(run, n, action, by.who, rows.length, auditedOf(filter, report.ids));
   return report;
 }
 
-function whichDead(filter: DeadFilter): { readonly where: string; readonly values: readonly unknown[] } {
-  const values: unknown[] = [];
-  const where = (
-    [
-      ["o.id = ANY (?::text[])", filter.ids],
-      ["o.aggregate_type = ?", filter.aggregateType],
-      ["o.aggregate_id = ?", filter.aggregateId],
-      ["o.event_type = ?", filter.type],
-      ["o.last_error = ?", filter.error === undefined ? undefined : storable(filter.error)],
-    ] as const
-  ).flatMap(([test, value]) => (value === undefined ? [] : [test.replace("?", `$${values.push(value)}`)]));
-  return { where: ["o.status = 'DEAD'", ...where].join(" AND "), values };
-}
-
-/** Named ids must exist and be dead: silence would look like success. */
-async function refuseOthers(run: Run, n: Names, ids: readonly string[]): Promise<void> {
-  const rows = await run(`SELECT id, status FROM ${n.outbox} WHERE id = ANY ($1::text[])`, [ids]);
-  const statuses = new Map(rows.map((row) => [row["id"]!, row["status"]!]));
-  for (const id of ids) {
-    const status = statuses.get(id);
-    if (status === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
-    if (status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${status}, not DEAD`);
-  }
+function whichDead({ ids, ...filter }: DeadFilter): { readonly where: string; readonly values: readonly unknown[] } {
+  const tests = testsOf(filter.error === undefined ? filter : { ...filter, error: storable(filter.error) });
+  const values: unknown[] = tests.map(([, value]) => value);
+  const where = ["o.status = 'DEAD'", ...tests.map(([column], at) => `o.${column} = $${at + 1}`)];
+  if (ids !== undefined) where.push(`o.id = ANY ($${values.push(ids)}::text[])`);
+  return { where: where.join(" AND "), values };
 }

@@ -1,8 +1,10 @@
-import type { Claim, ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
-import { type Caught, claimNarrow, claimNormal, countNarrow, rowsPerStep, type Found, type Scan } from "./claim.ts";
+import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from "./claim.ts";
+import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
+import { createKnown } from "../kit/known.ts";
 import type { Connection, Run } from "./connection.ts";
 import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
@@ -16,9 +18,8 @@ import { type Published, settleWindow } from "./settle.ts";
 const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
 /** The highest number that a sequence has given out. */
 const drawnOf = "CASE WHEN s.is_called THEN s.last_value ELSE 0 END";
-const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
-export interface OutboxStoreParts {
+interface OutboxStoreParts {
   readonly connection: Connection;
   readonly names: Names;
   readonly clock: Clock;
@@ -56,23 +57,6 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         const owned = await lockLanes(run, names, holding);
         return releaseDestination(run, names, list(owned.lanes.keys()), destination, limit);
       }),
-  };
-}
-
-/** Which windows a relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
-function createKnown(): {
-  stale(relay: string, open: readonly string[]): readonly string[] | "all";
-  doubt(relay: string): void;
-  keep(relay: string, open: readonly string[], made: string | null): void;
-} {
-  const windows = new Map<string, ReadonlySet<string>>();
-  return {
-    stale(relay, open) {
-      const mine = windows.get(relay);
-      return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
-    },
-    doubt: (relay) => void windows.delete(relay),
-    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
   };
 }
 
@@ -187,7 +171,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
   return {
     window: {
       id: caught.found.length === 0 ? null : id,
-      claims: caught.found.map((found) => claimOf(found, holding)),
+      claims: caught.found.map((found) => claimOf(readEnvelope(found.row), holding, found, found.bare)),
       suspects: seen.suspicious ? await countNarrow({ ...scan, open: [...request.open, id] }) : 0,
       destinations: seen.destinations,
       more: caught.cut || releasing.remain || crowded.size > 0,
@@ -216,12 +200,6 @@ const scanOf = (run: Run, names: Names, lanes: readonly number[], request: Claim
     suspicious,
   };
 };
-
-function claimOf({ row, lane, failures, deaths, bare }: Found, holding: Holding): Claim {
-  const { envelope, unreadable } = readEnvelope(row);
-  const claim = { envelope, lane, epoch: holding.lanes.get(lane)!, failures, deaths };
-  return { ...claim, ...(unreadable === null ? {} : { unreadable }), ...(bare === null ? {} : { unread: bare }) };
-}
 
 interface Locked {
   /** How often an operator has put rows back into each. */

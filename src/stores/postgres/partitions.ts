@@ -1,20 +1,15 @@
-import type { PartitionReport, Partitions } from "../../contracts/housekeeping.ts";
+import type { Partitions } from "../../contracts/housekeeping.ts";
 import { type Clock } from "../../core/clock.ts";
+import { ahead, betweenTriesMs, mostMoved, nothing, tries, undropped } from "../kit/partitions.ts";
 import { audit } from "./audit.ts";
 import type { Connection, PgRow } from "./connection.ts";
 import { literal, type Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
 
-/** Besides the one of now. */
-const ahead = 3;
-/** More than this is not moved out of a partition at once: everybody else waits meanwhile. */
-const mostMoved = 10_000;
 /** A partition of fewer pages is counted, a larger one estimated. */
 const pagesCounted = 10_000;
 /** How long everybody may have to wait for us while we wait for others. */
 const lockTimeout = "500ms";
-const tries = 3;
-export const betweenTriesMs = 2_000;
 
 const columns = `seq, id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key,
   created_at, available_at, status, retry_count, next_attempt_at, last_error, published_at`;
@@ -136,8 +131,6 @@ function quoted(sql: string): string {
 
 export const firstPartitions = (n: Names): string => `SELECT * FROM ${n.add_partitions}(${ahead})`;
 
-const nothing: PartitionReport = { created: [], dropped: [], events: 0, moved: 0, undone: [] };
-
 export function createPartitions(connection: Connection, n: Names, clock: Clock): Partitions {
   const partitioned = async (): Promise<boolean> =>
     (await connection.run(`SELECT partitions IS NOT NULL AS partitioned FROM ${n.meta}`))[0]?.["partitioned"] === "t";
@@ -171,7 +164,7 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
           continue;
         } else {
           left.push(name);
-          undone.push(`partition ${name} was not dropped: ${whyNot(row["done"]!)}`);
+          undone.push(`partition ${name} was not dropped: ${whyNot[row["done"] as keyof typeof whyNot]}`);
         }
         tried = 1;
       }
@@ -204,13 +197,4 @@ function dropOne(
   });
 }
 
-function whyNot(done: string): string {
-  switch (done) {
-    case "full":
-      return `more than ${mostMoved} of its events are not published yet`;
-    case "filled":
-      return "some of its events have not been archived yet";
-    default:
-      return `transactions that use the outbox stayed open; it was waited for ${tries} times, ${lockTimeout} each`;
-  }
-}
+const whyNot = undropped(lockTimeout);

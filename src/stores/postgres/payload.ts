@@ -1,12 +1,12 @@
 import { deletedUnread } from "../../core/within-bytes.ts";
-import { orAborted } from "../../core/signal.ts";
+import { never, orAborted } from "../../core/time.ts";
 import { type Connection, Late, type Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 const partBytes = 1024 * 1024;
 const partsAtOnce = 4;
 
-export interface Reading {
+interface Reading {
   readonly signal: AbortSignal;
   /** Called for each part. */
   readonly arrived: (() => void) | undefined;
@@ -21,7 +21,7 @@ export function readPayload(
   connection: Connection,
   n: Names,
   seq: bigint,
-  { signal, arrived }: Reading = { signal: new AbortController().signal, arrived: undefined },
+  { signal, arrived }: Reading = { signal: never, arrived: undefined },
 ): Promise<Uint8Array> {
   const calledOff = (): never => {
     throw new Late(connection.place);

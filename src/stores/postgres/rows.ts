@@ -1,5 +1,6 @@
 import { maxMarkBytes } from "../../core/letter.ts";
 import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
+import type { Cells } from "../kit/status.ts";
 import type { PgRow } from "./connection.ts";
 
 /** What a Date can hold: `available_at` may be 'infinity', which is later than any. */
@@ -67,3 +68,11 @@ export const storable = (text: string): string => text.toWellFormed().replaceAll
 
 /** Whether an aggregate's names fit into an index, and so into holds and suspects: those of a row that can be carried do. */
 export const indexable = "greatest(octet_length(o.aggregate_type), octet_length(o.aggregate_id)) <= 255";
+
+export const cells: Cells<PgRow> = {
+  text: (row, name) => row[name]!,
+  textOrNull: (row, name) => row[name] ?? null,
+  number: (row, name) => Number(row[name]),
+  isSet: (row, name) => row[name] === "t",
+  dateOrNull: (row, name) => dateOrNull(row[name]),
+};

@@ -1,19 +1,19 @@
 import type { Schema } from "../../contracts/store.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { systemClock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { persist } from "../../core/time.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Connection, Run } from "./connection.ts";
 import { sqlState } from "./driver.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import type { PartitionUnit } from "../kit/partition-units.ts";
+import { checkVersion, refuseLayout, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
 import { firstPartitions, partitionTables } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
 import { columns, version2 } from "./version-2.ts";
 
 /** Every event with its derived state. */
-export function events(n: Names): string {
+function events(n: Names): string {
   return `
 SELECT o.*,
        CASE WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
@@ -42,7 +42,7 @@ interface Migration {
   readonly then: (n: Names, unit: PartitionUnit | null) => string;
 }
 
-/** An outbox is partitioned from the start, or never. */
+/** An outbox is partitioned from the start, or never. version-2.ts replaces waybill_add and adds a column to the inbox. */
 const version1 = (n: Names, unit: PartitionUnit | null): string => `
 -- A transaction has its id before it draws a number. So whoever has seen all transactions end that were running when a number
 -- had been drawn has seen every event up to that number: the proof behind the relay's floors. CACHE 1 for the same reason.
@@ -235,21 +235,17 @@ const migrationLock = "SELECT pg_advisory_xact_lock(hashtextextended('waybill.mi
 
 /** `asked` is the layout of a new outbox, and must be that of one that is there; null takes what is there. */
 export function createSchema(connection: Connection, n: Names, asked: PartitionUnit | null): Schema {
+  const { place } = connection;
   /** Waits for nobody's transaction for long: those who come after it would wait for it. */
-  const locking = async <T>(work: (run: Run) => Promise<T>): Promise<T> => {
-    for (let tried = 1; ; tried++) {
-      try {
-        return await connection.transaction(async (run) => {
-          await run(`SET LOCAL lock_timeout = '${lockMs}ms'`);
-          await run(migrationLock);
-          return work(run);
-        });
-      } catch (error) {
-        const busy = causesOf(error).some((cause) => ["55P03", "40P01"].includes(sqlStateOf(cause) ?? ""));
-        if (!busy || tried === tries) throw error;
-        await systemClock.sleep(lockMs);
-      }
-    }
+  const locking = <T>(work: (run: Run) => Promise<T>): Promise<T> => {
+    const isBusy = (error: unknown): boolean => causesOf(error).some((cause) => ["55P03", "40P01"].includes(sqlStateOf(cause) ?? ""));
+    const alone = (): Promise<T> =>
+      connection.transaction(async (run) => {
+        await run(`SET LOCAL lock_timeout = '${lockMs}ms'`);
+        await run(migrationLock);
+        return work(run);
+      });
+    return persist(alone, (error, tried) => (isBusy(error) && tried < tries ? systemClock.sleep(lockMs) : null));
   };
   /** False where the tables are of this version already. */
   const step = async (version: number): Promise<boolean> => {
@@ -259,13 +255,14 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
       for (const sql of first(n)) await locking(async (run) => void ((await is(run)) === version - 1 && (await run(sql))));
     return locking(async (run) => {
       const from = await is(run);
-      if (from > SCHEMA_VERSION) throw newer(connection.place, from);
+      refuseNewer(place, from, SCHEMA_VERSION);
       if (from === 0) {
         if ((await run("SELECT 1 FROM pg_namespace WHERE nspname = $1", [unquoted(n.schema)])).length === 0)
           await run(`CREATE SCHEMA ${n.schema}`);
         await run(createMeta(n, asked));
       }
-      const unit = await unitOf(run, n, connection.place, asked);
+      const unit = await unitOf(run, n);
+      refuseLayout(place, asked, unit);
       if (from < version) await run(`${then(n, unit)};\nUPDATE ${n.meta} SET version = ${version}`);
       if (unit !== null && version === SCHEMA_VERSION) await run(firstPartitions(n));
       return from < version;
@@ -290,13 +287,8 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
         grants(n, asked !== null),
       ].join("\n"),
     check: async () => {
-      const version = await versionOf(connection.run, n);
-      if (version > SCHEMA_VERSION) throw newer(connection.place, version);
-      if (version < SCHEMA_VERSION) {
-        const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${SCHEMA_VERSION}`;
-        throw new WaybillError("NOT_MIGRATED", `${connection.place} ${found}: run waybill migrate --store postgres://…`);
-      }
-      if (asked !== null) await unitOf(connection.run, n, connection.place, asked);
+      checkVersion(place, await versionOf(connection.run, n), SCHEMA_VERSION, "postgres://…");
+      if (asked !== null) refuseLayout(place, asked, await unitOf(connection.run, n));
     },
   };
 }
@@ -304,18 +296,9 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
 const createMeta = (n: Names, unit: PartitionUnit | null): string =>
   `CREATE TABLE ${n.meta} (version integer NOT NULL, partitions text);\nINSERT INTO ${n.meta} VALUES (0, ${unit === null ? "NULL" : literal(unit)})`;
 
-/** How the outbox is partitioned; a table full of events is never made into another kind of table under its users' feet. */
-async function unitOf(run: Run, n: Names, place: string, asked: PartitionUnit | null): Promise<PartitionUnit | null> {
-  const unit = ((await run(`SELECT partitions FROM ${n.meta}`))[0]?.["partitions"] ?? null) as PartitionUnit | null;
-  if (asked !== null && asked !== unit) {
-    const is = unit === null ? "has no partitions" : `is partitioned by ${unit}`;
-    throw new WaybillError(
-      "INVALID_OPTION",
-      `partitions: "${asked}" was asked for, and the outbox of ${place} ${is}: leave the option out, or begin with new tables under another name or schema`,
-    );
-  }
-  return unit;
-}
+/** How the outbox is partitioned. */
+export const unitOf = async (run: Run, n: Names): Promise<PartitionUnit | null> =>
+  ((await run(`SELECT partitions FROM ${n.meta}`))[0]?.["partitions"] ?? null) as PartitionUnit | null;
 
 /** 0 when there are no tables. */
 export async function versionOf(run: Run, n: Names): Promise<number> {
@@ -330,10 +313,3 @@ export async function versionOf(run: Run, n: Names): Promise<number> {
 }
 
 const unquoted = (name: string): string => name.slice(1, -1).replaceAll('""', '"');
-
-function newer(place: string, version: number): WaybillError {
-  return new WaybillError(
-    "SCHEMA_NEWER",
-    `${place} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`,
-  );
-}

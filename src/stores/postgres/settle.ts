@@ -1,7 +1,8 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import { aggregateKey } from "../../core/event.ts";
-import type { PgRow, Run } from "./connection.ts";
-import { startReleasing } from "./holds.ts";
+import { type Failed, fenced, type NewHold, planSettle, seqOf } from "../kit/settle.ts";
+import type { Run } from "./connection.ts";
+import { heldColumns, heldOf, startReleasing } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.ts";
 
@@ -31,15 +32,14 @@ export async function settleWindow(
   );
   const [held] = await run(`SELECT seqs FROM ${n.windows} WHERE "window" = $1 AND relay = $2 FOR UPDATE`, [window, relay]);
   const open = new Set(bigints(held?.["seqs"]));
-  const lost = lanes.filter((lane) => outcomes.some(({ claim }) => claim.lane === lane && owned.get(lane) !== claim.epoch));
-  const mine = outcomes.filter(({ claim }) => owned.get(claim.lane) === claim.epoch && open.has(claim.envelope.seq));
+  const { mine, lost } = fenced(outcomes, owned, ({ envelope }) => open.has(envelope.seq));
   if (mine.length > 0) {
     for (const { claim } of mine) open.delete(claim.envelope.seq);
     await finish(run, n, window, mine, [...open], onPublish);
     const failures = mine.filter(({ as }) => as !== "published");
     if (failures.length > 0) await settleFailures(run, n, failures);
   }
-  return { settled: mine.length, lost: lost.sort((a, b) => a - b) };
+  return { settled: mine.length, lost };
 }
 
 /** Everything that goes well, and the end of the window, in one statement. */
@@ -74,84 +74,41 @@ async function finish(
   if (Number(row!["n"]) < published.length) await run(done("true"), [seqs]);
 }
 
-const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
-
-interface Hold {
-  readonly cause: bigint;
-  readonly destination: string | null;
-  readonly why: string;
-  readonly free: boolean;
-}
-
 /** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
 async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await run(
-    `SELECT o.seq, ${indexable} AS named, h.cause_seq, h.destination, h.why, h.free_to FROM ${n.outbox} o
+    `SELECT o.seq, ${indexable} AS named, ${heldColumns} FROM ${n.outbox} o
      LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
      WHERE o.seq = ANY ($1::bigint[]) AND o.status IN ('PENDING', 'FAILED')`,
     [list(outcomes.map(seqOf))],
   );
-  const stored = new Map(rows.map((row) => [row["seq"]!, row]));
-  const holds = new Map<string, { readonly outcome: Outcome; readonly hold: Hold }>();
-  const failed: { seq: string; status: string; after_ms: number | null; error: string }[] = [];
-  const waiting = new Map<string, { destination: string; lane: number; why: string }>();
-  const blocked: bigint[] = [];
-  for (const outcome of outcomes) {
-    const row = stored.get(String(seqOf(outcome)));
-    if (row === undefined || outcome.as === "published") continue;
-    // No index takes the names of such a row's aggregate, so nothing can be held for it: it fails by itself.
-    const named = row["named"] === "t";
-    const key = aggregateKey(outcome.claim.envelope);
-    const before = holds.get(key)?.hold ?? holdOf(row);
-    const cause = seqOf(outcome);
-    if (outcome.as === "returned") {
-      if (outcome.destination === undefined || !named) continue;
-      // It waits for an earlier event of its aggregate already.
-      if (before !== null && !before.free && before.cause !== cause) continue;
-      const { topic, why } = outcome.destination;
-      holds.set(key, { outcome, hold: { cause, destination: topic, why, free: false } });
-      waiting.set(`${outcome.claim.lane} ${topic}`, { destination: topic, lane: outcome.claim.lane, why });
-      blocked.push(cause);
-    } else {
-      const parked = outcome.as === "parked";
-      failed.push({
-        seq: String(cause),
-        status: parked ? "DEAD" : "FAILED",
-        after_ms: parked ? null : outcome.afterMs,
-        error: outcome.error,
-      });
-      if (named) holds.set(key, { outcome, hold: { cause, destination: null, why: outcome.error, free: parked && outcome.release } });
-    }
-  }
+  const stored = new Map(rows.map((row) => [BigInt(row["seq"]!), row]));
+  const { failed, holds, waiting, blocked } = planSettle(outcomes, ({ envelope }) => {
+    const row = stored.get(envelope.seq);
+    return row && { aggregate: aggregateKey(envelope), held: heldOf(row), holdable: row["named"] === "t" };
+  });
   if (failed.length > 0) await fail(run, n, failed);
-  if (holds.size > 0) await writeHolds(run, n, [...holds.values()]);
-  if (blocked.length > 0) await block(run, n, blocked, [...waiting.values()]);
+  if (holds.length > 0) await writeHolds(run, n, holds);
+  if (blocked.length > 0) await block(run, n, blocked, waiting);
 }
 
-function holdOf(row: PgRow): Hold | null {
-  if (row["cause_seq"] === null) return null;
-  return { cause: BigInt(row["cause_seq"]!), destination: row["destination"] ?? null, why: row["why"]!, free: row["free_to"] !== null };
-}
-
-async function fail(run: Run, n: Names, failed: readonly object[]): Promise<void> {
+async function fail(run: Run, n: Names, failed: readonly Failed[]): Promise<void> {
   await run(
-    `UPDATE ${n.outbox} o SET status = f.status, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error,
-       next_attempt_at = clock_timestamp() + f.after_ms * interval '1 millisecond'
-     FROM json_to_recordset($1::json) AS f (seq bigint, status text, after_ms double precision, error text)
+    `UPDATE ${n.outbox} o SET status = CASE WHEN f."afterMs" IS NULL THEN 'DEAD' ELSE 'FAILED' END, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error,
+       next_attempt_at = clock_timestamp() + f."afterMs" * interval '1 millisecond'
+     FROM json_to_recordset($1::json) AS f (seq bigint, "afterMs" double precision, error text)
      WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
     [json(failed)],
   );
 }
 
-async function writeHolds(run: Run, n: Names, holds: readonly { readonly outcome: Outcome; readonly hold: Hold }[]): Promise<void> {
-  const rows = holds.map(({ outcome: { claim }, hold }) => ({
-    aggregate_type: claim.envelope.aggregateType,
-    aggregate_id: claim.envelope.aggregateId,
-    lane: claim.lane,
-    cause_seq: String(hold.cause),
-    destination: hold.destination,
-    why: hold.why,
-    free: hold.free,
+async function writeHolds(run: Run, n: Names, holds: readonly NewHold[]): Promise<void> {
+  const rows = holds.map(({ claim: { envelope, lane }, ...hold }) => ({
+    ...hold,
+    lane,
+    aggregate_type: envelope.aggregateType,
+    aggregate_id: envelope.aggregateId,
+    cause_seq: envelope.seq,
   }));
   await run(
     `INSERT INTO ${n.holds} (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to)
@@ -175,4 +132,6 @@ async function block(run: Run, n: Names, seqs: readonly bigint[], waiting: reado
 
 /** An error may be any text. */
 const json = (rows: readonly object[]): string =>
-  JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? storable(value) : value));
+  JSON.stringify(rows, (_, value: unknown) =>
+    typeof value === "string" ? storable(value) : typeof value === "bigint" ? String(value) : value,
+  );

@@ -1,16 +1,13 @@
 import type { Status } from "../../contracts/operator.ts";
-import { states, type State } from "../../core/event.ts";
+import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
+import { counted, noEvents, shown, statusOf } from "../kit/status.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
-import { dateOf, ms } from "./rows.ts";
+import { cells, ms } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { readWatch } from "./watch.ts";
-
-const shown = 100;
-/** Up to here rows are counted one by one. */
-const exactly = 100_000;
 
 /** Of an estimate, by the indexes of all partitions: each is as dense as it was when it was last analysed. */
 const estimateOf = (n: Names, index: string): string => `
@@ -38,7 +35,7 @@ interface Counts {
 
 /** No table is counted: each class ends at the bound. */
 async function countStates(run: Run, n: Names): Promise<Counts> {
-  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  const counts = noEvents();
   const estimated = new Set<State>();
   let oldest: number | null = null;
   const older = (value: string | null | undefined): void => {
@@ -47,17 +44,17 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
   for (const { index, where, ages } of classes) {
     const rows = await run(
       `SELECT status, count(*) AS n, ${ages ? ms("min(greatest(created_at, available_at))") : "NULL::bigint"} AS oldest_ms
-       FROM (SELECT status${ages ? ", created_at, available_at" : ""} FROM ${n.outbox} WHERE ${where} LIMIT ${exactly + 1}) s GROUP BY status`,
+       FROM (SELECT status${ages ? ", created_at, available_at" : ""} FROM ${n.outbox} WHERE ${where} LIMIT ${counted + 1}) s GROUP BY status`,
     );
-    const counted = rows.reduce((sum, row) => sum + Number(row["n"]), 0);
-    const all = counted <= exactly ? counted : Math.max(counted, Number((await run(estimateOf(n, index)))[0]!["n"]));
+    const found = rows.reduce((sum, row) => sum + Number(row["n"]), 0);
+    const all = found <= counted ? found : Math.max(found, Number((await run(estimateOf(n, index)))[0]!["n"]));
     for (const row of rows) {
       const state = row["status"] as State;
-      counts[state] += Math.round((Number(row["n"]) / counted) * all);
-      if (counted > exactly) estimated.add(state);
+      counts[state] += Math.round((Number(row["n"]) / found) * all);
+      if (found > counted) estimated.add(state);
       older(row["oldest_ms"]);
     }
-    if (index === "pending" && counted > exactly)
+    if (index === "pending" && found > counted)
       for (const row of await run(
         `SELECT ${ms("min(greatest(o.created_at, o.available_at))")} AS oldest_ms FROM generate_series(0, ${LANES - 1}) AS l (lane)
          CROSS JOIN LATERAL (SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} ORDER BY o.seq LIMIT 10) o`,
@@ -78,75 +75,45 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
   return { states: counts, estimated: [...estimated], oldestMs: oldest };
 }
 
-const upTo = (rows: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${exactly + 1}) s)`;
+const upTo = (rows: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${counted + 1}) s)`;
 
 /** One look at everything an operator may ask, all from the tables, in one snapshot. */
 export async function readStatus(run: Run, n: Names): Promise<Status> {
   // Without statistics the planner would read the whole table for the few rows that an index has.
   await run("SET LOCAL enable_seqscan = off");
-  const { states: counts, estimated, oldestMs } = await countStates(run, n);
+  const { oldestMs, ...counts } = await countStates(run, n);
   await run("SET LOCAL enable_seqscan = on");
   const [facts] = await run(
     `SELECT ${ms("clock_timestamp()")} AS now_ms, ${upTo(n.holds)} AS holds,
        (SELECT coalesce(sum(cardinality(seqs)), 0) FROM ${n.windows}) AS claimed,
        ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects`,
   );
-  const lanes = await run(`SELECT lane, owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`);
-  const relays = await run(
-    `SELECT r.relay, ${ms("r.expires_at")} AS expires_ms, r.expires_at > clock_timestamp() AS live, r."window" AS window_limit,
-            (SELECT coalesce(sum(cardinality(w.seqs)), 0) FROM ${n.windows} w WHERE w.relay = r.relay) AS claimed
-     FROM ${n.relays} r ORDER BY r.relay`,
-  );
-  const live = new Set(relays.filter((row) => row["live"] === "t").map((row) => row["relay"]));
-  const owned = lanes.filter(({ owner }) => live.has(owner)).length;
-  const holds = await run(
-    `SELECT h.aggregate_type, h.aggregate_id, h.why, ${ms("h.since")} AS since_ms, h.free_to, o.id FROM ${n.holds} h
-     LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
-  );
-  const breakers = await run(
-    `SELECT d.destination, min(d.why) AS why, ${ms("min(d.since)")} AS since_ms,
-            ${upTo(`${n.holds} h WHERE h.destination = d.destination`)} AS aggregates
-     FROM ${n.destinations} d GROUP BY d.destination ORDER BY d.destination LIMIT ${shown}`,
-  );
-  const dead = await run(
-    `SELECT coalesce(last_error, '') AS error, count(*) AS n, ${ms("min(created_at)")} AS oldest_ms
-     FROM (SELECT last_error, created_at FROM ${n.outbox} WHERE status = 'DEAD' LIMIT ${exactly}) d
-     GROUP BY last_error ORDER BY count(*) DESC, 1 LIMIT ${shown}`,
-  );
-  return {
-    states: counts,
-    estimated,
-    oldestUnpublishedMs: oldestMs === null ? null : Math.max(0, Number(facts!["now_ms"]) - oldestMs),
-    relays: relays.map((row) => ({
-      relay: row["relay"]!,
-      live: row["live"] === "t",
-      expiresAt: dateOf(row["expires_ms"]),
-      lanes: lanes.filter(({ owner }) => owner === row["relay"]).map(({ lane }) => Number(lane)),
-      window: Number(row["claimed"]),
-      windowLimit: Number(row["window_limit"]),
-    })),
-    lanes: { total: LANES, owned, free: LANES - owned },
-    holds: {
-      aggregates: Number(facts!["holds"]),
-      blocked: counts.BLOCKED,
-      list: holds.map((row) => ({
-        aggregateType: row["aggregate_type"]!,
-        aggregateId: row["aggregate_id"]!,
-        why: row["why"]!,
-        causeId: row["id"] ?? null,
-        since: dateOf(row["since_ms"]),
-        releasing: row["free_to"] !== null,
-      })),
-    },
-    breakers: breakers.map((row) => ({
-      destination: row["destination"]!,
-      why: row["why"]!,
-      since: dateOf(row["since_ms"]),
-      aggregates: Number(row["aggregates"]),
-    })),
-    window: { events: Number(facts!["claimed"]), suspects: Number(facts!["suspects"]) },
-    dead: dead.map((row) => ({ error: row["error"]!, events: Number(row["n"]), oldest: dateOf(row["oldest_ms"]) })),
+  const rows = {
+    ...counts,
+    oldestUnpublishedMs: oldestMs === null ? null : Number(facts!["now_ms"]) - oldestMs,
+    lanes: await run(`SELECT lane, owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`),
+    relays: await run(
+      `SELECT r.relay, ${ms("r.expires_at")} AS expires_at, r.expires_at > clock_timestamp() AS live, r."window" AS window_limit,
+              (SELECT coalesce(sum(cardinality(w.seqs)), 0) FROM ${n.windows} w WHERE w.relay = r.relay) AS claimed
+       FROM ${n.relays} r ORDER BY r.relay`,
+    ),
+    holds: await run(
+      `SELECT h.aggregate_type, h.aggregate_id, h.why, ${ms("h.since")} AS since, h.free_to IS NOT NULL AS releasing, o.id AS cause_id
+       FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
+    ),
+    breakers: await run(
+      `SELECT d.destination, min(d.why) AS why, ${ms("min(d.since)")} AS since,
+              ${upTo(`${n.holds} h WHERE h.destination = d.destination`)} AS aggregates
+       FROM ${n.destinations} d GROUP BY d.destination ORDER BY d.destination LIMIT ${shown}`,
+    ),
+    dead: await run(
+      `SELECT coalesce(last_error, '') AS error, count(*) AS events, ${ms("min(created_at)")} AS oldest
+       FROM (SELECT last_error, created_at FROM ${n.outbox} WHERE status = 'DEAD' LIMIT ${counted}) d
+       GROUP BY last_error ORDER BY count(*) DESC, 1 LIMIT ${shown}`,
+    ),
+    facts: facts!,
     schemaVersion: await versionOf(run, n),
     watch: await readWatch(run, n),
   };
+  return statusOf(rows, cells);
 }

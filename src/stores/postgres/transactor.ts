@@ -1,7 +1,10 @@
 import type { Transactor } from "../../contracts/outbox-store.ts";
+import { systemClock } from "../../core/clock.ts";
 import { show, WaybillError } from "../../core/errors.ts";
-import { connect, within, type Server } from "./connect.ts";
+import { within } from "../../core/time.ts";
+import type { ServerPlace } from "../kit/pool.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient } from "./driver.ts";
+import { onClient } from "./pool.ts";
 
 /** What begins a transaction: a pool, or one client. */
 export type PgDatabase = PgPool | PgClient;
@@ -10,7 +13,7 @@ export function createTransactor(place: string, patienceMs: number): Transactor<
   return {
     async transaction(db, work) {
       const at = { place, patienceMs };
-      if (isPool(db)) return onPool(db, at, (client) => runTransaction(client, at, work));
+      if (isPool(db)) return onClient(db, at, (client) => runTransaction(client, at, work));
       if (typeof (db as Partial<PgClient> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a client of pg, not ${show(db)}`);
       return runTransaction(db, at, work);
@@ -22,20 +25,8 @@ function isPool(db: PgDatabase): db is PgPool {
   return typeof (db as Partial<PgPool> | null)?.totalCount === "number";
 }
 
-async function onPool<T>(pool: PgPool, at: Server, work: (client: PgPoolClient) => Promise<T>): Promise<T> {
-  let broken: Error | undefined;
-  const listen = (error: Error): void => void (broken = error);
-  const client = await connect(pool, listen, at);
-  try {
-    return await work(client);
-  } finally {
-    client.off("error", listen);
-    client.release(broken ?? (client.getTransactionStatus?.() ?? "I") !== "I");
-  }
-}
-
 /** A COMMIT without an answer is neither yes nor no, and is never tried again. */
-export async function runTransaction<T>(client: PgClient, at: Server, work: (tx: PgClient) => T | Promise<T>): Promise<T> {
+export async function runTransaction<T>(client: PgClient, at: ServerPlace, work: (tx: PgClient) => T | Promise<T>): Promise<T> {
   const status = client.getTransactionStatus?.();
   if (status === "T" || status === "E")
     throw new WaybillError(
@@ -51,7 +42,8 @@ export async function runTransaction<T>(client: PgClient, at: Server, work: (tx:
   } catch (error) {
     const ending = client.query("ROLLBACK").catch(() => undefined);
     // It waits behind a query that hangs. The server rolls back what a client leaves open that is given up.
-    if ((await within(ending, at.patienceMs)) === null && "release" in client) void (client as PgPoolClient).end?.().catch(() => undefined);
+    if ((await within(systemClock, at.patienceMs, ending)) === null && "release" in client)
+      void (client as PgPoolClient).end?.().catch(() => undefined);
     throw error;
   }
   await commit(client, at);
@@ -59,12 +51,12 @@ export async function runTransaction<T>(client: PgClient, at: Server, work: (tx:
 }
 
 /** PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and with no error. */
-async function commit(client: PgClient, { place, patienceMs }: Server): Promise<void> {
+async function commit(client: PgClient, { place, patienceMs }: ServerPlace): Promise<void> {
   const before = client.getTransactionStatus?.();
   if (before === "I") throw lost("the transaction ended inside the callback: leave COMMIT and ROLLBACK to Waybill");
   const unknown = (cause?: unknown): WaybillError =>
     new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause });
-  const answer = await within(client.query("COMMIT"), patienceMs).catch((error: unknown) => {
+  const answer = await within(systemClock, patienceMs, client.query("COMMIT")).catch((error: unknown) => {
     throw isSilence(error) ? unknown(error) : explain(error, place);
   });
   if (answer === null) throw unknown();

@@ -2,6 +2,7 @@ import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
+import { idTaken } from "../kit/writing.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
 
@@ -33,7 +34,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
 }
 
 /** In one statement the server cannot tell a transaction of one statement from another; clients can. */
-export function refuseWithoutTransaction(tx: SqlTransaction): void {
+function refuseWithoutTransaction(tx: SqlTransaction): void {
   const { query, totalCount } = tx as Partial<SqlTransaction> & { totalCount?: unknown };
   if (typeof query !== "function" || typeof totalCount === "number") {
     const given =
@@ -55,11 +56,7 @@ export function refuseWithoutTransaction(tx: SqlTransaction): void {
 function taken(error: unknown): WaybillError {
   const { detail } = error as { detail?: unknown };
   const [, id = "of one of them"] = typeof detail === "string" ? (/=\((.*)\)/.exec(detail) ?? []) : [];
-  return new WaybillError(
-    "INVALID_DRAFT",
-    `there is an event with id ${id} already: give each event an id of its own, or an idempotencyKey to add it once`,
-    { cause: error },
-  );
+  return idTaken(id, error);
 }
 
 function recordOf(row: Row): object {

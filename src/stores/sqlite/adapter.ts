@@ -4,7 +4,9 @@ import { refuseUrl } from "../../core/url.ts";
 import { createConnection } from "../../drivers/sqlite/connection.ts";
 import { defaultDriver, explain, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { checkFile, fileBeside, pathOf, removeFile } from "../../drivers/sqlite/place.ts";
-import { beside, later } from "../kit/describe.ts";
+import { beside } from "../kit/describe.ts";
+import { later } from "../kit/pool.ts";
+import { rules } from "./examine.ts";
 import { sqlite } from "./index.ts";
 
 export const sqliteAdapter: StoreAdapter = {
@@ -12,6 +14,7 @@ export const sqliteAdapter: StoreAdapter = {
   schemes: ["sqlite"],
   example: "sqlite:./app.db",
   server: null,
+  rules,
   noTail: "SQLite has no log that other programs can follow: use --mode poll, which is woken at once by writers of its own process",
   oneWriter: true,
   open(url, create, placing) {
@@ -45,7 +48,7 @@ export const sqliteAdapter: StoreAdapter = {
       within,
       ask: (sql, values = []) =>
         isRead(sql)
-          ? connection.read((statements) => statements.all(sql, ...values))
+          ? connection.read((statements) => statements.all(sql, [...values]))
           : connection.write((_, db) => within(db)(sql, values)),
       table: (name) => name,
       remove: async () => removeFile(path),

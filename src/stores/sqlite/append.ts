@@ -1,43 +1,36 @@
-import { WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
 import { explain, resultCode, type SqliteValue } from "../../drivers/sqlite/driver.ts";
+import { addedOnce, idTaken, rowColumns, rowValues } from "../kit/writing.ts";
 import { foreign, textOf } from "./rows.ts";
-import { checkVersion } from "./schema.ts";
+import { checkVersionOf } from "./schema.ts";
 
 /** One statement; its rows come back. The same steps are run by a synchronous client and by a library that is not. */
-export interface Step {
+interface Step {
   readonly sql: string;
   readonly values: readonly SqliteValue[];
   readonly reads: boolean;
 }
 
-export type Steps<T> = Generator<Step, T, readonly SqliteRow[]>;
+export type AppendSteps<T> = Generator<Step, T, readonly SqliteRow[]>;
 
-const columns =
-  "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
-const columnCount = columns.split(",").length;
+const columnCount = rowColumns.split(",").length;
 /** SQLite's limit of variables in a statement, unless it was built with another. */
 const rowsPerStatement = Math.floor(32_766 / columnCount);
 
 const read = (sql: string, ...values: SqliteValue[]): Step => ({ sql, values, reads: true });
 const write = (sql: string, ...values: SqliteValue[]): Step => ({ sql, values, reads: false });
 
-export function* checkTables(path: string): Steps<void> {
+export function* checkTables(path: string): AppendSteps<void> {
   const [table] = yield read("SELECT 1 AS found FROM sqlite_master WHERE type = 'table' AND name = 'waybill_meta'");
   const [meta] = table === undefined ? [] : yield read("SELECT version FROM waybill_meta");
-  checkVersion(Number(meta?.["version"] ?? 0), path);
+  checkVersionOf(Number(meta?.["version"] ?? 0), path);
 }
 
 /** `alone`: nothing else can come between two steps. */
-export function* append(rows: readonly Row[], path: string, alone: boolean): Steps<readonly Added[]> {
+export function* append(rows: readonly Row[], path: string, alone: boolean): AppendSteps<readonly Added[]> {
   const used = yield* usedKeys(rows);
-  const added = rows.map(({ id, idempotencyKey }): Added => {
-    if (idempotencyKey === null) return { id, duplicate: false };
-    const first = used.get(idempotencyKey);
-    if (first === undefined) used.set(idempotencyKey, id);
-    return { id: first ?? id, duplicate: first !== undefined };
-  });
+  const added = addedOnce(rows, used);
   const fresh = rows.filter((_, at) => !added[at]!.duplicate);
   if (fresh.length > rowsPerStatement) yield* insertMany(fresh, path);
   else if (fresh.length > 0) yield* insert(fresh, path);
@@ -51,7 +44,7 @@ export function* append(rows: readonly Row[], path: string, alone: boolean): Ste
 }
 
 /** The ids of the events that have used these rows' keys, by key. */
-function* usedKeys(rows: readonly Row[]): Steps<Map<string, string>> {
+function* usedKeys(rows: readonly Row[]): AppendSteps<Map<string, string>> {
   const keys = rows.flatMap((row) => row.idempotencyKey ?? []);
   if (keys.length === 0) return new Map();
   const sql = `SELECT key, ${foreign("event_id")} AS event_id FROM waybill_keys WHERE key IN (SELECT value FROM json_each(?))`;
@@ -59,26 +52,25 @@ function* usedKeys(rows: readonly Row[]): Steps<Map<string, string>> {
   return new Map(stored.map((row) => [String(row["key"]), textOf(row["event_id"])]));
 }
 
-function* insert(rows: readonly Row[], path: string): Steps<void> {
+function* insert(rows: readonly Row[], path: string): AppendSteps<void> {
   const places = rows.map(() => `(${"?, ".repeat(columnCount - 1)}?)`).join(", ");
   try {
-    yield write(`INSERT INTO outbox (${columns}) VALUES ${places}`, ...rows.flatMap(valuesOf));
+    yield write(
+      `INSERT INTO outbox (${rowColumns}) VALUES ${places}`,
+      ...rows.flatMap((row) => rowValues(row, (date) => date.toISOString())),
+    );
   } catch (error) {
     if (resultCode(error) !== 19) throw explain(error, path);
     const ids = JSON.stringify(rows.map(({ id }) => id));
     const [taken] = yield read("SELECT id FROM outbox WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1", ids);
     const id = taken === undefined ? twice(rows) : String(taken["id"]);
     if (id === undefined) throw error;
-    throw new WaybillError(
-      "INVALID_DRAFT",
-      `there is an event with id ${id} already: give each event an id of its own, or an idempotencyKey to add it once`,
-      { cause: error },
-    );
+    throw idTaken(id, error);
   }
 }
 
 /** All or nothing, as one statement would be. */
-function* insertMany(rows: readonly Row[], path: string): Steps<void> {
+function* insertMany(rows: readonly Row[], path: string): AppendSteps<void> {
   yield write("SAVEPOINT waybill_append");
   try {
     for (let start = 0; start < rows.length; start += rowsPerStatement) yield* insert(rows.slice(start, start + rowsPerStatement), path);
@@ -92,21 +84,4 @@ function* insertMany(rows: readonly Row[], path: string): Steps<void> {
 
 function twice(rows: readonly Row[]): string | undefined {
   return rows.find((row, at) => rows.findIndex(({ id }) => id === row.id) !== at)?.id;
-}
-
-function valuesOf(row: Row): SqliteValue[] {
-  const text = typeof row.payload === "string";
-  return [
-    row.id,
-    row.aggregateType,
-    row.aggregateId,
-    row.type,
-    row.eventVersion,
-    text ? row.payload : null,
-    text ? null : row.payload,
-    row.contentType,
-    JSON.stringify(row.headers),
-    row.idempotencyKey,
-    row.availableAt === null ? null : row.availableAt.toISOString(),
-  ];
 }

@@ -3,7 +3,7 @@ const large = 64 * 1024;
 const mostBytes = 32 * 1024 * 1024;
 
 /** How many bytes of large payloads one transaction may write again, and stand still for. */
-export interface Budget {
+interface Budget {
   /** Whether there is room for the row; there always is for the first. */
   take(payload: number): boolean;
 }

@@ -1,10 +1,12 @@
-import { type Bounds, isRefused, type Weight, withinBytes } from "../../core/within-bytes.ts";
+import { type ByteBounds, isRefused, type Weight, withinBytes } from "../../core/within-bytes.ts";
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
+import { blockedPerClaim, mayGo, narrowAtOnce, narrowWidth, rotated } from "../kit/claim.ts";
 import { createBudget } from "./budget.ts";
+import { heldColumns, heldOf } from "./holds.ts";
 import { pending } from "./predicates.ts";
 import { lightColumns, nameOf } from "./rows.ts";
 
-export interface Scan extends Bounds {
+interface Scan extends ByteBounds {
   readonly statements: Statements;
   readonly relay: string;
   readonly lanes: readonly number[];
@@ -24,10 +26,7 @@ export interface Found {
   readonly width: number;
 }
 
-/** How many rows of held aggregates one claim takes out of its way. */
-const blockedPerClaim = 5_000;
-
-const columns = `${lightColumns}, h.cause_seq, h.destination, h.free_to, s.deaths, s.width`;
+const columns = `${lightColumns}, ${heldColumns}, s.deaths, s.width`;
 const joins = `LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
                LEFT JOIN waybill_suspects s ON s.seq = o.seq`;
 const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
@@ -50,14 +49,11 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
   const due = statements.all(
     `SELECT ${columns}, o.lane FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
      AND ${notOpen} AND ${notSuspect} ORDER BY o.next_attempt_at LIMIT ?4`,
-    JSON.stringify([...open.values()].flat()),
-    now,
-    lanes,
-    dueLimit,
+    [JSON.stringify([...open.values()].flat()), now, lanes, dueLimit],
   );
   for (const row of due) catcher.take(row, Number(row["lane"]));
 
-  let behind = rotate(scan.lanes, turn).map((lane) => ({ lane, after: Number.MIN_SAFE_INTEGER }));
+  let behind = rotated(scan.lanes, turn).map((lane) => ({ lane, after: Number.MIN_SAFE_INTEGER }));
   while (behind.length > 0 && catcher.found.length < scan.limit && catcher.passed() < blockedPerClaim) {
     const share = Math.ceil((scan.limit - catcher.found.length) / behind.length);
     const full: typeof behind = [];
@@ -70,10 +66,7 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
       const rows = statements.all(
         `SELECT ${columns} FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq > ?3
          AND ${notOpen} AND (${notSuspect} OR ${held}) ORDER BY o.seq LIMIT ?4`,
-        JSON.stringify(open.get(lane) ?? []),
-        lane,
-        after,
-        want,
+        [JSON.stringify(open.get(lane) ?? []), lane, after, want],
       );
       for (const row of rows) catcher.take(row, lane);
       if (rows.length === want) full.push({ lane, after: Number(rows.at(-1)!["seq"]) });
@@ -92,7 +85,6 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
  */
 const beforeSuspect =
   "o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
-const narrowAtOnce = 1_000;
 
 type Look = Pick<Scan, "statements" | "relay" | "lanes" | "now">;
 
@@ -100,46 +92,39 @@ function narrowRows(scan: Look): readonly SqliteRow[] {
   const { statements, now } = scan;
   const suspects = statements.all(
     "SELECT lane, max(seq) AS last FROM waybill_suspects WHERE lane IN (SELECT value FROM json_each(?)) GROUP BY lane",
-    JSON.stringify(scan.lanes),
+    [JSON.stringify(scan.lanes)],
   );
   if (suspects.length === 0) return [];
   const open = openSeqs(scan);
   const rows = suspects.flatMap(({ lane, last }) =>
     statements.all(
       `SELECT ${columns}, ?2 AS lane FROM outbox o ${joins} WHERE o.lane = ?2 AND ${pending} AND o.seq <= ?3 AND ${notOpen} AND ${beforeSuspect} ORDER BY o.seq LIMIT ${narrowAtOnce}`,
-      JSON.stringify(open.get(Number(lane)) ?? []),
-      lane!,
-      last!,
+      [JSON.stringify(open.get(Number(lane)) ?? []), lane!, last!],
     ),
   );
   const due = statements.all(
     `SELECT ${columns}, o.lane FROM outbox o ${joins} WHERE o.status = 'FAILED' AND o.next_attempt_at <= ?2 AND o.lane IN (SELECT value FROM json_each(?3))
      AND ${notOpen} AND ${beforeSuspect} ORDER BY o.next_attempt_at LIMIT ${narrowAtOnce}`,
-    JSON.stringify([...open.values()].flat()),
-    now,
-    JSON.stringify(suspects.map(({ lane }) => lane)),
+    [JSON.stringify([...open.values()].flat()), now, JSON.stringify(suspects.map(({ lane }) => lane))],
   );
   return [...rows, ...due].sort((a, b) => Number(a["seq"]) - Number(b["seq"]));
 }
 
 export const countNarrow = (scan: Look): number => narrowRows(scan).length;
 
-/** A tenth of the window they died in at a time, down to one. */
 export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean } {
-  const { limit } = scan;
   const catcher = catchRows(scan);
   for (const row of narrowRows(scan)) catcher.take(row, Number(row["lane"]));
   catcher.block();
-  const width = Math.min(...catcher.found.map((found) => found.width));
-  const tenth = catcher.found.slice(0, Math.min(limit, Math.max(1, Math.floor(Math.min(width, limit * 10) / 10))));
-  const found = withinBytes(tenth, scan, weightOf);
+  const widths = catcher.found.map(({ width }) => width);
+  const found = withinBytes(catcher.found.slice(0, narrowWidth(widths, scan.limit)), scan, weightOf);
   return { found, cut: catcher.left() || found.length < catcher.found.length };
 }
 
 /** What this relay has in its windows already, by lane. */
 function openSeqs({ statements, relay }: Pick<Scan, "statements" | "relay">): ReadonlyMap<number, readonly number[]> {
   const open = new Map<number, number[]>();
-  for (const row of statements.all("SELECT lane, seqs FROM waybill_windows WHERE relay = ?", relay)) {
+  for (const row of statements.all("SELECT lane, seqs FROM waybill_windows WHERE relay = ?", [relay])) {
     const lane = Number(row["lane"]);
     open.set(lane, [...(open.get(lane) ?? []), ...(JSON.parse(String(row["seqs"])) as number[])]);
   }
@@ -171,7 +156,7 @@ function catchRows(scan: Scan): Catcher {
       const seq = Number(row["seq"]);
       const weight = { payload: Number(row["size"]), headers: Number(row["headers_size"]) };
       const aggregate = nameOf(row);
-      const free = mayGo(row, seq);
+      const free = mayGo(BigInt(seq), heldOf(row));
       if (!free && blocking.take(weight.payload)) held.push(seq);
       else if (free && !waiting.has(aggregate) && (!isRefused(weight.payload, scan) || parking.take(weight.payload)))
         return void found.push({ seq, weight, lane, deaths: Number(row["deaths"] ?? 0), width: Number(row["width"] ?? Infinity) });
@@ -182,23 +167,11 @@ function catchRows(scan: Scan): Catcher {
     left: () => waiting.size > 0 || held.length < passed,
     block() {
       if (held.length > 0)
-        statements.run(
-          "UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))",
+        statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", [
           JSON.stringify(held),
-        );
+        ]);
     },
   };
-}
-
-function mayGo(row: SqliteRow, seq: number): boolean {
-  if (row["cause_seq"] === null) return true;
-  if (row["free_to"] !== null) return seq <= Number(row["free_to"]);
-  return row["destination"] === null && seq === Number(row["cause_seq"]);
-}
-
-function rotate(lanes: readonly number[], turn: number): number[] {
-  const start = lanes.length === 0 ? 0 : turn % lanes.length;
-  return [...lanes.slice(start), ...lanes.slice(0, start)];
 }
 
 const bySeq = (a: Found, b: Found): number => a.seq - b.seq;

@@ -1,11 +1,10 @@
 import { states, type State } from "../../core/event.ts";
 import type { Statements } from "../../drivers/sqlite/connection.ts";
+import { counted, noEvents } from "../kit/status.ts";
 import { delayed, pending } from "./predicates.ts";
 import { iso } from "./rows.ts";
 import { publishingAt } from "./schema.ts";
 
-/** Up to here, rows are counted one by one; above it, they are estimated. */
-const counted = 100_000;
 /** How many places of the table an estimate looks at. */
 const sampled = 1_000;
 
@@ -19,14 +18,14 @@ const indexed: Readonly<Partial<Record<State, readonly string[]>>> = {
   PUBLISHED: ["status = 'PUBLISHED' AND published_at IS NOT NULL"],
 };
 
-export interface Counts {
+interface Counts {
   readonly states: Record<State, number>;
   readonly estimated: readonly State[];
 }
 
 /** Takes as long at millions of events as at a hundred thousand. */
 export function countStates(statements: Statements, nowMs: number): Counts {
-  const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+  const counts = noEvents();
   for (const [state, rules] of Object.entries(indexed) as [State, readonly string[]][])
     for (const rule of rules)
       counts[state] += Number(statements.get(`SELECT count(*) AS n FROM (SELECT 1 FROM outbox WHERE ${rule} LIMIT ${counted + 1})`)?.["n"]);
@@ -38,7 +37,7 @@ export function countStates(statements: Statements, nowMs: number): Counts {
   const publishing = statements.all(
     `SELECT o.status, count(*) AS n FROM (${publishingAt("?")}) w JOIN outbox o ON o.seq = w.seq
      WHERE o.status IN ('PENDING', 'FAILED') GROUP BY o.status`,
-    iso(nowMs),
+    [iso(nowMs)],
   );
   for (const row of publishing) {
     counts.PUBLISHING += Number(row["n"]);
@@ -54,10 +53,9 @@ function estimate(statements: Statements): ReadonlyMap<string, number> {
   const span = Number(range?.["last"]) - first + 1;
   const golden = (Math.sqrt(5) - 1) / 2;
   const places = Array.from({ length: sampled }, (_, n) => first + Math.floor(((n * golden) % 1) * span));
-  const found = statements.all(
-    "SELECT o.status, count(*) AS n FROM json_each(?) j JOIN outbox o ON o.seq = j.value GROUP BY o.status",
+  const found = statements.all("SELECT o.status, count(*) AS n FROM json_each(?) j JOIN outbox o ON o.seq = j.value GROUP BY o.status", [
     JSON.stringify(places),
-  );
+  ]);
   return new Map(found.map((row) => [String(row["status"]), Math.round((Number(row["n"]) / sampled) * span)]));
 }
 
@@ -75,6 +73,6 @@ export function oldestWaiting(statements: Statements, { states: { PENDING } }: C
 }
 
 /** Dead events by their error; of more than are counted, the oldest. */
-export const deadGroups = `SELECT error, count(*) AS n, min(CASE WHEN ${isDate} THEN at END) AS oldest
+export const deadGroups = `SELECT error AS group_error, count(*) AS events, min(CASE WHEN ${isDate} THEN at END) AS first
   FROM (SELECT coalesce(last_error, '') AS error, created_at AS at FROM outbox WHERE status = 'DEAD' ORDER BY seq LIMIT ${counted})
   GROUP BY error`;

@@ -1,20 +1,16 @@
-import type { Examination } from "../../contracts/examination.ts";
-import { judgeLanes, judgeSchema, judgeThings, unknown, type Finding, type Thing } from "../../core/finding.ts";
+import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
+import { applyRules } from "../../core/finding.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
+import { lanesRule, objectsRule, ofTables, schemaRule, type StoredThings, type Thing } from "../kit/doctor.ts";
 import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
+
+type TableAnswers = StoredThings & { readonly lanes: number };
 
 export interface Answers extends FileAnswers {
   readonly schema: number;
   /** Null where the tables are not those of this version. */
   readonly tables: TableAnswers | null;
-}
-
-export interface TableAnswers {
-  readonly expected: readonly Thing[];
-  /** As `kind name`. */
-  readonly present: readonly string[];
-  readonly lanes: number;
 }
 
 export function createExamination(connection: Connection, path: string): Examination {
@@ -24,25 +20,23 @@ export function createExamination(connection: Connection, path: string): Examina
   };
 }
 
-export function judge(answers: Answers): readonly Finding[] {
-  const { schema, tables } = answers;
-  return [
-    ...fileRules.map((rule) => rule(answers)),
-    ownHandles(),
-    judgeSchema(schema, SCHEMA_VERSION),
-    ...(tables === null
-      ? []
-      : [judgeThings(tables.expected, ({ kind, name }) => tables.present.includes(`${kind} ${name}`)), judgeLanes(tables.lanes)]),
-  ];
-}
+export const judge = (answers: Answers): readonly Finding[] => applyRules(rules, answers);
 
-function ownHandles(): Finding {
-  return unknown(
-    "synchronous of your own handles",
-    null,
-    "Each handle has its own, which doctor cannot see: set PRAGMA synchronous = FULL on those that add events (better-sqlite3 has NORMAL in WAL mode), or what they commit can be lost with the machine's power.",
-  );
-}
+const ownHandles =
+  "Each handle has its own, which doctor cannot see: set PRAGMA synchronous = FULL on those that add events (better-sqlite3 has NORMAL in WAL mode), or what they commit can be lost with the machine's power.";
+
+export const rules: readonly Rule<Answers>[] = [
+  ...fileRules.map((rule): Rule<Answers> =>
+    rule.setting === "synchronous"
+      ? {
+          ...rule,
+          look: (answers, say) => [rule.look(answers, say), say.as("synchronous of your own handles").unknown(null, ownHandles)].flat(),
+        }
+      : rule,
+  ),
+  schemaRule(SCHEMA_VERSION),
+  ...ofTables<TableAnswers>([objectsRule, lanesRule]),
+];
 
 function readAnswers(statements: Statements, path: string, expected: readonly Thing[]): Answers {
   const schema = versionOf(statements);

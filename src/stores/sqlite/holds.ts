@@ -1,44 +1,28 @@
-import type { Statements } from "../../drivers/sqlite/connection.ts";
+import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
+import type { HeldBy } from "../kit/claim.ts";
+import type { NewHold } from "../kit/settle.ts";
 import { iso } from "./rows.ts";
 
 /** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
 const rowsPerRelease = 1_000;
 const holdsPerRelease = 200;
 
-export interface Held {
-  readonly seq: number;
-  readonly lane: number;
+/** Of a hold named `h`, or of none. */
+export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
+export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: SqliteRow): HeldBy | null {
+  return cause === null
+    ? null
+    : { cause: BigInt(cause as number), waits: Number(waits) === 1, freeTo: freeTo === null ? null : BigInt(freeTo as number) };
 }
 
-/** The event's aggregate exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
-const ofEvent = "(aggregate_type, aggregate_id) = (SELECT aggregate_type, aggregate_id FROM outbox WHERE seq = ?)";
-
-/** The event failed: its aggregate waits for it. */
-export function holdBehind(statements: Statements, event: Held, why: string, nowMs: number): void {
+/** The aggregate of its cause exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
+export function writeHold(statements: Statements, { claim, destination, why, free }: NewHold, nowMs: number): void {
   statements.run(
-    `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since)
-     SELECT aggregate_type, aggregate_id, ?1, seq, ?2, ?3 FROM outbox WHERE seq = ?4
-     ON CONFLICT DO UPDATE SET cause_seq = excluded.cause_seq, destination = NULL, why = excluded.why, since = excluded.since, free_to = NULL`,
-    event.lane,
-    why,
-    iso(nowMs),
-    event.seq,
-  );
-}
-
-/** The event's destination is broken: its aggregate waits for that, unless it waits for an earlier event already. */
-export function holdForDestination(statements: Statements, event: Held, topic: string, why: string, nowMs: number): void {
-  const held = statements.get(`SELECT cause_seq, free_to FROM waybill_holds WHERE ${ofEvent}`, event.seq);
-  if (held !== undefined && held["free_to"] === null && Number(held["cause_seq"]) !== event.seq) return;
-  holdBehind(statements, event, why, nowMs);
-  statements.run("UPDATE waybill_holds SET destination = ? WHERE cause_seq = ?", topic, event.seq);
-  statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ?", event.seq);
-  statements.run(
-    "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
-    topic,
-    event.lane,
-    why,
-    iso(nowMs),
+    `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to)
+     SELECT aggregate_type, aggregate_id, ?1, seq, ?2, ?3, ?4, ?5 FROM outbox WHERE seq = ?6
+     ON CONFLICT DO UPDATE SET cause_seq = excluded.cause_seq, destination = excluded.destination, why = excluded.why, since = excluded.since,
+       free_to = excluded.free_to`,
+    [claim.lane, destination, why, iso(nowMs), free ? 0 : null, Number(claim.envelope.seq)],
   );
 }
 
@@ -47,7 +31,7 @@ export function startReleasing(statements: Statements, causes: readonly number[]
   if (causes.length === 0) return;
   statements.run(
     "UPDATE waybill_holds SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq IN (SELECT value FROM json_each(?))",
-    JSON.stringify(causes),
+    [JSON.stringify(causes)],
   );
 }
 
@@ -55,25 +39,24 @@ export function startReleasing(statements: Statements, causes: readonly number[]
 export function releaseStep(statements: Statements, lanes: string): boolean {
   const holds = statements.all(
     `SELECT cause_seq FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?)) LIMIT ${holdsPerRelease}`,
-    lanes,
+    [lanes],
   );
   let remain = holds.length === holdsPerRelease;
   for (const { cause_seq: cause } of holds) {
     const blocked = statements.all(
       `SELECT o.seq FROM waybill_holds h JOIN outbox o ON o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
        WHERE h.cause_seq = ? AND o.status = 'BLOCKED' ORDER BY o.seq LIMIT ${rowsPerRelease}`,
-      cause!,
+      [cause!],
     );
     const last = blocked.at(-1);
     if (last === undefined) {
-      statements.run("DELETE FROM waybill_holds WHERE cause_seq = ?", cause!);
+      statements.run("DELETE FROM waybill_holds WHERE cause_seq = ?", [cause!]);
       continue;
     }
-    statements.run(
-      "UPDATE outbox SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT value FROM json_each(?))",
+    statements.run("UPDATE outbox SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT value FROM json_each(?))", [
       JSON.stringify(blocked.map((row) => row["seq"])),
-    );
-    statements.run("UPDATE waybill_holds SET free_to = ? WHERE cause_seq = ?", last["seq"]!, cause!);
+    ]);
+    statements.run("UPDATE waybill_holds SET free_to = ? WHERE cause_seq = ?", [last["seq"]!, cause!]);
     remain = true;
   }
   return remain;
@@ -85,15 +68,12 @@ export function releaseDestination(statements: Statements, lanes: string, destin
     `UPDATE waybill_holds SET destination = NULL, free_to = 0 WHERE (aggregate_type, aggregate_id) IN (
        SELECT aggregate_type, aggregate_id FROM waybill_holds
        WHERE destination = ? AND lane IN (SELECT value FROM json_each(?)) ORDER BY since, cause_seq LIMIT ?)`,
-    destination,
-    lanes,
-    limit,
+    [destination, lanes, limit],
   );
   statements.run(
     `DELETE FROM waybill_destinations WHERE destination = ?1 AND lane IN (SELECT value FROM json_each(?2))
      AND NOT EXISTS (SELECT 1 FROM waybill_holds h WHERE h.destination = ?1 AND h.lane = waybill_destinations.lane)`,
-    destination,
-    lanes,
+    [destination, lanes],
   );
   return released;
 }

@@ -3,9 +3,9 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
-import { letterRow } from "../../core/letter.ts";
+import { lend } from "../../core/lend.ts";
+import { letterColumns } from "../kit/letters.ts";
 import { inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
-import { lend } from "./lend.ts";
 import { iso, leaseOf } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
@@ -15,13 +15,10 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
       connection.write(async (statements, db) => {
         const marked = statements.run(
           "INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-          key.consumer,
-          key.id,
-          iso(clock.now()),
-          handlerVersion,
+          [key.consumer, key.id, iso(clock.now()), handlerVersion],
         );
         if (marked === 0) return seen(statements, key);
-        const lent = lend(db);
+        const lent = lend(db, () => isOpen(db));
         try {
           await work(lent.handle);
         } catch (cause) {
@@ -35,14 +32,13 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         // after that stands alone, and so would a statement of ours. A mark that it committed is never finished then.
         const kept =
           inTransaction(db) &&
-          statements.run(
-            "UPDATE inbox SET processed_at = ?, finished = 1 WHERE consumer = ? AND event_id = ?",
+          statements.run("UPDATE inbox SET processed_at = ?, finished = 1 WHERE consumer = ? AND event_id = ?", [
             iso(clock.now()),
             key.consumer,
             key.id,
-          ) === 1;
+          ]) === 1;
         if (!kept) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
-        statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", key.consumer, key.id);
+        statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", [key.consumer, key.id]);
         return "done";
       }),
     failed: (key, error) =>
@@ -51,35 +47,17 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           `INSERT INTO waybill_attempts (consumer, event_id, attempts, last_error, failed_at) VALUES (?, ?, 1, ?, ?)
            ON CONFLICT DO UPDATE SET attempts = attempts + 1, last_error = excluded.last_error, failed_at = excluded.failed_at
            RETURNING attempts`,
-          key.consumer,
-          key.id,
-          error,
-          iso(clock.now()),
+          [key.consumer, key.id, error, iso(clock.now())],
         );
         return Number(row?.["attempts"]);
       }),
     park: (letter) =>
       connection.write((statements) => {
-        const row = letterRow(letter);
+        const kept = letterColumns(letter);
         statements.run(
-          `INSERT INTO waybill_letters (parked_at, consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw,
-             error_code, error, attempts, handler_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+          `INSERT INTO waybill_letters (parked_at, ${kept.map(([column]) => column).join(", ")}) VALUES (?${", ?".repeat(kept.length)})
            ON CONFLICT DO NOTHING`,
-          iso(clock.now()),
-          row.consumer,
-          row.topic,
-          row.id,
-          row.digest,
-          row.aggregateType,
-          row.aggregateId,
-          row.eventType,
-          row.envelope,
-          row.data,
-          row.raw,
-          row.errorCode,
-          row.error,
-          row.attempts,
-          row.handlerVersion,
+          [iso(clock.now()), ...kept.map(([, value]) => value)],
         );
       }),
     forget: (before, limit, consumer) =>
@@ -88,42 +66,41 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           statements.run(
             `DELETE FROM ${table} WHERE (consumer, event_id) IN (
                SELECT consumer, event_id FROM ${table} WHERE ${at} < ?1 AND (?2 IS NULL OR consumer = ?2) LIMIT ?3)`,
-            before.toISOString(),
-            consumer ?? null,
-            limit,
+            [before.toISOString(), consumer ?? null, limit],
           );
         return old("inbox", "processed_at") + old("waybill_attempts", "failed_at");
       }),
     sit: (seat, ttlMs) =>
       connection.write((statements) => {
-        const row = statements.get(
-          "SELECT owner, expires_at, ttl_ms FROM waybill_seats WHERE consumer = ? AND topic = ?",
+        const row = statements.get("SELECT owner, expires_at, ttl_ms FROM waybill_seats WHERE consumer = ? AND topic = ?", [
           seat.consumer,
           seat.topic,
-        );
+        ]);
         const place = JSON.stringify([seat.consumer, seat.topic]);
         if (row !== undefined && row["owner"] !== seat.owner && expiry.isLive(place, leaseOf(row, clock))) return false;
         statements.run(
           `INSERT INTO waybill_seats (consumer, topic, owner, expires_at, ttl_ms) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms`,
-          seat.consumer,
-          seat.topic,
-          seat.owner,
-          iso(clock.now() + ttlMs),
-          ttlMs,
+          [seat.consumer, seat.topic, seat.owner, iso(clock.now() + ttlMs), ttlMs],
         );
         return true;
       }),
     leave: (seat) =>
       connection.write((statements) => {
-        statements.run("DELETE FROM waybill_seats WHERE consumer = ? AND topic = ? AND owner = ?", seat.consumer, seat.topic, seat.owner);
+        statements.run("DELETE FROM waybill_seats WHERE consumer = ? AND topic = ? AND owner = ?", [seat.consumer, seat.topic, seat.owner]);
       }),
   };
 }
 
+/** Clients that do not tell are trusted; the end of the transaction is noticed when the handler has returned. */
+function isOpen(db: object): boolean {
+  const { inTransaction: inside, isTransaction } = db as { inTransaction?: unknown; isTransaction?: unknown };
+  return (inside ?? isTransaction) !== false;
+}
+
 /** A mark that is there without its work having reached its end was committed by a statement of the handler's. */
 function seen(statements: Statements, { consumer, id }: InboxKey): "seen" {
-  const mark = statements.get("SELECT finished FROM inbox WHERE consumer = ? AND event_id = ?", consumer, id);
+  const mark = statements.get("SELECT finished FROM inbox WHERE consumer = ? AND event_id = ?", [consumer, id]);
   if (Number(mark?.["finished"]) === 1) return "seen";
   throw new WaybillError(
     "EFFECT_UNFINISHED",

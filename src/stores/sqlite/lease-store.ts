@@ -1,15 +1,11 @@
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
-import { createExpiry } from "../kit/expiry.ts";
-import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
-import { iso, leaseOf } from "./rows.ts";
+import { createLiveRelays, lookOf } from "../kit/expiry.ts";
+import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
+import { cells, iso, leaseOf } from "./rows.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
-  const expiry = createExpiry(clock);
-  const liveOf = (rows: readonly SqliteRow[]): readonly SqliteRow[] => {
-    expiry.keep(new Set(rows.map((row) => String(row["relay"]))));
-    return rows.filter((row) => expiry.isLive(String(row["relay"]), leaseOf(row, clock)));
-  };
+  const liveOf = createLiveRelays(clock, cells, (row) => leaseOf(row, clock));
   const liveNames = (statements: Statements): string =>
     JSON.stringify(liveOf(statements.all("SELECT relay, expires_at, ttl_ms FROM waybill_relays")).map((row) => String(row["relay"])));
 
@@ -21,20 +17,7 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
           `SELECT lane, owner, epoch, NULL AS relay, NULL AS expires_at, NULL AS ttl_ms, NULL AS strategy FROM waybill_lanes
            UNION ALL SELECT NULL, NULL, NULL, relay, expires_at, ttl_ms, strategy FROM waybill_relays ORDER BY lane, relay`,
         );
-        const live = liveOf(rows.filter(({ relay }) => relay !== null));
-        return {
-          lanes: rows
-            .filter(({ relay }) => relay === null)
-            .map((row) => ({
-              lane: Number(row["lane"]),
-              owner: row["owner"] === null ? null : String(row["owner"]),
-              epoch: BigInt(row["epoch"] as number),
-            })),
-          live: live.map((row) => String(row["relay"])),
-          strategies: new Map(
-            live.flatMap((row) => (row["strategy"] === null ? [] : [[String(row["relay"]), String(row["strategy"])] as const])),
-          ),
-        };
+        return lookOf(rows, cells, liveOf);
       }),
     renew: (relay, ttlMs, window = 0, strategy) =>
       connection.write((statements) => {
@@ -43,17 +26,12 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
           `INSERT INTO waybill_relays (relay, started_at, expires_at, ttl_ms, window, strategy) VALUES (?, ?, ?, ?, ?, ?)
            ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms, window = excluded.window,
              strategy = excluded.strategy`,
-          relay,
-          iso(nowMs),
-          iso(nowMs + ttlMs),
-          ttlMs,
-          window,
-          strategy ?? null,
+          [relay, iso(nowMs), iso(nowMs + ttlMs), ttlMs, window, strategy ?? null],
         );
         statements.run(
           `DELETE FROM waybill_relays WHERE relay NOT IN (SELECT value FROM json_each(?))
              AND relay NOT IN (SELECT owner FROM waybill_lanes WHERE owner IS NOT NULL)`,
-          liveNames(statements),
+          [liveNames(statements)],
         );
       }),
     take: (relay, lanes) =>
@@ -63,9 +41,7 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
            WHERE lane IN (SELECT value FROM json_each(?2))
              AND (owner IS NULL OR owner <> ?1 AND owner NOT IN (SELECT value FROM json_each(?3)))
            RETURNING lane, epoch`,
-          relay,
-          JSON.stringify(lanes),
-          liveNames(statements),
+          [relay, JSON.stringify(lanes), liveNames(statements)],
         );
         const won = new Map(taken.map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]));
         suspect(statements, JSON.stringify([...won.keys()]));
@@ -77,9 +53,9 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
         giveBack(
           statements,
           relay,
-          statements.all("SELECT lane FROM waybill_lanes WHERE owner = ?", relay).map((row) => Number(row["lane"])),
+          statements.all("SELECT lane FROM waybill_lanes WHERE owner = ?", [relay]).map((row) => Number(row["lane"])),
         );
-        statements.run("DELETE FROM waybill_relays WHERE relay = ?", relay);
+        statements.run("DELETE FROM waybill_relays WHERE relay = ?", [relay]);
       }),
   };
 }
@@ -94,13 +70,13 @@ function suspect(statements: Statements, lanes: string): void {
      JOIN json_each(w.seqs) j JOIN outbox o ON o.seq = j.value
      WHERE w.lane IN (SELECT value FROM json_each(?)) AND o.status IN ('PENDING', 'FAILED')
      ON CONFLICT DO UPDATE SET width = excluded.width, deaths = CASE WHEN excluded.width = 1 THEN deaths + 1 ELSE 0 END`,
-    lanes,
+    [lanes],
   );
-  statements.run("DELETE FROM waybill_windows WHERE lane IN (SELECT value FROM json_each(?))", lanes);
+  statements.run("DELETE FROM waybill_windows WHERE lane IN (SELECT value FROM json_each(?))", [lanes]);
 }
 
 function giveBack(statements: Statements, relay: string, lanes: readonly number[]): void {
   const list = JSON.stringify(lanes);
-  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND lane IN (SELECT value FROM json_each(?))", relay, list);
-  statements.run("UPDATE waybill_lanes SET owner = NULL WHERE owner = ? AND lane IN (SELECT value FROM json_each(?))", relay, list);
+  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND lane IN (SELECT value FROM json_each(?))", [relay, list]);
+  statements.run("UPDATE waybill_lanes SET owner = NULL WHERE owner = ? AND lane IN (SELECT value FROM json_each(?))", [relay, list]);
 }

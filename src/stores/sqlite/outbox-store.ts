@@ -3,8 +3,9 @@ import type { Clock } from "../../core/clock.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { NewId } from "../../core/ids.ts";
 import { laneOf } from "../../core/lane.ts";
-import { type Bounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
+import { type ByteBounds, boundsOf, isUnread } from "../../core/within-bytes.ts";
 import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
+import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createBudget } from "./budget.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
 import { releaseDestination, releaseStep } from "./holds.ts";
@@ -12,10 +13,6 @@ import { delayed, pending, unlaned } from "./predicates.ts";
 import { readPayload } from "./payload.ts";
 import { dataColumn, envelopeColumns, iso, lightColumns, nameOf, readEnvelope, retryColumn, textOf } from "./rows.ts";
 import { settleWindow } from "./settle.ts";
-
-/** How many rows one claim makes ready; with more than that, the next claim goes on. */
-const rowsPerStep = 10_000;
-const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
 export function createOutboxStore(connection: Connection, clock: Clock, newId: NewId): OutboxStore {
   let turn = 0;
@@ -53,10 +50,7 @@ function look(
        OR EXISTS (SELECT 1 FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?1)))
        OR EXISTS (SELECT 1 FROM waybill_windows WHERE relay = ?3 AND window NOT IN (SELECT value FROM json_each(?4)))
        AS work`,
-    lanes,
-    now,
-    holding.relay,
-    JSON.stringify(request.open),
+    [lanes, now, holding.relay, JSON.stringify(request.open)],
   );
   return {
     work: Number(row?.["work"]) === 1,
@@ -70,11 +64,10 @@ const openSeqs = "SELECT j.value FROM waybill_windows w JOIN json_each(w.seqs) j
 function claim(statements: Statements, holding: Holding, request: ClaimRequest, nowMs: number, turn: number, newId: NewId): Window {
   const owned = ownedLanes(statements, holding);
   const lanes = JSON.stringify(owned);
-  statements.run(
-    "DELETE FROM waybill_windows WHERE relay = ? AND window NOT IN (SELECT value FROM json_each(?))",
+  statements.run("DELETE FROM waybill_windows WHERE relay = ? AND window NOT IN (SELECT value FROM json_each(?))", [
     holding.relay,
     JSON.stringify(request.open),
-  );
+  ]);
   const waiting = fillLanes(statements);
   if (waiting === null) return { ...nothing, more: true };
   const crowded = freeDelayed(statements, iso(nowMs));
@@ -96,13 +89,13 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
 }
 
 /** A payload beyond the bounds may be too large for this process: it is read when its window is committed, if at all. */
-function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], bounds: Bounds): readonly Claim[] {
+function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], bounds: ByteBounds): readonly Claim[] {
   const rows = new Map<number, SqliteRow>();
   const read = (some: readonly Found[], columns: string): void => {
     if (some.length === 0) return;
     const seqs = JSON.stringify(some.map(({ seq }) => seq));
     const sql = `SELECT ${envelopeColumns}, ${retryColumn}${columns} FROM outbox o WHERE o.seq IN (SELECT value FROM json_each(?))`;
-    for (const row of statements.all(sql, seqs)) rows.set(Number(row["seq"]), row);
+    for (const row of statements.all(sql, [seqs])) rows.set(Number(row["seq"]), row);
   };
   const unread = found.filter(({ weight }) => isUnread(weight, bounds));
   read(unread, "");
@@ -113,10 +106,9 @@ function claimsOf(statements: Statements, holding: Holding, found: readonly Foun
   return found.map(({ seq, weight, lane, deaths }) => {
     const row = rows.get(seq)!;
     const { envelope, ...told } = readEnvelope(row, row["data"]);
-    const unreadable = told.unreadable ?? misplaced(envelope, lane);
-    const size = isUnread(weight, bounds) ? { unread: weight.payload } : {};
-    const claimed = { envelope, lane, epoch: holding.lanes.get(lane)!, failures: Number(row["retry_count"]), deaths, ...size };
-    return unreadable === null ? claimed : { ...claimed, unreadable };
+    const read = { envelope, unreadable: told.unreadable ?? misplaced(envelope, lane) };
+    const facts = { lane, failures: Number(row["retry_count"]), deaths };
+    return claimOf(read, holding, facts, isUnread(weight, bounds) ? weight.payload : null);
   });
 }
 
@@ -127,7 +119,7 @@ const misplaced = ({ aggregateType, aggregateId }: Envelope, lane: number): stri
 /** The lanes of the holding that are still this relay's, under the epoch it knows. */
 function ownedLanes(statements: Statements, holding: Holding): number[] {
   return statements
-    .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", holding.relay)
+    .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", [holding.relay])
     .filter((row) => holding.lanes.get(Number(row["lane"])) === BigInt(row["epoch"] as number))
     .map((row) => Number(row["lane"]));
 }
@@ -147,7 +139,7 @@ function fillLanes(statements: Statements): ReadonlySet<string> | null {
   const waiting = new Set<string>();
   for (const row of rows) {
     if (budget.take(Number(row["size"])))
-      statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", laneOf(textOf(row["type"]), textOf(row["id"])), Number(row["seq"]));
+      statements.run("UPDATE outbox SET lane = ? WHERE seq = ?", [laneOf(textOf(row["type"]), textOf(row["id"])), Number(row["seq"])]);
     else waiting.add(nameOf(row));
   }
   return rows.length === rowsPerStep ? null : waiting;
@@ -161,10 +153,10 @@ function freeDelayed(statements: Statements, now: string): ReadonlySet<number> {
   const due = `${delayed} AND available_at <= ?`;
   const freed = statements.run(
     `UPDATE outbox SET next_attempt_at = available_at WHERE seq IN (SELECT seq FROM outbox WHERE ${due} ORDER BY available_at LIMIT ${rowsPerStep})`,
-    now,
+    [now],
   );
   if (freed < rowsPerStep) return new Set();
-  return new Set(statements.all(`SELECT DISTINCT lane FROM outbox WHERE ${due}`, now).map((row) => Number(row["lane"])));
+  return new Set(statements.all(`SELECT DISTINCT lane FROM outbox WHERE ${due}`, [now]).map((row) => Number(row["lane"])));
 }
 
 /** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
@@ -176,10 +168,9 @@ function forgetSuspects(statements: Statements): void {
 }
 
 function recordWindow(statements: Statements, id: string, holding: Holding, found: readonly Found[], nowMs: number): void {
-  const others = statements.get(
-    "SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows WHERE relay = ?",
+  const others = statements.get("SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows WHERE relay = ?", [
     holding.relay,
-  );
+  ]);
   const width = found.length + Number(others?.["n"]); // all that is in flight: only then is one alone
   const byLane = new Map<number, number[]>();
   for (const { seq, lane } of found) {
@@ -188,8 +179,7 @@ function recordWindow(statements: Statements, id: string, holding: Holding, foun
     else seqs.push(seq);
   }
   for (const [lane, seqs] of byLane) {
-    statements.run(
-      "INSERT INTO waybill_windows (window, lane, relay, epoch, width, seqs, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    statements.run("INSERT INTO waybill_windows (window, lane, relay, epoch, width, seqs, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?)", [
       id,
       lane,
       holding.relay,
@@ -197,12 +187,14 @@ function recordWindow(statements: Statements, id: string, holding: Holding, foun
       width,
       JSON.stringify(seqs),
       iso(nowMs),
-    );
+    ]);
   }
 }
 
 function destinationsOf(statements: Statements, lanes: string): readonly string[] {
   return statements
-    .all("SELECT DISTINCT destination FROM waybill_destinations WHERE lane IN (SELECT value FROM json_each(?)) ORDER BY destination", lanes)
+    .all("SELECT DISTINCT destination FROM waybill_destinations WHERE lane IN (SELECT value FROM json_each(?)) ORDER BY destination", [
+      lanes,
+    ])
     .map((row) => String(row["destination"]));
 }

@@ -1,4 +1,5 @@
 import type { Clock } from "../../core/clock.ts";
+import type { Cells } from "../kit/status.ts";
 import type { WrittenLease } from "../kit/expiry.ts";
 import { maxMarkBytes } from "../../core/letter.ts";
 import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
@@ -88,3 +89,11 @@ export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
   const renewal = String(row["expires_at"]);
   return { renewal, leftMs: Date.parse(renewal) - clock.now(), ttlMs: Number(row["ttl_ms"]) };
 }
+
+export const cells: Cells<SqliteRow> = {
+  text: (row, name) => (typeof row[name] === "object" ? textOf(row[name]) : String(row[name])),
+  textOrNull: (row, name) => (row[name] === null ? null : textOf(row[name])),
+  number: (row, name) => Number(row[name]),
+  isSet: (row, name) => Number(row[name]) === 1,
+  dateOrNull: (row, name) => dateOrNull(row[name]),
+};

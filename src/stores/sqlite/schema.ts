@@ -1,7 +1,7 @@
 import type { Schema } from "../../contracts/store.ts";
-import { WaybillError } from "../../core/errors.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
+import { checkVersion, refuseNewer } from "../kit/schema.ts";
 import { delayed, pending } from "./predicates.ts";
 import { toVersion2 } from "./version-2.ts";
 
@@ -182,7 +182,7 @@ export function createSchema(connection: Connection, path: string): Schema {
     migrate: () =>
       connection.write((statements) => {
         const from = versionOf(statements);
-        if (from > SCHEMA_VERSION) throw newer(path, from);
+        refuseNewer(path, from, SCHEMA_VERSION);
         const applied: number[] = [];
         for (let version = from + 1; version <= SCHEMA_VERSION; version++) {
           statements.exec(migrations[version - 1]!);
@@ -194,27 +194,14 @@ export function createSchema(connection: Connection, path: string): Schema {
       }),
     print: () =>
       `BEGIN IMMEDIATE;\n${migrations.join("\n").trim()}\nCREATE TABLE waybill_meta (version INTEGER NOT NULL);\nINSERT INTO waybill_meta VALUES (${SCHEMA_VERSION});\nCOMMIT;\n`,
-    check: () => connection.read((statements) => checkVersion(versionOf(statements), path)),
+    check: () => connection.read((statements) => checkVersionOf(versionOf(statements), path)),
   };
 }
 
-export function checkVersion(version: number, path: string): void {
-  if (version > SCHEMA_VERSION) throw newer(path, version);
-  if (version < SCHEMA_VERSION) {
-    const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${SCHEMA_VERSION}`;
-    throw new WaybillError("NOT_MIGRATED", `${path} ${found}: run waybill migrate --store sqlite:${path}`);
-  }
-}
+export const checkVersionOf = (version: number, path: string): void => checkVersion(path, version, SCHEMA_VERSION, `sqlite:${path}`);
 
 /** 0 when there are no tables. */
 export function versionOf(statements: Pick<Statements, "get">): number {
   const table = statements.get("SELECT 1 AS found FROM sqlite_master WHERE type = 'table' AND name = 'waybill_meta'");
   return table === undefined ? 0 : Number(statements.get("SELECT version FROM waybill_meta")?.["version"] ?? 0);
-}
-
-function newer(path: string, version: number): WaybillError {
-  return new WaybillError(
-    "SCHEMA_NEWER",
-    `${path} has tables of version ${version}, and this code knows ${SCHEMA_VERSION} at most: upgrade waybill here`,
-  );
 }

@@ -1,6 +1,7 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Statements } from "../../drivers/sqlite/connection.ts";
-import { holdBehind, holdForDestination, startReleasing, type Held } from "./holds.ts";
+import { fenced, planSettle, seqOf } from "../kit/settle.ts";
+import { heldColumns, heldOf, startReleasing, writeHold } from "./holds.ts";
 import { countOf, iso } from "./rows.ts";
 
 /** Runs under the write lock, so that owner and epoch cannot change between the check and the update. */
@@ -13,7 +14,7 @@ export function settleWindow(
 ): SettleReport {
   const open = new Map(
     statements
-      .all("SELECT lane, epoch, seqs FROM waybill_windows WHERE window = ? AND relay = ?", window, relay)
+      .all("SELECT lane, epoch, seqs FROM waybill_windows WHERE window = ? AND relay = ?", [window, relay])
       .map((row) => [
         Number(row["lane"]),
         { epoch: BigInt(row["epoch"] as number), seqs: new Set(JSON.parse(String(row["seqs"])) as number[]) },
@@ -21,25 +22,27 @@ export function settleWindow(
   );
   const owned = new Map(
     statements
-      .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", relay)
+      .all("SELECT lane, epoch FROM waybill_lanes WHERE owner = ?", [relay])
       .map((row) => [Number(row["lane"]), BigInt(row["epoch"] as number)]),
   );
-  const lost = new Set<number>();
-  const mine = outcomes.filter(({ claim }) => {
-    if (owned.get(claim.lane) !== claim.epoch) lost.add(claim.lane);
-    const part = open.get(claim.lane);
-    return part?.epoch === claim.epoch && part.seqs.has(Number(claim.envelope.seq)) && owned.get(claim.lane) === claim.epoch;
+  const { mine, lost } = fenced(outcomes, owned, ({ lane, epoch, envelope }) => {
+    const part = open.get(lane);
+    return part?.epoch === epoch && part.seqs.has(Number(envelope.seq));
   });
   publish(statements, mine, nowMs);
-  for (const outcome of mine) settleOne(statements, outcome, nowMs);
+  settleFailures(
+    statements,
+    mine.filter(({ as }) => as !== "published"),
+    nowMs,
+  );
   clearSuspects(statements, mine);
   for (const { claim } of mine) open.get(claim.lane)?.seqs.delete(Number(claim.envelope.seq));
   for (const lane of new Set(mine.map(({ claim }) => claim.lane))) {
     const seqs = [...open.get(lane)!.seqs];
-    if (seqs.length === 0) statements.run("DELETE FROM waybill_windows WHERE window = ? AND lane = ?", window, lane);
-    else statements.run("UPDATE waybill_windows SET seqs = ? WHERE window = ? AND lane = ?", JSON.stringify(seqs), window, lane);
+    if (seqs.length === 0) statements.run("DELETE FROM waybill_windows WHERE window = ? AND lane = ?", [window, lane]);
+    else statements.run("UPDATE waybill_windows SET seqs = ? WHERE window = ? AND lane = ?", [JSON.stringify(seqs), window, lane]);
   }
-  return { settled: mine.length, lost: [...lost].sort((a, b) => a - b) };
+  return { settled: mine.length, lost };
 }
 
 function publish(statements: Statements, outcomes: readonly Outcome[], nowMs: number): void {
@@ -47,49 +50,43 @@ function publish(statements: Statements, outcomes: readonly Outcome[], nowMs: nu
   if (seqs.length === 0) return;
   statements.run(
     "UPDATE outbox SET status = 'PUBLISHED', published_at = ?, next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?)) AND status IN ('PENDING', 'FAILED')",
-    iso(nowMs),
-    JSON.stringify(seqs),
+    [iso(nowMs), JSON.stringify(seqs)],
   );
   startReleasing(statements, seqs);
 }
 
-function settleOne(statements: Statements, outcome: Outcome, nowMs: number): void {
-  const event = heldOf(outcome);
-  switch (outcome.as) {
-    case "published":
-      return;
-    case "retry":
-      if (!fail(statements, event.seq, "FAILED", iso(nowMs + outcome.afterMs), outcome.error)) return;
-      holdBehind(statements, event, outcome.error, nowMs);
-      return;
-    case "parked":
-      if (!fail(statements, event.seq, "DEAD", null, outcome.error)) return;
-      holdBehind(statements, event, outcome.error, nowMs);
-      if (outcome.release) startReleasing(statements, [event.seq]);
-      return;
-    case "returned":
-      if (outcome.destination === undefined) return;
-      if (statements.get("SELECT 1 AS open FROM outbox WHERE seq = ? AND status IN ('PENDING', 'FAILED')", event.seq) === undefined) return;
-      holdForDestination(statements, event, outcome.destination.topic, outcome.destination.why, nowMs);
-  }
-}
-
-function fail(statements: Statements, seq: number, status: "FAILED" | "DEAD", nextAttemptAt: string | null, error: string): boolean {
-  const changed = statements.run(
-    `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ? WHERE seq = ? AND status IN ('PENDING', 'FAILED')`,
-    status,
-    nextAttemptAt,
-    error,
-    seq,
+/** Reads what the outcomes concern, decides in their order, and writes the result. */
+function settleFailures(statements: Statements, outcomes: readonly Outcome[], nowMs: number): void {
+  if (outcomes.length === 0) return;
+  // Aggregates are told apart by SQLite: plain SQL may have given them names that JavaScript cannot hold, of any length.
+  const rows = statements.all(
+    `SELECT o.seq, dense_rank() OVER (ORDER BY o.aggregate_type, o.aggregate_id) AS aggregate, ${heldColumns}
+     FROM outbox o LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     WHERE o.seq IN (SELECT value FROM json_each(?)) AND o.status IN ('PENDING', 'FAILED')`,
+    [JSON.stringify(outcomes.map((outcome) => Number(seqOf(outcome))))],
   );
-  return changed === 1;
+  const stored = new Map(rows.map((row) => [Number(row["seq"]), row]));
+  const { failed, holds, waiting, blocked } = planSettle(outcomes, ({ envelope }) => {
+    const row = stored.get(Number(envelope.seq));
+    return row && { aggregate: String(row["aggregate"]), held: heldOf(row) };
+  });
+  for (const { seq, error, afterMs } of failed)
+    statements.run(
+      `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ? WHERE seq = ?`,
+      [afterMs === null ? "DEAD" : "FAILED", afterMs === null ? null : iso(nowMs + afterMs), error, Number(seq)],
+    );
+  for (const hold of holds) writeHold(statements, hold, nowMs);
+  statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", [
+    JSON.stringify(blocked.map(Number)),
+  ]);
+  for (const { destination, lane, why } of waiting)
+    statements.run(
+      "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
+      [destination, lane, why, iso(nowMs)],
+    );
 }
 
 function clearSuspects(statements: Statements, outcomes: readonly Outcome[]): void {
   const seqs = outcomes.filter(({ as }) => as !== "returned").map(({ claim }) => Number(claim.envelope.seq));
-  statements.run("DELETE FROM waybill_suspects WHERE seq IN (SELECT value FROM json_each(?))", JSON.stringify(seqs));
-}
-
-function heldOf({ claim }: Outcome): Held {
-  return { seq: Number(claim.envelope.seq), lane: claim.lane };
+  statements.run("DELETE FROM waybill_suspects WHERE seq IN (SELECT value FROM json_each(?))", [JSON.stringify(seqs)]);
 }

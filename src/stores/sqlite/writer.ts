@@ -2,16 +2,17 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
 import { systemClock as clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { show, WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
-import { createMutex, type Mutex } from "../../core/mutex.ts";
+import { createQueue } from "../../core/queue.ts";
 import { refuseOther } from "../../drivers/sqlite/clients.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
 import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
-import { append, checkTables, type Steps } from "./append.ts";
+import { copied } from "../kit/writing.ts";
+import { append, checkTables, type AppendSteps } from "./append.ts";
 
 /** A client of SQLite, or what a library's handle makes of its own transaction. */
-export type SqliteTransaction = SqliteDatabase | SqlTransaction;
+type SqliteTransaction = SqliteDatabase | SqlTransaction;
 
 /**
  * Writes through the user's own transaction. With a synchronous client it throws before it returns: a synchronous
@@ -20,7 +21,7 @@ export type SqliteTransaction = SqliteDatabase | SqlTransaction;
 export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
   let checked = false;
 
-  function* steps(rows: readonly Row[], alone: boolean): Steps<readonly Added[]> {
+  function* steps(rows: readonly Row[], alone: boolean): AppendSteps<readonly Added[]> {
     if (!checked) yield* checkTables(path);
     checked = true;
     return yield* append(rows, path, alone);
@@ -37,7 +38,7 @@ export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
   };
 }
 
-function atOnce<T>(db: SqliteDatabase, steps: Steps<T>): T {
+function atOnce<T>(db: SqliteDatabase, steps: AppendSteps<T>): T {
   let step = steps.next();
   while (step.done !== true) {
     let rows: readonly SqliteRow[] = [];
@@ -54,7 +55,7 @@ function atOnce<T>(db: SqliteDatabase, steps: Steps<T>): T {
   return step.value;
 }
 
-async function inTurn<T>(tx: SqlTransaction, steps: Steps<T>): Promise<T> {
+async function inTurn<T>(tx: SqlTransaction, steps: AppendSteps<T>): Promise<T> {
   let step = steps.next();
   while (step.done !== true) {
     let rows: readonly SqliteRow[];
@@ -67,11 +68,6 @@ async function inTurn<T>(tx: SqlTransaction, steps: Steps<T>): Promise<T> {
     step = steps.next(rows);
   }
   return step.value;
-}
-
-/** Bytes that the caller uses again after this call are copied before it waits for anything. */
-function copied(rows: readonly Row[]): readonly Row[] {
-  return rows.map((row) => (typeof row.payload === "string" ? row : { ...row, payload: new Uint8Array(row.payload) }));
 }
 
 function refuseWithoutTransaction(db: SqliteDatabase): void {
@@ -98,12 +94,7 @@ const inside = new AsyncLocalStorage<readonly SqliteDatabase[]>();
 
 /** One transaction at a time per handle: a handle is one connection, and two would fall into each other. */
 export function createTransactor(path: string, lockTimeoutMs: number): Transactor<SqliteDatabase, SqliteDatabase> {
-  const mutexes = new WeakMap<SqliteDatabase, Mutex>();
-  const mutexOf = (db: SqliteDatabase): Mutex => {
-    let mutex = mutexes.get(db);
-    if (mutex === undefined) mutexes.set(db, (mutex = createMutex()));
-    return mutex;
-  };
+  const queue = createQueue<SqliteDatabase>();
 
   /** Null when the statement went through; otherwise how long to wait before the next try. A busy BEGIN or COMMIT changed nothing. */
   const attempt = (db: SqliteDatabase, sql: string, until: number): number | null => {
@@ -118,9 +109,11 @@ export function createTransactor(path: string, lockTimeoutMs: number): Transacto
 
   return {
     async transaction(db, work) {
+      if (typeof (db as Partial<SqliteDatabase> | null)?.prepare !== "function")
+        throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a handle of a SQLite client, not ${show(db)}`);
       const outer = inside.getStore() ?? [];
       if (outer.includes(db)) throw alreadyInside(); // it would wait for itself
-      return mutexOf(db).run(async () => {
+      return queue.run([db], async () => {
         if (inTransaction(db)) throw alreadyInside();
         refuseOther(path, db);
         const until = clock.monotonic() + lockTimeoutMs;

@@ -1,11 +1,11 @@
 import type { Draft } from "../../../src/core/event.ts";
 import { uuidv7 } from "../../../src/core/ids.ts";
 import { systemRandom } from "../../../src/core/random.ts";
-import { aggregateName, canaryHeader, countHeader, shaOfDraft, type Aggregate } from "../../../src/cli/verify/workload.ts";
+import { aggregateName, canaryHeader, countHeader, shaOfDraft, type Aggregate } from "../../../src/proof/run/workload.ts";
 import type { Written } from "../../../src/proof/judge/history.ts";
 import type { Stage } from "./row.ts";
 
-export interface Made {
+interface Made {
   readonly written: Written;
   readonly draft: Draft;
 }

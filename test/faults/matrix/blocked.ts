@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Duty } from "../../../src/cli/verify/workers.ts";
-import { aggregateName, type Aggregate } from "../../../src/cli/verify/workload.ts";
+import type { WorkerDuty } from "../../../src/proof/run/workers.ts";
+import { aggregateName, type Aggregate } from "../../../src/proof/run/workload.ts";
 import { readHistory } from "../../../src/proof/judge/history.ts";
 import { insert, made } from "./backlog.ts";
 import type { Stage } from "./row.ts";
@@ -63,13 +63,13 @@ export async function block(stage: Stage): Promise<void> {
 /** The same load for as long, on tables without blocked rows, and the end of it. */
 export async function playCalm(stage: Stage): Promise<void> {
   const names: string[] = [];
-  const start = async (role: Duty["role"], nth: number): Promise<void> => {
+  const start = async (role: WorkerDuty["role"], nth: number): Promise<void> => {
     names.push(`calm-${role}-${nth}`);
     await stage.add(`calm-${role}-${nth}`, stage.dutyOf(role, nth));
   };
   for (const role of ["relay", "subscriber", "writer"] as const) for (const nth of [1, 2]) await start(role, nth);
   await stage.clock.sleep(stage.forMs);
-  const drain = async (role: Duty["role"]): Promise<void> => {
+  const drain = async (role: WorkerDuty["role"]): Promise<void> => {
     for (const name of names.filter((each) => each.includes(role))) await stage.workers.drain(name, 10_000);
   };
   await drain("writer");

@@ -6,7 +6,7 @@ import { raw as rawNats } from "../../brokers/nats.ts";
 import { raw as rawRabbitmq, tapOf } from "../../brokers/rabbitmq.ts";
 import { respAt } from "../../support/resp.ts";
 import type { RabbitmqServer } from "../../servers/rabbitmq.ts";
-import { consumersOf, readerOf, topicsOf } from "../../../src/cli/verify/ground.ts";
+import { consumersOf, readerOf, topicsOf } from "../../../src/proof/run/ground.ts";
 import { readHistory } from "../../../src/proof/judge/history.ts";
 import { fewLines, publishFelt } from "./felt.ts";
 import { brokerPairs } from "./pairs.ts";

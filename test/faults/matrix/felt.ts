@@ -1,4 +1,4 @@
-import type { RunResult } from "../../../src/cli/verify/run.ts";
+import type { RunResult } from "../../../src/proof/run/run.ts";
 
 interface Line {
   /** On the clock of the history. */

@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { connect as connectAmqp } from "amqplib";
-import type { RunResult } from "../../../src/cli/verify/run.ts";
-import { topicsOf, typesOf } from "../../../src/cli/verify/ground.ts";
-import { aggregatesOf } from "../../../src/cli/verify/workload.ts";
+import type { RunResult } from "../../../src/proof/run/run.ts";
+import { topicsOf, typesOf } from "../../../src/proof/run/ground.ts";
+import { aggregatesOf } from "../../../src/proof/run/workload.ts";
 import type { Message } from "../../fuzz/messages.ts";
 import { publishAmqp } from "../../fuzz/raw-amqp.ts";
 import { publishKafka } from "../../fuzz/raw-kafka.ts";

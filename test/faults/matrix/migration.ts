@@ -4,8 +4,8 @@ import type { Ask } from "../../../src/contracts/adapter.ts";
 import type { Draft } from "../../../src/core/event.ts";
 import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import { fileBeside } from "../../../src/drivers/sqlite/place.ts";
-import type { Ground } from "../../../src/cli/verify/ground.ts";
-import { write } from "../../../src/cli/verify/writer.ts";
+import type { Ground } from "../../../src/proof/run/ground.ts";
+import { write } from "../../../src/proof/run/writer.ts";
 import { statements as mysqlVersion1 } from "../../stores/mysql-v1.ts";
 import { onMysql, onPostgres } from "./clients.ts";
 import type { Stage } from "./row.ts";
@@ -106,7 +106,7 @@ export async function migrateUnderLoad(stage: Stage): Promise<void> {
     if (before < 50 || applied.join() !== "2") throw new Error(`after ${before} events, migrate() applied ${JSON.stringify(applied)}`);
     stage.once("from version 1");
     stage.note(`${before} events were written by plain SQL before the migration, ${writer.written() - before} more until it was over`);
-    const begin = (role: "relay" | "subscriber"): Promise<void>[] =>
+    const begin = (role: "relay" | "subscriber"): Promise<unknown>[] =>
       [1, 2].map((nth) => stage.add(`${role}-${nth}`, stage.dutyOf(role, nth)));
     await Promise.all([...begin("relay"), ...begin("subscriber")]);
     alone.ended();

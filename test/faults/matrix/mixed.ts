@@ -1,5 +1,5 @@
-import type { Direction, TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
-import type { Duty } from "../../../src/cli/verify/workers.ts";
+import type { Direction, TcpProxy } from "../../../src/proof/run/tcp-proxy.ts";
+import type { WorkerDuty } from "../../../src/proof/run/workers.ts";
 import type { Pair } from "./pairs.ts";
 import { freezeCopies } from "./rounds.ts";
 import type { Stage } from "./row.ts";
@@ -38,8 +38,8 @@ interface Step {
 function stepsOf(stage: Stage): readonly Step[] {
   const { clock, random, workers, window } = stage;
   const below = (n: number): number => Math.floor(random.next() * n);
-  const one = (role: Duty["role"]): string => stage.names(role)[below(stage.names(role).length)]!;
-  const kill = (role: Duty["role"], copies: number): Step => ({
+  const one = (role: WorkerDuty["role"]): string => stage.names(role)[below(stage.names(role).length)]!;
+  const kill = (role: WorkerDuty["role"], copies: number): Step => ({
     kind: `kill ${role}`,
     copies,
     work: async () => workers.kill(one(role)),

@@ -1,9 +1,9 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { Point } from "../../../src/cli/verify/task.ts";
-import type { Duty } from "../../../src/cli/verify/workers.ts";
-import { typesOf } from "../../../src/cli/verify/ground.ts";
-import { aggregateName } from "../../../src/cli/verify/workload.ts";
+import type { Point } from "../../../src/proof/crew/failpoints.ts";
+import type { WorkerDuty } from "../../../src/proof/run/workers.ts";
+import { typesOf } from "../../../src/proof/run/ground.ts";
+import { aggregateName } from "../../../src/proof/run/workload.ts";
 import { copiesFelt, filesFelt, lanesLost, noFiles, nothingDead } from "./felt.ts";
 import { cut, mixed, mixOf } from "./mixed.ts";
 import { allPairs, processPairs } from "./pairs.ts";
@@ -104,7 +104,7 @@ const killed = (number: number, title: string, role: "relay" | "subscriber", poi
   inject: (stage) => killAt(stage, role, points),
 });
 
-const fresh = async (stage: Stage, duty: (role: Duty["role"], nth: number) => Duty): Promise<void> => {
+const fresh = async (stage: Stage, duty: (role: WorkerDuty["role"], nth: number) => WorkerDuty): Promise<void> => {
   for (const role of ["relay", "subscriber", "writer"] as const) {
     for (const [i, name] of stage.names(role).entries()) {
       await stage.workers.drain(name, 10_000);

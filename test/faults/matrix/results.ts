@@ -30,7 +30,7 @@ const placeOf = ({ row, store, broker }: Place): string => `${row}-${store}-${br
 const nameOf = ({ row, store, broker }: Place): string => `${row} on ${store} + ${broker}`;
 
 /** The results in a folder. Those of another hash are not seen. */
-export interface Results {
+interface Results {
   get(place: Place): Result | null;
   /** What did not hold before is told with what is put in its place. */
   put(result: Result): void;
@@ -72,7 +72,7 @@ export function missingIn(rows: readonly Row[], results: readonly Place[]): read
   return placesOf(rows).flatMap((place) => (there.has(placeOf(place)) ? [] : [nameOf(place)]));
 }
 
-export interface Gathered {
+interface Gathered {
   readonly all: readonly Result[] | null;
   readonly missing: readonly string[];
   /** Those of which an earlier run of the same code did not hold. */

@@ -1,10 +1,10 @@
-import type { RunOptions, RunResult, Scene } from "../../../src/cli/verify/run.ts";
-import type { Place } from "../../../src/cli/verify/task.ts";
+import type { RunOptions, RunResult, RunScene } from "../../../src/proof/run/run.ts";
+import type { RunPlace } from "../../../src/proof/run/task.ts";
 import type { Pair } from "./pairs.ts";
 import type { Reached, ReachedBroker } from "./servers.ts";
 
 /** A run of the matrix, as a row breaks it. */
-export interface Stage extends Scene {
+export interface Stage extends RunScene {
   readonly pair: Pair;
   readonly store: Reached;
   readonly broker: ReachedBroker;
@@ -19,7 +19,7 @@ export interface Stage extends Scene {
   /** Something to tell with the result. */
   note(text: string): void;
   /** From here on the judge reads there. */
-  move(direct: Partial<Place>): void;
+  move(direct: Partial<RunPlace>): void;
   /** True for as long as the load goes on. */
   on(): boolean;
   pause(ms: number): Promise<void>;
@@ -36,8 +36,8 @@ export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limi
   readonly store?: Reached;
   readonly broker?: ReachedBroker;
   /** URLs of the workers and of the judge, such as those of a user of their own. */
-  readonly place?: Partial<Place>;
-  readonly direct?: Partial<Place>;
+  readonly place?: Partial<RunPlace>;
+  readonly direct?: Partial<RunPlace>;
   readonly canaries?: readonly string[];
   readonly dispose?: (() => Promise<void>) | undefined;
 }

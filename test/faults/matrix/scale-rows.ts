@@ -1,4 +1,4 @@
-import { aggregateName, aggregatesOf } from "../../../src/cli/verify/workload.ts";
+import { aggregateName, aggregatesOf } from "../../../src/proof/run/workload.ts";
 import { insert, made } from "./backlog.ts";
 import { areBlocked, block, followers, keysOf, latencyOf, playCalm } from "./blocked.ts";
 import { processPairs, storePairs } from "./pairs.ts";

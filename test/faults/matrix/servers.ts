@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
-import type { Found } from "../../../src/cli/verify/reads.ts";
+import type { ReadMessage } from "../../../src/proof/run/reads.ts";
 import { fileBeside } from "../../../src/drivers/sqlite/place.ts";
-import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../../../src/proof/run/tcp-proxy.ts";
 import type { StoredMessage } from "../../../src/conformance/sink.ts";
 import { subject as kafka } from "../../brokers/kafka.ts";
 import { subject as nats } from "../../brokers/nats.ts";
@@ -34,7 +34,7 @@ export interface ReachedBroker extends Reached<BrokerServer> {
   /** Once topics are there: whatever is needed to read them with a raw client. */
   tap(run: string, topics: readonly string[]): Promise<void>;
   /** With a raw client, and nothing of the adapter. */
-  read(run: string, topic: string): Promise<readonly Found[]>;
+  read(run: string, topic: string): Promise<readonly ReadMessage[]>;
 }
 
 export async function reach<S extends Server>(server: S): Promise<Reached<S>> {
@@ -49,7 +49,7 @@ export async function reach<S extends Server>(server: S): Promise<Reached<S>> {
   };
 }
 
-export function folderReach(scheme: "sqlite" | "embedded"): Reached<never> {
+function folderReach(scheme: "sqlite" | "embedded"): Reached<never> {
   const folder = mkdtempSync(join(tmpdir(), "waybill-matrix-"));
   const url = `${scheme}:${join(folder, "file.db")}`;
   return {
@@ -72,7 +72,7 @@ export async function startStore(name: StoreName): Promise<Reached> {
   }
 }
 
-const found = ({ attributes, headers, data }: StoredMessage): Found => ({
+const found = ({ attributes, headers, data }: StoredMessage): ReadMessage => ({
   id: String(attributes["id"]),
   aggregateType: String(attributes["aggregatetype"]),
   aggregateId: String(attributes["partitionkey"]),
@@ -82,7 +82,7 @@ const found = ({ attributes, headers, data }: StoredMessage): Found => ({
   data,
 });
 /** What has no id is nobody's of the run: a row may publish such on purpose. What is lost with its id is missed elsewhere. */
-const ofEvents = (messages: readonly StoredMessage[]): readonly Found[] =>
+const ofEvents = (messages: readonly StoredMessage[]): readonly ReadMessage[] =>
   messages.filter(({ attributes }) => attributes["id"] !== undefined).map(found);
 const untapped = async (): Promise<void> => undefined;
 
@@ -123,7 +123,7 @@ export async function startBroker(name: BrokerName): Promise<ReachedBroker> {
   }
 }
 
-async function readFile(path: string, topic: string): Promise<readonly Found[]> {
+async function readFile(path: string, topic: string): Promise<readonly ReadMessage[]> {
   const db = (await defaultDriver())(path);
   try {
     const rows = db.prepare(`SELECT attributes, headers, data FROM waybill_broker_messages WHERE topic = ? ORDER BY "offset"`).all(topic);

@@ -1,7 +1,8 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import type { Report, Task } from "../../../src/cli/verify/task.ts";
+import type { ChildReport } from "../../../src/proof/crew/child.ts";
+import type { Task } from "../../../src/proof/run/task.ts";
 import type { Stage } from "./row.ts";
 
 interface Own {
@@ -19,7 +20,7 @@ async function startOwn(stage: Stage, name: string): Promise<Own> {
   const task = { ...stage.dutyOf("relay"), name, history: join(folder, `${name}.jsonl`), log: join(folder, `${name}.log`) } as Task;
   child.send(task);
   const ready = new Promise<void>((resolve, reject) => {
-    child.on("message", (report: Report) => {
+    child.on("message", (report: ChildReport) => {
       if (report.type === "ready") resolve();
       else if (report.type === "failed") reject(new Error(`${name}: ${report.message}`));
     });

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { systemClock as clock, type Clock } from "../../../src/core/clock.ts";
 import { asError } from "../../../src/core/errors.ts";
 import { seededRandom } from "../../../src/core/random.ts";
-import { deadTopicOf, topicsOf } from "../../../src/cli/verify/ground.ts";
-import { remove, run, type RunResult, type Scene } from "../../../src/cli/verify/run.ts";
-import type { Place } from "../../../src/cli/verify/task.ts";
+import { accessTo } from "../../../src/cli/url.ts";
+import { deadTopicOf, topicsOf } from "../../../src/proof/run/ground.ts";
+import { remove, run, type RunResult, type RunScene } from "../../../src/proof/run/run.ts";
+import type { RunPlace } from "../../../src/proof/run/task.ts";
 import type { Invariant } from "../../../src/proof/judge/verdict.ts";
 import type { BrokerName, Pair, StoreName } from "./pairs.ts";
 import type { Change, Row, Stage } from "./row.ts";
@@ -82,7 +83,7 @@ const relayOf = (leaseMs: number) => ({
 });
 const load = { aggregates: 8, hot: 0.25, pauseMs: 12, sleepMs: 40, bytes: 80, hard: 0.3, large: 0.002 };
 
-export interface Play {
+interface Play {
   readonly row: Row;
   readonly pair: Pair;
   readonly servers: Servers;
@@ -135,14 +136,14 @@ export async function play({
     signal.throwIfAborted();
     const [store, broker] = [change.store ?? sharedStore, change.broker ?? sharedBroker];
     for (const server of [store, broker]) await whole(server);
-    const place: Place = { store: store.linked, broker: broker.linked, run: name, ...change.place };
-    let direct: Place = { store: store.url, broker: broker.url, run: name, ...change.direct };
+    const place: RunPlace = { store: store.linked, broker: broker.linked, run: name, ...change.place };
+    let direct: RunPlace = { store: store.url, broker: broker.url, run: name, ...change.direct };
     const forMs = (change.forMs ?? 9_000) * pace;
     const relay = { ...relayOf(leaseMsOf(pair.store)), ...change.relay };
     const { leaseMs } = relay;
     let until = Infinity;
     const sleep: Clock["sleep"] = (ms, or = signal) => clock.sleep(ms, or);
-    const stageOf = (scene: Scene): Stage => {
+    const stageOf = (scene: RunScene): Stage => {
       const left = (): number => (signal.aborted ? 0 : Math.max(0, until - clock.monotonic()));
       return {
         ...scene,
@@ -160,7 +161,7 @@ export async function play({
     };
     const tapped = topicsOf(place).flatMap((topic) => [topic, deadTopicOf(topic)]);
     const result = await run({
-      ...{ place, direct: () => direct, folder, program, clock, seed, signal, random: seededRandom(seed) },
+      ...{ access: accessTo(), place, direct: () => direct, folder, program, clock, seed, signal, random: seededRandom(seed) },
       crew: change.crew ?? { writers: 2, relays: 2, subscribers: 2 },
       relay,
       seatMs: leaseMs,
@@ -190,7 +191,7 @@ export async function play({
     for (const [kind, often] of Object.entries(kinds)) if (often === 0) failures.push(failed(`${kind} was never injected`));
     const unfelt = row.felt?.(result) ?? null;
     if (unfelt !== null) failures.push(failed(unfelt));
-    failures.push(...(await remove(direct)).map((why) => failed(`something could not be removed: ${why}`)));
+    failures.push(...(await remove(accessTo(), direct)).map((why) => failed(`something could not be removed: ${why}`)));
     const disposing = change.dispose;
     change = { ...change, dispose: undefined };
     await disposing?.();

@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { defaultDriver } from "../../../src/drivers/sqlite/driver.ts";
 import { fileBeside } from "../../../src/drivers/sqlite/place.ts";
-import { startTcpProxy, type TcpProxy } from "../../../src/cli/verify/tcp-proxy.ts";
+import { startTcpProxy, type TcpProxy } from "../../../src/proof/run/tcp-proxy.ts";
 import { respAt } from "../../support/resp.ts";
 import { startMariadb } from "../../servers/mariadb.ts";
 import { followed, startMariadbStandby, type MariadbStandby } from "../../servers/mariadb-standby.ts";

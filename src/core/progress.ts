@@ -1,0 +1,46 @@
+import type { Clock } from "./clock.ts";
+
+/** Something that is waited for. */
+export interface Step {
+  /** It has got further: `ms` more from now. Nothing happens once it has ended. */
+  extend(ms: number): void;
+  end(): void;
+}
+
+/** Alive is not the same as progressing: a lease or a seat is renewed only while no step is overdue. */
+export interface Progress<About extends object = object> {
+  begin(about: About, ms: number): About & Step;
+  /** The steps that should have ended by now. */
+  overdue(): readonly (About & Step)[];
+}
+
+export function createProgress<About extends object = object>(clock: Clock): Progress<About> {
+  const due = new Map<About & Step, number>();
+  return {
+    begin(about, ms) {
+      const step: About & Step = {
+        ...about,
+        extend(more) {
+          if (due.has(step)) due.set(step, clock.monotonic() + more);
+        },
+        end: () => void due.delete(step),
+      };
+      due.set(step, clock.monotonic() + ms);
+      return step;
+    },
+    overdue() {
+      const now = clock.monotonic();
+      return [...due].filter(([, by]) => by < now).map(([step]) => step);
+    },
+  };
+}
+
+/** The work as one step. */
+export async function stepping<T>(progress: Progress, ms: number, work: () => Promise<T>): Promise<T> {
+  const step = progress.begin({}, ms);
+  try {
+    return await work();
+  } finally {
+    step.end();
+  }
+}

@@ -1,0 +1,114 @@
+import { setMaxListeners } from "node:events";
+import type { Clock } from "./clock.ts";
+
+/** For a signal that much work listens to at once: Node warns of a leak at the eleventh listener otherwise. */
+export function shared(controller: AbortController): AbortController {
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
+
+/** A signal that never aborts. A socket never stops listening to its signal: give a socket one of its own. */
+export const never: AbortSignal = shared(new AbortController()).signal;
+
+/** Calls `act` when the signal aborts, at once if it has. The answer stops listening. */
+export function onAbort(signal: AbortSignal, act: () => void): () => void {
+  if (signal.aborted) act();
+  else signal.addEventListener("abort", act, { once: true });
+  return () => signal.removeEventListener("abort", act);
+}
+
+/** A signal of one's own that also aborts when one that it follows does. `release` it when the work is over. */
+export interface Follower {
+  readonly signal: AbortSignal;
+  abort(): void;
+  release(): void;
+}
+
+/** Instead of AbortSignal.any, which on Node 20 keeps every signal it ever made for as long as one of `outers` lives. */
+export function follow(...outers: readonly AbortSignal[]): Follower {
+  const own = shared(new AbortController());
+  const followed = outers.map((outer) => onAbort(outer, () => own.abort(outer.reason)));
+  return {
+    signal: own.signal,
+    abort: () => own.abort(),
+    release: () => followed.forEach((leave) => leave()),
+  };
+}
+
+/** What `work` gives, or what `instead` gives as soon as the signal aborts; the work itself goes on, and its failure is nobody's then. */
+export function orAborted<T>(work: Promise<T>, signal: AbortSignal, instead: () => T): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const leave = onAbort(signal, () => {
+      try {
+        resolve(instead());
+      } catch (error) {
+        reject(error);
+      }
+    });
+    void work.then(resolve, reject).finally(leave);
+  });
+}
+
+/** What `work` gives, or null as soon as the signal aborts. */
+export function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T | null> {
+  return orAborted<T | null>(work, signal, () => null);
+}
+
+/** Whether the work was done before the signal aborted; a failure before that is the caller's. */
+export function finished(work: () => Promise<unknown>, signal: AbortSignal = never): Promise<boolean> {
+  if (signal.aborted) return Promise.resolve(false);
+  const done = (async () => work())().then(() => true);
+  return orAborted(done, signal, () => false);
+}
+
+/** Calls `act` after `ms`, unless the answer is called before. */
+export function alarm(clock: Clock, ms: number, act: () => void): () => void {
+  const off = new AbortController();
+  void clock.sleep(ms, off.signal).then(() => {
+    if (!off.signal.aborted) act();
+  });
+  return () => off.abort();
+}
+
+/** What `work` gives, or null after `ms`, or as soon as the signal aborts; the work itself goes on, and its failure is nobody's then. */
+export async function within<T>(clock: Clock, ms: number, work: Promise<T>, signal?: AbortSignal): Promise<T | null> {
+  const ended = new AbortController();
+  const first = Promise.race([work, clock.sleep(ms, ended.signal).then(() => null)]);
+  try {
+    return await (signal === undefined ? first : until(signal, first));
+  } finally {
+    ended.abort();
+  }
+}
+
+/** Runs `work` with a signal that aborts after `ms`, or when `outer` does. With `instead`, work that does not heed it is not waited for. */
+export async function withDeadline<T>(
+  clock: Clock,
+  ms: number,
+  outer: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+  instead?: () => T,
+): Promise<T> {
+  const late = follow(outer);
+  const off = alarm(clock, ms, late.abort);
+  try {
+    const done = work(late.signal);
+    return await (instead === undefined ? done : orAborted(done, late.signal, instead));
+  } finally {
+    off();
+    late.release();
+  }
+}
+
+/** Tries again for as long as `again` gives a wait for the failure; null leaves the failure to the caller. */
+export async function persist<T>(work: () => T | Promise<T>, again: (error: unknown, tried: number) => Promise<void> | null): Promise<T> {
+  for (let tried = 1; ; tried++) {
+    try {
+      return await work();
+    } catch (error) {
+      const wait = again(error, tried);
+      if (wait === null) throw error;
+      await wait;
+    }
+  }
+}

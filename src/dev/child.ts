@@ -1,0 +1,5 @@
+import { runChild } from "../proof/crew/child.ts";
+import { play } from "./roles.ts";
+
+/** The program of every process of the shop but the first. */
+runChild("waybill dev", play);

@@ -1,0 +1,26 @@
+import type { PathEvent } from "../core/path-events.ts";
+import type { LogLine } from "../observe/log.ts";
+
+/** Something worth a line, and who it happened to. */
+export interface News extends LogLine {
+  readonly at: Date;
+  readonly who: string;
+}
+
+const sameMs = 2_000;
+
+/** True for news that are not the same as the last from there, moments ago: what goes on is told once. */
+export function createFresh(): (news: News) => boolean {
+  const last = new Map<string, News>();
+  return (news) => {
+    const before = last.get(news.who);
+    last.set(news.who, news);
+    return before?.text !== news.text || news.at.getTime() - before.at.getTime() > sameMs;
+  };
+}
+
+/** After which of them may a window be published twice? Recorded as faults, whoever caused them. */
+export function faultOf(event: PathEvent): "destination opened" | "lanes lost" | null {
+  if (event.type === "destination.opened") return "destination opened";
+  return event.type === "lanes.lost" ? "lanes lost" : null;
+}

@@ -1,0 +1,39 @@
+import type { Adapter } from "../contracts/adapter.ts";
+import type { Examination, Finding } from "../contracts/doctor.ts";
+import type { Sink } from "../contracts/sink.ts";
+import { systemClock } from "../core/clock.ts";
+import { applyRules } from "../core/finding.ts";
+import { redactText } from "../core/text.ts";
+import { never, withDeadline } from "../core/time.ts";
+import { pathRules, wayRules, type WayAnswers } from "./rules.ts";
+
+/** A finding, and whose it is; `path` is what store and broker are to each other. */
+export interface OwnedFinding extends Finding {
+  readonly of: "store" | "broker" | "path";
+}
+
+/** For everything that a store or a broker is asked. */
+const patienceMs = 30_000;
+
+/** Servers may repeat what they were told, an address with a password among it. */
+export const foundOf =
+  (of: OwnedFinding["of"]) =>
+  (finding: Finding): OwnedFinding => ({
+    of,
+    ...finding,
+    value: finding.value === null ? null : redactText(finding.value),
+    why: redactText(finding.why),
+  });
+
+export const examineStore = async (store: Partial<Examination>): Promise<readonly OwnedFinding[]> =>
+  ((await store.examine?.([], never)) ?? []).map(foundOf("store"));
+
+/** The sink knows its largest message once it has been connected. */
+export async function examineBroker(sink: Sink & Examination, topics: readonly string[]): Promise<readonly OwnedFinding[]> {
+  const own = await withDeadline(systemClock, patienceMs, never, (signal) => sink.examine(topics, signal));
+  return [...own.map(foundOf("broker")), ...applyRules(pathRules, { maxBytes: sink.can.maxBytes, topics }).map(foundOf("path"))];
+}
+
+/** Could somebody on the way to the server read or change what is sent? Nothing for a file. */
+export const examineWay = (of: OwnedFinding["of"], url: string, { server }: Adapter, env: WayAnswers["env"]): readonly OwnedFinding[] =>
+  server === null ? [] : applyRules(wayRules, { url, server, env }).map(foundOf(of));

@@ -1,0 +1,6 @@
+export { lineOf, logTo, type Logger, type LogLine } from "./log.ts";
+export { createMetrics, type Metrics } from "./metrics.ts";
+export { observers } from "./observers.ts";
+export { servePages, type PagesOptions } from "./pages.ts";
+export type { HttpServer } from "./http.ts";
+export { withIds } from "../core/path-events.ts";

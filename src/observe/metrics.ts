@@ -1,0 +1,183 @@
+import type { Watch } from "../contracts/housekeeping.ts";
+import type { Status } from "../contracts/operator.ts";
+import type { State } from "../core/event.ts";
+import type { Observe, PathEvent } from "../core/path-events.ts";
+
+type Labels = Readonly<Record<string, string>>;
+type Series = readonly (readonly [labels: Labels, value: number])[];
+
+/** Counts what the relays and subscribers of this process do, and shows it in Prometheus' text format. */
+export interface Metrics {
+  /** The observer that counts. */
+  readonly observe: Observe;
+  /** The page. Null for a store that does not answer: the counters are shown all the same. Without an argument it has the counters only. */
+  text(status?: Status | null): string;
+}
+
+interface Counter {
+  readonly name: string;
+  readonly help: string;
+  /** Fields of the event. A counter with labels has no series before its first event. */
+  readonly labels: readonly string[];
+  /** What this event adds; null for an event that is not counted here. */
+  readonly by: (event: PathEvent) => number | null;
+}
+
+interface Gauge {
+  readonly name: string;
+  readonly help: string;
+  /** Null where the store does not know it. */
+  readonly of: (status: Status) => Series | null;
+}
+
+type Of<T extends PathEvent["type"]> = Extract<PathEvent, { readonly type: T }>;
+
+const counter = <T extends PathEvent["type"]>(
+  type: T,
+  name: string,
+  help: string,
+  by: (event: Of<T>) => number,
+  ...labels: readonly (keyof Of<T> & string)[]
+): Counter => ({ name, help, labels, by: (event) => (event.type === type ? by(event as Of<T>) : null) });
+
+const once = (): number => 1;
+
+export const counters: readonly Counter[] = [
+  counter("relay.claimed", "waybill_claimed_total", "Events claimed by this relay.", ({ count }) => count),
+  counter("relay.published", "waybill_published_total", "Events that the broker acknowledged to this relay.", ({ count }) => count),
+  counter("relay.failed", "waybill_failed_total", "Failed attempts that belong to an event.", once),
+  counter("relay.died", "waybill_deaths_total", "Events that became DEAD.", once),
+  counter("relay.trouble", "waybill_trouble_total", "Steps that went wrong, by step.", once, "step"),
+  counter("destination.opened", "waybill_destination_opened_total", "Times a topic stopped taking events.", once),
+  counter("lanes.lost", "waybill_lanes_lost_total", "Lanes that another relay took over.", ({ lanes }) => lanes.length),
+  counter("housekeeping.done", "waybill_purged_total", "Published and discarded events that this relay deleted.", ({ purged }) => purged),
+  counter("watch.warning", "waybill_warnings_total", "Warnings of the watch over the tables, by what they are about.", once, "what"),
+  counter("subscriber.handled", "waybill_applied_total", "Events applied, by consumer.", ({ first }) => (first ? 1 : 0), "consumer"),
+  counter(
+    "subscriber.handled",
+    "waybill_duplicates_total",
+    "Deliveries of events that were applied before, by consumer.",
+    ({ first }) => (first ? 0 : 1),
+    "consumer",
+  ),
+  counter("subscriber.failed", "waybill_handler_failed_total", "Failed attempts to apply an event, by consumer.", once, "consumer"),
+  counter("subscriber.died", "waybill_letters_total", "Messages that a subscriber gave up on, by consumer.", once, "consumer"),
+  counter(
+    "subscriber.missed",
+    "waybill_missed_total",
+    "Times that the broker removed messages before they were read, by consumer and topic.",
+    once,
+    "consumer",
+    "topic",
+  ),
+  counter(
+    "subscriber.trouble",
+    "waybill_subscriber_trouble_total",
+    "Steps of a subscriber that went wrong, by consumer and step.",
+    once,
+    "consumer",
+    "step",
+  ),
+];
+
+const gauge = (name: string, help: string, of: (status: Status) => Series | number | "unknown" | undefined): Gauge => ({
+  name,
+  help,
+  of(status) {
+    const value = of(status);
+    if (value === undefined || value === "unknown") return null;
+    return typeof value === "number" ? [[{}, value]] : value;
+  },
+});
+
+const storeUp = { name: "waybill_store_up", help: "1 when the store answers, within ten seconds." };
+
+const statusGauges: readonly Gauge[] = [
+  gauge("waybill_events", "Events in the outbox, by state.", ({ states }) => Object.entries(states).map(([state, n]) => [{ state }, n])),
+  gauge(
+    "waybill_events_estimated",
+    "1 when waybill_events of this state is an estimate: beyond 100,000, events are not counted one by one.",
+    ({ states, estimated }) => Object.keys(states).map((state) => [{ state }, estimated.includes(state as State) ? 1 : 0]),
+  ),
+  gauge(
+    "waybill_oldest_unpublished_seconds",
+    "Age of the oldest event that waits to be published; 0 when none does.",
+    ({ oldestUnpublishedMs }) => (oldestUnpublishedMs ?? 0) / 1000,
+  ),
+  gauge("waybill_relays", "Relays whose lease has not run out.", ({ relays }) => relays.filter(({ live }) => live).length),
+  gauge("waybill_lanes", "Lanes that a relay owns, and free ones.", ({ lanes }) => [
+    [{ held: "owned" }, lanes.owned],
+    [{ held: "free" }, lanes.free],
+  ]),
+  gauge(
+    "waybill_held_aggregates",
+    "Aggregates that wait for an event of theirs or for their destination.",
+    ({ holds }) => holds.aggregates,
+  ),
+  gauge("waybill_waiting_aggregates", "Aggregates that wait for a destination, by topic.", ({ breakers }) =>
+    breakers.map(({ destination, aggregates }) => [{ topic: destination }, aggregates]),
+  ),
+  gauge("waybill_window_events", "Events claimed and not settled, over all relays.", ({ window }) => window.events),
+  gauge("waybill_suspects", "Events of dead windows that wait to be tried alone.", ({ window }) => window.suspects),
+  gauge("waybill_schema_version", "Version of the tables.", ({ schemaVersion }) => schemaVersion),
+  gauge("waybill_outbox_bytes", "Size of the outbox with its indexes.", ({ watch }) => watch?.bytes),
+  gauge(
+    "waybill_dead_rows",
+    "Rows of the outbox that were deleted or replaced and are not cleaned up yet.",
+    ({ watch }) => watch?.deadRows,
+  ),
+  gauge("waybill_oldest_writer_seconds", "Age of the oldest open transaction that has written; 0 when there is none.", ({ watch }) =>
+    ageOf(watch?.writer),
+  ),
+  gauge("waybill_horizon_seconds", "Age of what keeps dead rows from being cleaned up; 0 when nothing does.", ({ watch }) =>
+    ageOf(watch?.horizon),
+  ),
+];
+
+export const gauges: readonly Pick<Gauge, "name" | "help">[] = [storeUp, ...statusGauges];
+
+export function createMetrics(): Metrics {
+  const totals = counters.map((each) => ({ ...each, series: new Map<string, number>(each.labels.length > 0 ? [] : [["", 0]]) }));
+  return {
+    observe(event) {
+      for (const { by, labels, series } of totals) {
+        const more = by(event);
+        if (more === null) continue;
+        const key = written(Object.fromEntries(labels.map((name) => [name, String(event[name as keyof PathEvent])])));
+        series.set(key, (series.get(key) ?? 0) + more);
+      }
+    },
+    text(status) {
+      return [
+        ...(status === undefined ? [] : gaugeLines(status)),
+        ...totals.flatMap(({ name, help, series }) => [
+          ...head(name, help, "counter"),
+          ...[...series].map(([labels, value]) => `${name}${labels} ${value}`),
+        ]),
+        "",
+      ].join("\n");
+    },
+  };
+}
+
+function gaugeLines(status: Status | null): readonly string[] {
+  const lines = ({ name, help }: Pick<Gauge, "name" | "help">, series: Series | null): string[] =>
+    series === null ? [] : [...head(name, help, "gauge"), ...series.map(([labels, value]) => `${name}${written(labels)} ${value}`)];
+  const up = lines(storeUp, [[{}, status === null ? 0 : 1]]);
+  return status === null ? up : [...up, ...statusGauges.flatMap((each) => lines(each, each.of(status)))];
+}
+
+const head = (name: string, help: string, type: string): string[] => [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+
+function ageOf(holder: Watch["writer"] | undefined): number | "unknown" | undefined {
+  if (holder === undefined || holder === "unknown") return holder;
+  if (holder === null) return 0;
+  return holder.ageMs === "unknown" ? "unknown" : holder.ageMs / 1000;
+}
+
+function written(labels: Labels): string {
+  const pairs = Object.entries(labels).map(
+    ([name, value]) => `${name}="${value.replace(/[\\"\n]/g, (c) => (c === "\n" ? "\\n" : `\\${c}`))}"`,
+  );
+  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
+}

@@ -1,0 +1,43 @@
+import type { Begins, Handle, SqlTransaction } from "../../contracts/handle.ts";
+import { show, WaybillError } from "../../core/errors.ts";
+
+interface Library<Db, Tx> {
+  readonly name: string;
+  /** How this transaction runs a statement; throws where the library can tell that there is none. */
+  open(tx: Tx): SqlTransaction["query"];
+  /** Whether it is a transaction already: another inside it would be a savepoint, and `outbox.transaction` promises a commit. */
+  isInside(db: Db): boolean | Promise<boolean>;
+  begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+export function handle<Db, Tx, B extends Begins>({ name, open, isInside, begin }: Library<Db, Tx>): Handle<Db, Tx, B> {
+  return Object.assign((tx: Tx): SqlTransaction => ({ query: open(tx) }), {
+    async begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T> {
+      if (db === null || db === undefined)
+        throw new WaybillError("INVALID_OPTION", `outbox.transaction needs what ${name} begins transactions on, not ${show(db)}`);
+      if (await isInside(db)) throw alreadyInside(name);
+      return begin(db, work);
+    },
+  });
+}
+
+/** What many libraries begin a transaction with. */
+export interface Begin<Tx> {
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+/** `found` says what was given in place of an open transaction. */
+export function noTransaction(found: string): WaybillError {
+  return new WaybillError("NO_TRANSACTION", `${found}: add events inside the transaction, and await them before it ends`);
+}
+
+export function alreadyInside(library: string): WaybillError {
+  return new WaybillError(
+    "ALREADY_IN_TRANSACTION",
+    `the ${library} handle is inside a transaction already: use outbox.add with it, or give the database itself`,
+  );
+}
+
+export function ended(library: string): WaybillError {
+  return noTransaction(`the ${library} transaction has ended`);
+}

@@ -1,0 +1,133 @@
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { systemClock } from "../../core/clock.ts";
+
+/** Up goes what the client writes, down what the server answers. */
+export type Direction = "up" | "down";
+
+/**
+ * `hold`: bytes, and the ends of connections, stay where they are until `heal`: to both sides the link looks alive.
+ * `latencyMs`: they come later. `cutAfter`: so many more bytes pass, over all connections, and the next one resets its connection.
+ */
+export type LinkFault = { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number };
+
+export interface TcpProxy extends AsyncDisposable {
+  readonly port: number;
+  /** How many connections are open. */
+  readonly connections: number;
+  /** From now on, for connections that are there and for new ones. */
+  fault(direction: Direction, fault: LinkFault): void;
+  /** Ends every fault; what was held goes on its way. */
+  heal(): void;
+  /** Resets every connection; new ones are taken as before. */
+  reset(): void;
+  /** Resolves when a client has written the one and then the other, before the server can have answered. */
+  seen(first: string, then: string): Promise<void>;
+  /** New connections go there. */
+  retarget(to: number | Target): void;
+}
+
+/** Where connections go on to. */
+export interface Target {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A network that can be broken, between clients and a server: on this machine where only a port is given. */
+export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
+  let target = targetOf(to);
+  const faults: Record<Direction, LinkFault | null> = { up: null, down: null };
+  const passed: Record<Direction, number> = { up: 0, down: 0 };
+  const pairs = new Set<readonly [Socket, Socket]>();
+  const awaited = new Set<(client: Socket, chunk: Buffer) => boolean>();
+  let healed = deferred();
+
+  const reset = (pair: readonly [Socket, Socket]): void => {
+    for (const socket of pair) {
+      // Node cannot reset what it is about to end, nor what it has ended: such a socket would stay open for ever, and keep the loop busy.
+      if (socket.writableEnded || socket.destroyed) socket.destroy();
+      else socket.resetAndDestroy();
+    }
+  };
+
+  /** Resolves when bytes may pass, with how many of them. */
+  const admitted = async (direction: Direction, bytes: number): Promise<number> => {
+    for (let fault = faults[direction]; fault !== null && "hold" in fault; fault = faults[direction]) await healed.promise;
+    const fault = faults[direction];
+    if (fault === null || "hold" in fault) return bytes;
+    if ("latencyMs" in fault) await systemClock.sleep(fault.latencyMs);
+    if (!("cutAfter" in fault)) return bytes;
+    const left = Math.max(0, fault.cutAfter - passed[direction]);
+    passed[direction] += bytes;
+    return Math.min(left, bytes);
+  };
+
+  const carry = async (direction: Direction, pair: readonly [Socket, Socket]): Promise<void> => {
+    const [from, to] = direction === "up" ? pair : ([pair[1], pair[0]] as const);
+    try {
+      for await (const chunk of from as AsyncIterable<Buffer>) {
+        const bytes = await admitted(direction, chunk.length);
+        if (bytes < chunk.length) return void to.write(chunk.subarray(0, bytes), () => reset(pair));
+        if (direction === "up") for (const isIt of awaited) if (isIt(from, chunk)) awaited.delete(isIt);
+        if (!to.write(chunk)) await Promise.race([once(to, "drain"), once(to, "close")]);
+      }
+      await admitted(direction, 0);
+      to.end();
+    } catch {
+      reset(pair); // one side was reset, and so is the other
+    }
+  };
+
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const pair = [client, connect({ ...target, allowHalfOpen: true })] as const;
+    pairs.add(pair);
+    for (const socket of pair) socket.on("error", () => reset(pair)).setNoDelay(true);
+    client.on("close", () => pairs.delete(pair));
+    void carry("up", pair);
+    void carry("down", pair);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+
+  const heal = (): void => {
+    faults.up = faults.down = null;
+    const { resolve } = healed;
+    healed = deferred();
+    resolve();
+  };
+  return {
+    port: (server.address() as AddressInfo).port,
+    get connections() {
+      return pairs.size;
+    },
+    fault(direction, fault) {
+      passed[direction] = 0;
+      faults[direction] = fault;
+    },
+    heal,
+    reset: () => pairs.forEach(reset),
+    seen: (first, then) =>
+      new Promise((resolve) => {
+        const begun = new WeakSet<Socket>();
+        awaited.add((client, chunk) => {
+          if (chunk.includes(first)) begun.add(client);
+          if (!begun.has(client) || !chunk.includes(then)) return false;
+          resolve();
+          return true;
+        });
+      }),
+    retarget: (to) => void (target = targetOf(to)),
+    async [Symbol.asyncDispose]() {
+      pairs.forEach(reset);
+      heal();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const targetOf = (to: number | Target): Target => (typeof to === "number" ? { host: "127.0.0.1", port: to } : to);
+
+function deferred(): { promise: Promise<void>; resolve: () => void } {
+  let resolve: () => void = () => undefined;
+  const promise = new Promise<void>((done) => (resolve = done));
+  return { promise, resolve };
+}

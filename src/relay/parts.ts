@@ -1,0 +1,34 @@
+import type { Coordinator } from "../contracts/coordinator.ts";
+import type { OutboxStore } from "../contracts/outbox-store.ts";
+import type { Sink } from "../contracts/sink.ts";
+import type { Clock } from "../core/clock.ts";
+import type { Failpoints } from "../core/failpoints.ts";
+import type { Observe } from "../core/path-events.ts";
+import type { Random } from "../core/random.ts";
+import type { Wake } from "../core/wake.ts";
+import type { Policy } from "./judge.ts";
+import type { Route } from "./route.ts";
+
+/** What a relay is made of. Its feed, publisher and destinations take what they need of it. */
+export interface RelayParts {
+  readonly outbox: OutboxStore;
+  readonly wake: Wake;
+  readonly sink: Sink;
+  readonly coordinator: Coordinator;
+  readonly route: Route;
+  readonly source: string;
+  readonly policy: Policy;
+  readonly batch: number;
+  readonly batchesInFlight: number;
+  readonly windowBytes: number;
+  readonly pollIntervalMs: number;
+  readonly publishTimeoutMs: number;
+  readonly leaseMs: number;
+  readonly probeMs: { readonly first: number; readonly last: number };
+  /** What a relay that goes on does besides, until the signal aborts; it never fails. */
+  readonly chores: (ending: AbortSignal) => Promise<void>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly failpoints: Failpoints;
+  readonly observe: Observe;
+}

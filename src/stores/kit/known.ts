@@ -1,0 +1,21 @@
+/** Which windows each relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
+interface Known {
+  /** "all": nobody knows which windows it has. */
+  stale(relay: string, open: readonly string[]): readonly string[] | "all";
+  doubt(relay: string): void;
+  keep(relay: string, open: readonly string[], made: string | null): void;
+  drop(relay: string, window: string): void;
+}
+
+export function createKnown(): Known {
+  const windows = new Map<string, Set<string>>();
+  return {
+    stale(relay, open) {
+      const mine = windows.get(relay);
+      return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
+    },
+    doubt: (relay) => void windows.delete(relay),
+    drop: (relay, window) => void windows.get(relay)?.delete(window),
+    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
+  };
+}

@@ -1,0 +1,26 @@
+import type { DeadFilter, EventFilter } from "../../contracts/operator.ts";
+import { WaybillError } from "../../core/errors.ts";
+
+/** Named ids must exist and be dead: silence would look like success. */
+export function refuseOthers(ids: readonly string[], statusOf: (id: string) => string | undefined): void {
+  for (const id of ids) {
+    const status = statusOf(id);
+    if (status === undefined) throw new WaybillError("NOT_FOUND", `there is no event ${JSON.stringify(id)}`);
+    if (status !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${id} is ${status}, not DEAD`);
+  }
+}
+
+/** What the columns of an event must hold to match; ids and `beforeSeq` apart. */
+export function testsOf(filter: Partial<EventFilter> & DeadFilter): readonly (readonly [column: string, value: string])[] {
+  const tests = [
+    ["state", filter.state],
+    ["aggregate_type", filter.aggregateType],
+    ["aggregate_id", filter.aggregateId],
+    ["event_type", filter.type],
+    ["last_error", filter.error],
+  ] as const;
+  return tests.flatMap(([column, value]) => (value === undefined ? [] : [[column, value]]));
+}
+
+/** What the audit tells of an action: no more ids than a person reads. */
+export const auditedOf = (filter: DeadFilter, ids: readonly string[]): object => ({ ...filter, ids: ids.slice(0, 100) });

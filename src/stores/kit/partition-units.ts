@@ -1,2 +1,0 @@
-export const partitionUnits = ["day", "week", "month"] as const;
-export type PartitionUnit = (typeof partitionUnits)[number];

@@ -1,0 +1,31 @@
+import { WaybillError } from "../../core/errors.ts";
+
+export const partitionUnits = ["day", "week", "month"] as const;
+export type PartitionUnit = (typeof partitionUnits)[number];
+
+/** Later code may mean something else by these tables. */
+export function refuseNewer(place: string, version: number, known: number): void {
+  if (version > known)
+    throw new WaybillError(
+      "SCHEMA_NEWER",
+      `${place} has tables of version ${version}, and this code knows ${known} at most: upgrade waybill here`,
+    );
+}
+
+/** `version` is 0 where there are no tables. */
+export function checkVersion(place: string, version: number, needed: number, url: string): void {
+  refuseNewer(place, version, needed);
+  if (version === needed) return;
+  const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${needed}`;
+  throw new WaybillError("NOT_MIGRATED", `${place} ${found}: run waybill migrate --store ${url}`);
+}
+
+/** A table full of events is never made into another kind of table under its users' feet. */
+export function refuseLayout(place: string, asked: PartitionUnit | null, unit: PartitionUnit | null): void {
+  if (asked === null || asked === unit) return;
+  const is = unit === null ? "has no partitions" : `is partitioned by ${unit}`;
+  throw new WaybillError(
+    "INVALID_OPTION",
+    `partitions: "${asked}" was asked for, and the outbox of ${place} ${is}: leave the option out, or begin with new tables under another name or schema`,
+  );
+}

@@ -1,0 +1,85 @@
+import type { Claim, Outcome } from "../../contracts/outbox-store.ts";
+import type { HeldBy } from "./claim.ts";
+
+/**
+ * Which outcomes may be written: those of lanes that the relay still owns under the claim's epoch, as far as their events are in the
+ * window. `lost` are the other lanes.
+ */
+export function fenced(
+  outcomes: readonly Outcome[],
+  owned: ReadonlyMap<number, bigint>,
+  isOpen: (claim: Claim) => boolean,
+): { readonly mine: readonly Outcome[]; readonly lost: readonly number[] } {
+  const isOwned = ({ lane, epoch }: Claim): boolean => owned.get(lane) === epoch;
+  const lost = new Set(outcomes.flatMap(({ claim }) => (isOwned(claim) ? [] : [claim.lane])));
+  return { mine: outcomes.filter(({ claim }) => isOwned(claim) && isOpen(claim)), lost: [...lost].sort((a, b) => a - b) };
+}
+
+export const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
+
+/** An event that did not go well, as it is stored. */
+interface Unsettled {
+  /** Names its aggregate. */
+  readonly aggregate: string;
+  readonly held: HeldBy | null;
+  /** False where no index takes the names of its aggregate: nothing can be held for it, and it fails by itself. @default true */
+  readonly holdable?: boolean;
+}
+
+interface SettlePlan {
+  readonly failed: readonly Failed[];
+  /** One for each aggregate. */
+  readonly holds: readonly NewHold[];
+  /** Destinations that events wait for from now on. */
+  readonly waiting: readonly { readonly destination: string; readonly lane: number; readonly why: string }[];
+  /** The events that wait for them. */
+  readonly blocked: readonly bigint[];
+}
+
+export interface Failed {
+  readonly seq: bigint;
+  readonly error: string;
+  /** Null for one that is dead. */
+  readonly afterMs: number | null;
+}
+
+export interface NewHold {
+  /** Of its cause. */
+  readonly claim: Claim;
+  readonly destination: string | null;
+  readonly why: string;
+  /** Its followers go on at once. */
+  readonly free: boolean;
+}
+
+/** Decides in the order of the outcomes. `storedOf` knows no event that is gone or final. */
+export function planSettle(outcomes: readonly Outcome[], storedOf: (claim: Claim) => Unsettled | undefined): SettlePlan {
+  const holds = new Map<string, NewHold>();
+  const waiting = new Map<string, SettlePlan["waiting"][number]>();
+  const [failed, blocked]: [Failed[], bigint[]] = [[], []];
+  for (const outcome of outcomes) {
+    const { claim } = outcome;
+    const stored = outcome.as === "published" ? undefined : storedOf(claim);
+    if (stored === undefined) continue;
+    const { aggregate, holdable = true } = stored;
+    const seq = seqOf(outcome);
+    if (outcome.as === "returned") {
+      if (outcome.destination === undefined || !holdable || waitsForAnother(seq, holds.get(aggregate), stored.held)) continue;
+      const { topic: destination, why } = outcome.destination;
+      holds.set(aggregate, { claim, destination, why, free: false });
+      waiting.set(`${claim.lane} ${destination}`, { destination, lane: claim.lane, why });
+      blocked.push(seq);
+    } else if (outcome.as !== "published") {
+      const { error } = outcome;
+      failed.push({ seq, error, afterMs: outcome.as === "parked" ? null : outcome.afterMs });
+      if (holdable) holds.set(aggregate, { claim, destination: null, why: error, free: outcome.as === "parked" && outcome.release });
+    }
+  }
+  return { failed, holds: [...holds.values()], waiting: [...waiting.values()], blocked };
+}
+
+/** Its aggregate is held for an earlier event already. */
+function waitsForAnother(seq: bigint, planned: NewHold | undefined, held: HeldBy | null): boolean {
+  if (planned !== undefined) return !planned.free && planned.claim.envelope.seq !== seq;
+  return held !== null && held.freeTo === null && held.cause !== seq;
+}

@@ -1,0 +1,85 @@
+import type { Watch } from "../../contracts/housekeeping.ts";
+import type { Status } from "../../contracts/operator.ts";
+import { states, type State } from "../../core/event.ts";
+import { LANES } from "../../core/lane.ts";
+
+/** Holds and groups beyond these are counted, not listed. */
+export const shown = 100;
+/** Up to here rows are counted one by one, and estimated above. */
+export const counted = 100_000;
+
+export const noEvents = (): Record<State, number> => Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
+
+/** How the values of a store's rows are read. */
+export interface Cells<Row> {
+  text(row: Row, name: string): string;
+  textOrNull(row: Row, name: string): string | null;
+  number(row: Row, name: string): number;
+  isSet(row: Row, name: string): boolean;
+  /** Null where there is none, or no moment that exists. */
+  dateOrNull(row: Row, name: string): Date | null;
+}
+
+/** What a store has read, with the same names of columns in every store. */
+export interface StatusRows<Row> {
+  readonly states: Readonly<Record<State, number>>;
+  readonly estimated: readonly State[];
+  readonly oldestUnpublishedMs: number | null;
+  /** Those with an owner, in order: lane, owner. */
+  readonly lanes: readonly Row[];
+  /** relay, live, expires_at, claimed, window_limit. */
+  readonly relays: readonly Row[];
+  /** aggregate_type, aggregate_id, why, cause_id, since, releasing. */
+  readonly holds: readonly Row[];
+  /** destination, why, since, aggregates. */
+  readonly breakers: readonly Row[];
+  /** error, events, oldest. */
+  readonly dead: readonly Row[];
+  /** holds, claimed, suspects. */
+  readonly facts: Row;
+  readonly schemaVersion: number;
+  readonly watch: Watch;
+}
+
+export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, isSet, dateOrNull }: Cells<Row>): Status {
+  const { states: counts, estimated, oldestUnpublishedMs, facts, schemaVersion, watch } = of;
+  const date = (row: Row, name: string): Date => dateOrNull(row, name) ?? new Date(0);
+  const live = new Set(of.relays.filter((row) => isSet(row, "live")).map((row) => text(row, "relay")));
+  const owned = of.lanes.filter((row) => live.has(text(row, "owner"))).length;
+  return {
+    states: counts,
+    estimated,
+    oldestUnpublishedMs: oldestUnpublishedMs === null ? null : Math.max(0, oldestUnpublishedMs),
+    relays: of.relays.map((row) => ({
+      relay: text(row, "relay"),
+      live: isSet(row, "live"),
+      expiresAt: date(row, "expires_at"),
+      lanes: of.lanes.filter((lane) => text(lane, "owner") === text(row, "relay")).map((lane) => number(lane, "lane")),
+      window: number(row, "claimed"),
+      windowLimit: number(row, "window_limit"),
+    })),
+    lanes: { total: LANES, owned, free: LANES - owned },
+    holds: {
+      aggregates: number(facts, "holds"),
+      blocked: counts.BLOCKED,
+      list: of.holds.map((row) => ({
+        aggregateType: text(row, "aggregate_type"),
+        aggregateId: text(row, "aggregate_id"),
+        why: text(row, "why"),
+        causeId: textOrNull(row, "cause_id"),
+        since: date(row, "since"),
+        releasing: isSet(row, "releasing"),
+      })),
+    },
+    breakers: of.breakers.map((row) => ({
+      destination: text(row, "destination"),
+      why: text(row, "why"),
+      since: date(row, "since"),
+      aggregates: number(row, "aggregates"),
+    })),
+    window: { events: number(facts, "claimed"), suspects: number(facts, "suspects") },
+    dead: of.dead.map((row) => ({ error: text(row, "error"), events: number(row, "events"), oldest: date(row, "oldest") })),
+    schemaVersion,
+    watch,
+  };
+}

@@ -1,0 +1,182 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { idsFor, safely, withIds, type PathEvent } from "../../src/core/path-events.ts";
+import { createOutbox, createRelay, createSubscriber } from "../../src/index.ts";
+import { memory, memoryBroker } from "../../src/memory.ts";
+import { createMetrics, lineOf, logTo, observers, servePages } from "../../src/observe/index.ts";
+
+const published: PathEvent = { type: "relay.published", relay: "r", count: 2, ms: 1 };
+const lost: PathEvent = { type: "lanes.lost", relay: "r", lanes: [1, 2] };
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).reverse()) await clean();
+});
+
+describe("several observers", () => {
+  test("hear of everything, though one of them throws", () => {
+    const heard: string[] = [];
+    const broken = (): never => {
+      throw new Error("broken");
+    };
+    observers(
+      ({ type }) => void heard.push(`first ${type}`),
+      broken,
+      ({ type }) => void heard.push(`third ${type}`),
+    )(lost);
+    expect(heard).toEqual(["first lanes.lost", "third lanes.lost"]);
+  });
+
+  test("ask for ids when one of them does", () => {
+    const none = (): void => undefined;
+    expect(observers(none, none).ids).toBe(undefined);
+    expect(observers(none, withIds(none)).ids).toBe(true);
+    expect(safely(withIds(none)).ids).toBe(true);
+    expect(safely(none).ids).toBe(undefined);
+  });
+});
+
+describe("ids", () => {
+  test("are not collected for an observer that does not ask", () => {
+    let asked = 0;
+    const idOf = (): string => String((asked += 1));
+    expect(idsFor(() => undefined, [1, 2], idOf)).toEqual({});
+    expect(asked).toBe(0);
+    expect(
+      idsFor(
+        withIds(() => undefined),
+        [1, 2],
+        idOf,
+      ),
+    ).toEqual({ ids: ["1", "2"] });
+  });
+
+  /** Adds three events and takes them to a subscriber; returns their ids, and what an observer heard. */
+  async function through(asking: boolean): Promise<{ readonly added: readonly string[]; readonly heard: readonly PathEvent[] }> {
+    const heard: PathEvent[] = [];
+    const listen = (event: PathEvent): void => void heard.push(event);
+    const observe = asking ? withIds(listen) : listen;
+    const [store, broker] = [memory(), memoryBroker()];
+    await createOutbox({ store }).transaction(store.db, (_, events) => {
+      for (const n of [1, 2, 3]) events.add({ aggregateType: "Order", aggregateId: String(n), type: "OrderPlaced", payload: n });
+    });
+    const subscriber = createSubscriber({
+      ...{ consumer: "c", topics: ["order.events"], source: broker, inbox: store, observe },
+      handlers: { "*": () => undefined },
+    });
+    cleanups.push(() => subscriber.drain());
+    await createRelay({ store, sink: broker, observe }).runOnce();
+    await subscriber.start();
+    await expect.poll(() => heard.filter(({ type }) => type === "subscriber.handled").length, { timeout: 10_000 }).toBe(3);
+    return { added: (await store.operator.list({ limit: 10 })).map(({ id }) => id).sort(), heard };
+  }
+
+  test("follow each event from the claim to its effect", async () => {
+    const { added, heard } = await through(true);
+    const idsOf = (type: PathEvent["type"]): readonly string[] =>
+      heard
+        .filter((event) => event.type === type)
+        .flatMap((event) => ("ids" in event ? (event.ids ?? []) : "id" in event ? [event.id!] : []))
+        .sort();
+    for (const type of ["relay.claimed", "relay.published", "subscriber.handled"] as const) expect(idsOf(type)).toEqual(added);
+  });
+
+  test("are in no path event unless they are asked for", async () => {
+    const { heard } = await through(false);
+    const batches = heard.filter(({ type }) => type === "relay.claimed" || type === "relay.published");
+    expect(batches.length).toBeGreaterThan(1);
+    expect(batches.filter((event) => "ids" in event)).toEqual([]);
+  });
+});
+
+describe("a log", () => {
+  const spoken = (): { readonly lines: string[]; readonly logger: Parameters<typeof logTo>[0] } => {
+    const lines: string[] = [];
+    const at = (level: string) => (text: string) => void lines.push(`${level} ${text}`);
+    return { lines, logger: { info: at("info"), warn: at("warn"), error: at("error") } };
+  };
+
+  test("has a line for what a person wants to read, and none for what happens with every event", () => {
+    const { lines, logger } = spoken();
+    const log = logTo(logger);
+    for (const event of [published, lost]) log(event);
+    expect(lines).toEqual(["warn lost 2 lanes to another relay"]);
+  });
+
+  test("tells of a subscriber too", () => {
+    const { lines, logger } = spoken();
+    const common = { consumer: "c", id: "e-1", eventType: "OrderPlaced", error: "boom" };
+    logTo(logger)({ type: "subscriber.failed", ...common, attempts: 2, retryInMs: 1_500 });
+    logTo(logger)({ type: "subscriber.died", ...common, attempts: 5, topic: "order.events" });
+    expect(lines).toEqual([
+      "warn could not apply OrderPlaced e-1 (attempt 2), next attempt in 1.5s: boom",
+      "error gave up on OrderPlaced e-1 after 5 attempts: boom",
+    ]);
+  });
+
+  test("has one line for each path event, and nothing that a terminal obeys", () => {
+    const { lines, logger } = spoken();
+    const evil = "x\u001b[2J\u009b31m\u202e\r\nall is well";
+    const event = { id: evil, aggregateType: evil, aggregateId: evil, eventType: evil };
+    logTo(logger)({ type: "relay.failed", ...event, failures: 1, retryInMs: 1_000, error: evil });
+    logTo(logger)({ type: "subscriber.died", consumer: "c", id: evil, eventType: evil, topic: "t", attempts: 1, error: evil });
+    for (const line of lines) expect(line).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202e]/);
+    expect(lines[1]).toContain("x\\u001b[2J\\u009b31m\\u202e\\r\\nall is well");
+  });
+
+  test("shows no password of a URL", () => {
+    const event: PathEvent = {
+      type: "subscriber.trouble",
+      consumer: "c",
+      step: "receive",
+      topic: null,
+      id: null,
+      error: "amqp://a:s3cret@mq",
+    };
+    expect(lineOf(event)).toEqual({ level: "warn", text: "receive went wrong: amqp://***@mq" });
+  });
+});
+
+describe("metrics of a service", () => {
+  test("count what its subscribers do, by consumer", () => {
+    const metrics = createMetrics();
+    const handled = { type: "subscriber.handled", consumer: "c", id: "1", eventType: "t", ms: 1 } as const;
+    for (const first of [true, true, false]) metrics.observe({ ...handled, first });
+    const lines = metrics.text().split("\n");
+    expect(lines).toContain('waybill_applied_total{consumer="c"} 2');
+    expect(lines).toContain('waybill_duplicates_total{consumer="c"} 1');
+    expect(lines).not.toContain("waybill_store_up 0");
+  });
+
+  test("are served with its outbox, and with its own readiness", async () => {
+    const metrics = createMetrics();
+    metrics.observe(published);
+    let atWork = true;
+    const pages = await servePages({ address: "127.0.0.1:0", metrics, store: memory(), ready: () => atWork });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    const get = async (path: string): Promise<readonly [number, string]> => {
+      const answer = await fetch(pages.url + path);
+      return [answer.status, await answer.text()];
+    };
+    const [status, text] = await get("/metrics");
+    expect(status).toBe(200);
+    expect(text).toMatch(/^waybill_published_total 2$/m);
+    expect(text).toMatch(/^waybill_store_up 1$/m);
+    expect(await get("/readyz")).toEqual([200, "ready\n"]);
+    atWork = false;
+    expect(await get("/readyz")).toEqual([503, "not ready\n"]);
+  });
+
+  test("without a store are the counters, and ready at once", async () => {
+    const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics() });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    expect(await (await fetch(`${pages.url}/metrics`)).text()).not.toContain("waybill_store_up");
+    expect((await fetch(`${pages.url}/readyz`)).status).toBe(200);
+  });
+
+  test("refuse an address that others can reach without a token, and an option that there is not, in the words of the options", async () => {
+    const metrics = createMetrics();
+    await expect(servePages({ address: "0.0.0.0:0", metrics })).rejects.toThrow(/^address 0.0.0.0:0 .* give the option token/);
+    await expect(servePages({ address: "nowhere", metrics })).rejects.toThrow(/^address must be HOST:PORT/);
+    await expect(servePages({ adress: "1", metrics } as never)).rejects.toThrow(/did you mean address/);
+  });
+});
