@@ -9,7 +9,7 @@ import { usage } from "./usage.ts";
 /** A store as commands use it; only the adapters know which one it is. */
 export interface CommandStore extends AsyncDisposable {
   readonly store: contract.OpenedStore["store"];
-  readonly noTail: string | null;
+  readonly noTail: string;
   /** Adds events in a transaction on a connection of its own, as a service would. */
   add(drafts: readonly Draft[]): Promise<readonly Added[]>;
 }

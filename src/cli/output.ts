@@ -19,12 +19,16 @@ export function createOutput(stdout: OutputStream, json: boolean): Output {
   return {
     json,
     answer(value, lines) {
-      print(stdout, json ? JSON.stringify(plain(value), null, 2).split("\n") : lines());
+      print(stdout, json ? indented(plain(value)).split("\n") : lines());
     },
     line: (text) => print(stdout, [text]),
     bold: (text) => (stdout.colour && !json ? `${bold}${text}${plainAgain}` : text),
   };
 }
+
+/** With a list of numbers, such as a relay's lanes, on one line. JSON spells line ends within texts out, so no text looks like such a list. */
+const indented = (value: unknown): string =>
+  JSON.stringify(value, null, 2).replace(/\[\n\s+(\d+(?:,\n\s+\d+)*)\n\s+\]/g, (_, list: string) => `[${list.replace(/,\n\s+/g, ", ")}]`);
 
 const [bold, plainAgain] = ["\u001b[1m", "\u001b[22m"];
 const styles = new RegExp(`(${[bold, plainAgain].map((style) => style.replace("[", "\\[")).join("|")})`);

@@ -72,8 +72,8 @@ export interface RunBroker {
 }
 
 export interface StoreAdapter extends Adapter {
-  /** The reason why its log cannot be tailed. Null where it can. */
-  readonly noTail: string | null;
+  /** The reason why its log cannot be tailed. No store's log can be, in this version. */
+  readonly noTail: string;
   /** The database has one writer at a time, and does not serve waiting writers in order. */
   readonly oneWriter?: true;
   /** For commands. Without `create`, a file must be there; nothing is connected yet. */

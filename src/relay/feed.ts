@@ -1,6 +1,6 @@
 import type { Claim, Outcome, Window } from "../contracts/outbox-store.ts";
 
-/** Polling and tailing end here: the relay cannot tell them apart. */
+/** Where a relay's windows come from. Polling is the only way in this version; the relay would not notice another one. */
 export interface Feed {
   /** Windows one after the other, until the signal aborts; as many at once as are allowed to be unsettled. */
   windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;

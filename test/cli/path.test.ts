@@ -135,6 +135,24 @@ describe("the path", () => {
     expect(await ok("events", "show", id, ...store)).toMatch(/header tenant +a=b/);
   });
 
+  test("shows where an event goes, by the route that is given", async () => {
+    const id = await add("1", { n: 1 });
+    expect(await json("events", "show", id, ...store)).toMatchObject({ id, topic: "order.events" });
+    expect(await ok("events", "show", id, ...store)).toMatch(/^topic +order\.events$/m);
+    expect(await json("events", "show", id, ...store, "--route", "{event_type}")).toMatchObject({ topic: "OrderPlaced" });
+    expect(await json("events", "show", id, ...store, "--route", "{header:tenant}")).toMatchObject({ topic: null });
+    expect(await ok("events", "show", id, ...store, "--route", "{header:tenant}")).toMatch(/^topic +none: .*no header "tenant"/m);
+  });
+
+  test("a large payload does not flood the terminal, and --json has the whole of it", async () => {
+    const text = "x".repeat(200_000);
+    const id = await add("1", { text });
+    const shown = await ok("events", "show", id, ...store);
+    expect(shown.length).toBeLessThan(8_000);
+    expect(shown).toContain("the beginning of 200011 bytes; --json has the whole payload");
+    expect(await json("events", "show", id, ...store)).toMatchObject({ payload: JSON.stringify({ text }) });
+  });
+
   test("lists by state, type and aggregate, a page at a time", async () => {
     for (let n = 1; n <= 5; n++) await add(String(n % 2), { n });
     const seqs = async (...more: string[]): Promise<string[]> =>

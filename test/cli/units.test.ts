@@ -139,6 +139,14 @@ describe("output", () => {
     return { written, out: createOutput({ write: (text) => written.push(text), colour }, json) };
   };
 
+  test("a list of numbers takes one line in JSON, whatever texts look like", () => {
+    const { written, out } = sink(false, true);
+    const value = { lanes: [0, 1, 63], none: [], names: ["1", "2"], text: "[\n  1,\n  2\n]" };
+    out.answer(value, () => []);
+    expect(written.join("")).toContain('  "lanes": [0, 1, 63],\n');
+    expect(JSON.parse(written.join(""))).toEqual(value);
+  });
+
   test("JSON holds a BigInt as a string, a Date as ISO and bytes as base64", () => {
     const { out, written } = sink(true, true);
     out.answer({ seq: 2n ** 63n, at: new Date(0), bytes: new Uint8Array([0, 255]), list: [1n], none: null }, () => ["text"]);

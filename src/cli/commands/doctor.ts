@@ -1,15 +1,14 @@
-import type { EventRecord } from "../../contracts/operator.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
-import type { Envelope } from "../../core/event.ts";
 import { unknown } from "../../core/finding.ts";
 import { count, visible } from "../../core/text.ts";
 import { examineBroker, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
-import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../../relay/route.ts";
+import type { Route } from "../../relay/route.ts";
 import { settings } from "../config.ts";
 import type { CommandStore } from "../open.ts";
 import { paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
+import { chosenRoute, routeFlag, topicFor } from "../topic.ts";
 import { brokerUrl, storeUrl } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
@@ -24,7 +23,7 @@ export const doctor = command({
     ...storeFlag,
     ...brokerFlag,
     topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", settings.topics),
-    route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
+    ...routeFlag,
     ...managementFlag,
   },
   examples: [
@@ -40,7 +39,7 @@ export const doctor = command({
     for (const name of ["topics", "route", "management", "management-file"] as const) {
       if (values[name] !== undefined && !withBroker) usage(`--${name} needs --broker URL, which is asked about it`);
     }
-    const route = routeOf(values.route ?? config.route ?? DEFAULT_ROUTE);
+    const route = chosenRoute(config, values);
     await using broker = withBroker ? brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
     const ofStore = opened === null ? [] : await examineStore(opened.store);
@@ -82,18 +81,9 @@ const isMigrated = (found: readonly OwnedFinding[]): boolean =>
 /** Where a relay would publish what was added last. An event without a topic is the relay's to tell; a role that may not read has none. */
 async function recentTopics({ store }: CommandStore, route: Route): Promise<readonly string[]> {
   const events = await store.operator.list({ limit: lookedAt }).catch(() => []);
-  const topics = events.flatMap((event) => {
-    try {
-      return [topicOf(route, envelopeOf(event))];
-    } catch {
-      return [];
-    }
-  });
+  const topics = events.flatMap((event) => topicFor(route, event).topic ?? []);
   return [...new Set(topics)].sort();
 }
-
-/** A large payload is not in a list; no template looks at it. */
-const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({ ...event, data: Buffer.from(payload ?? "") });
 
 function unsafe(bads: readonly OwnedFinding[]): WaybillError {
   const named = bads.map(({ of, setting, breaks }) => `${of} ${setting} (${breaks})`).join(", ");

@@ -7,6 +7,7 @@ import { command, flag } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { moment, oneOf, seq, whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
+import { chosenRoute, routeFlag, topicFor } from "../topic.ts";
 import { exactJson } from "./payload.ts";
 import { given, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
@@ -47,14 +48,17 @@ const list = command({
 
 const show = command({
   name: "events show",
-  summary: "Shows one event with its payload.",
+  summary: "Shows one event with its topic and its payload.",
   words: { shown: "ID", least: 1, most: 1 },
-  flags: storeFlag,
+  flags: { ...storeFlag, ...routeFlag },
   examples: ["waybill events show 01890a5d-ac96-774b-bcce-b302099a8057 --store sqlite:./app.db"],
   async run(terminal, values, [id]) {
     await using opened = await storeOf(terminal, values);
     const event = shownEvent(await opened.store.operator.show(id!), id!);
-    terminal.out.answer(event, () => eventPage(terminal.out, event));
+    const found = topicFor(chosenRoute(terminal.config, values), event);
+    terminal.out.answer({ topic: found.topic, ...event }, () =>
+      eventPage(terminal.out, event, [["topic", found.topic ?? `none: ${found.why}`]]),
+    );
   },
 });
 
@@ -124,15 +128,23 @@ export function eventTable(out: Output, records: readonly EventRecord[]): string
   return table(out, ["seq", "id", "state", "aggregate", "type", "created", "failures", "error or hold"], rows);
 }
 
-export function eventPage(out: Output, event: EventRecord): string[] {
+/** `first` stands above what the store has. */
+export function eventPage(out: Output, event: EventRecord, first: readonly (readonly [string, string])[] = []): string[] {
   const { payload, payloadBytes, headers: given, ...rest } = event;
-  const lines = fields(out, [...Object.entries(rest), ...Object.entries(given).map(([name, value]) => [`header ${name}`, value] as const)]);
+  const ofHeaders = Object.entries(given).map(([name, value]) => [`header ${name}`, value] as const);
+  const lines = fields(out, [...first, ...Object.entries(rest), ...ofHeaders]);
   return paragraphs([lines, [payloadText(payload, payloadBytes)]]);
 }
 
+/** A terminal is for people: more than this would push the rest out of sight. */
+const shownCharacters = 4_096;
+
 function payloadText(payload: EventRecord["payload"], bytes: number): string {
   if (payload === null) return `${bytes} bytes, too large to show`;
-  return typeof payload === "string" ? payload : `${bytes} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
+  const text = typeof payload === "string" ? payload : `${bytes} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
+  return text.length <= shownCharacters
+    ? text
+    : `${shorten(text, shownCharacters)} (the beginning of ${bytes} bytes; --json has the whole payload)`;
 }
 
 /** Left to the draft's own check, which also names what is wrong with an empty one. */

@@ -16,6 +16,7 @@ import { stoppedAtOnce } from "../../core/service.ts";
 import { command, flag, type Values } from "../parse.ts";
 import { brokerFlag, storeFlag } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
+import { routeFlag } from "../topic.ts";
 import { brokerOf, given, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
 
@@ -29,7 +30,7 @@ const flags = {
   batch: flag.value("N", "events claimed at once", settings.batch),
   "window-bytes": flag.value("N", "payload bytes claimed at once (default: 8388608)", settings.windowBytes),
   "poll-interval": flag.value("TIME", "wait between polls while there is little to do, such as 100ms", settings.pollInterval),
-  route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
+  ...routeFlag,
   lease: flag.value("TIME", "how long a silent relay keeps its lanes, such as 15s", settings.lease),
   skip: flag.value("A,B", "aggregate types whose followers go on when an event dies", settings.skip),
   retention: flag.value("TIME", "how long published and discarded events stay (default: 7d)", settings.retention),
@@ -52,8 +53,7 @@ export const relay = command({
     if (values.once && values.http !== undefined) usage("--http is for a relay that goes on: leave --once or --http out");
     refuseIdle(values);
     await using opened = await storeOf(terminal, values);
-    if ((values.mode ?? config.mode) === "tail" && opened.noTail !== null)
-      throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
+    if ((values.mode ?? config.mode) === "tail") throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
     await using broker = brokerOf(terminal, values);
     await connect(broker, values.once);
     const metrics = createMetrics();

@@ -13,7 +13,7 @@ import { storeOf } from "./shared.ts";
 export const status = command({
   name: "status",
   summary:
-    "Shows events by state, the oldest that waits, relays and their lanes, holds, destinations, dead letters, and what makes the tables grow.",
+    "Shows events by state, the oldest that waits, relays and their lanes, holds, destinations, dead events, and what makes the tables grow.",
   flags: storeFlag,
   examples: ["waybill status --store sqlite:./app.db", "waybill status --store sqlite:./app.db --json"],
   async run(terminal, values) {

@@ -1,0 +1,27 @@
+import type { EventRecord } from "../contracts/operator.ts";
+import { asError } from "../core/errors.ts";
+import type { Envelope } from "../core/event.ts";
+import { redactText } from "../core/text.ts";
+import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../relay/route.ts";
+import { settings, type Config } from "./config.ts";
+import { flag } from "./parse.ts";
+
+export const routeFlag = {
+  route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
+};
+
+/** The flag wins over the file. */
+export const chosenRoute = (config: Config, values: { readonly route?: string | undefined }): Route =>
+  routeOf(values.route ?? config.route ?? DEFAULT_ROUTE);
+
+/** Where a relay with this route publishes a stored event, or why it has no topic. */
+export function topicFor(route: Route, event: EventRecord): { readonly topic: string } | { readonly topic: null; readonly why: string } {
+  try {
+    return { topic: topicOf(route, envelopeOf(event)) };
+  } catch (error) {
+    return { topic: null, why: redactText(asError(error).message) };
+  }
+}
+
+/** A large payload is not in a list; no template looks at it. */
+const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({ ...event, data: Buffer.from(payload ?? "") });
