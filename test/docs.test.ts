@@ -8,7 +8,7 @@ import { settings } from "../src/cli/config.ts";
 import { commonFlags } from "../src/cli/parse.ts";
 import { commands } from "../src/cli/program.ts";
 import { errorTable } from "../src/core/errors.ts";
-import { sentences } from "../src/observe/log.ts";
+import { sentences } from "../src/core/log.ts";
 import { counters, gauges } from "../src/observe/metrics.ts";
 import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { inProcess } from "./cli/in-process.ts";

@@ -35,5 +35,8 @@ export const systemClock: Clock = {
 /** Milliseconds since the machine began: all its processes share it, and nobody can set it. */
 export const sharedNow = (): number => Math.round(Number(process.hrtime.bigint()) / 1_000) / 1_000;
 
+/** Runs it then, unless the process has ended before: it keeps no process alive. */
+export const later = (ms: number, run: () => void): void => void setTimeout(run, ms).unref();
+
 /** Resolves once everything that could run without waiting has run. */
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

@@ -1,4 +1,5 @@
 import { types } from "node:util";
+import type { Clock } from "./clock.ts";
 import { asError, isWaybillError, type ErrorCode } from "./errors.ts";
 
 /** A notice of something that happened on the path, for logs, metrics, alerts and tests. */
@@ -15,6 +16,8 @@ export type PathEvent =
       readonly error: string;
       readonly code: ErrorCode | null;
     }
+  /** A step that went wrong works again. `ms` have passed since it first went wrong. */
+  | { readonly type: "relay.recovered"; readonly relay: string; readonly step: "claim" | "settle" | "renew"; readonly ms: number }
   | { readonly type: "destination.opened"; readonly topic: string; readonly error: string; readonly probeInMs: number }
   | { readonly type: "destination.closed"; readonly topic: string }
   /** `turn` is true for the regular exchange of lanes with coordination "competing". */
@@ -69,6 +72,14 @@ export type PathEvent =
       readonly topic: string | null;
       readonly id: string | null;
       readonly error: string;
+    }
+  /** A step that went wrong works again. `ms` have passed since it first went wrong. */
+  | {
+      readonly type: "subscriber.recovered";
+      readonly consumer: string;
+      readonly step: SubscriberStep;
+      readonly topic: string | null;
+      readonly ms: number;
     };
 
 /** The events that a relay claimed or published together. */
@@ -120,16 +131,33 @@ export const idsFor = <T>({ ids }: Observe, of: readonly T[], idOf: (one: T) => 
 
 type RelayStep = Extract<PathEvent, { readonly type: "relay.trouble" }>["step"];
 
-/** Reports what a relay could not do. */
-export function relayTrouble(observe: Observe, relay: string): (step: RelayStep, cause: unknown) => void {
-  return (step, cause) => {
-    const error = asError(cause);
-    observe({ type: "relay.trouble", relay, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+type RecoveringStep = Extract<PathEvent, { readonly type: "relay.recovered" }>["step"];
+
+/** Reports what a relay could not do, and once that it can again. */
+export interface RelayTroubles {
+  met(step: RelayStep, cause: unknown): void;
+  /** The step has worked. */
+  over(step: RecoveringStep): void;
+}
+
+export function relayTroubles(observe: Observe, relay: string, clock: Clock): RelayTroubles {
+  const since = new Map<RelayStep, number>();
+  return {
+    met(step, cause) {
+      if (!since.has(step)) since.set(step, clock.monotonic());
+      const error = asError(cause);
+      observe({ type: "relay.trouble", relay, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+    },
+    over(step) {
+      const from = since.get(step);
+      if (from === undefined) return;
+      since.delete(step);
+      observe({ type: "relay.recovered", relay, step, ms: clock.monotonic() - from });
+    },
   };
 }
 
-export function safely(observe: Observe | undefined): Observe {
-  if (observe === undefined) return () => undefined;
+export function safely(observe: Observe): Observe {
   const safe: Observe = (event) => {
     // An observer's failure is its own, an asynchronous one's too; the path goes on.
     try {

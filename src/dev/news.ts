@@ -1,5 +1,5 @@
 import type { PathEvent } from "../core/path-events.ts";
-import type { LogLine } from "../observe/log.ts";
+import type { LogLine } from "../core/log.ts";
 
 /** Something worth a line, and who it happened to. */
 export interface News extends LogLine {

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { systemClock } from "../core/clock.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import type { PathEvent } from "../core/path-events.ts";
-import { lineOf } from "../observe/log.ts";
+import { lineOf } from "../core/log.ts";
 import { systemRandom } from "../core/random.ts";
 import { follow, onAbort, shared } from "../core/time.ts";
 import { stoppedAtOnce } from "../core/service.ts";

@@ -1,4 +1,4 @@
-export { lineOf, logTo, type Logger, type LogLine } from "./log.ts";
+export { lineOf, logTo, type Logger, type LogLine } from "../core/log.ts";
 export { createMetrics, type Metrics } from "./metrics.ts";
 export { observers } from "./observers.ts";
 export { servePages, type PagesOptions } from "./pages.ts";

@@ -10,8 +10,8 @@ import { type Clock, systemClock } from "../core/clock.ts";
 import { show, WaybillError } from "../core/errors.ts";
 import { type Failpoints, noFailpoints } from "../core/failpoints.ts";
 import { uuidv7 } from "../core/ids.ts";
+import { observerOf, type ObserveOption } from "../core/observer.ts";
 import { checkOptions, positive, whole } from "../core/options.ts";
-import { type Observe, safely } from "../core/path-events.ts";
 import { type Random, systemRandom } from "../core/random.ts";
 import { type RetryOptions, retrySchedule } from "../core/retry.ts";
 import { createWake, type Wake } from "../core/wake.ts";
@@ -59,8 +59,8 @@ export interface RelayOptions {
   readonly probeMs?: { readonly first: number; readonly last: number };
   /** Purges and watches the store's tables while this relay holds lane 0; false leaves that to others. @default on, where the store has an operator */
   readonly housekeeping?: false | HousekeepingOptions;
-  /** Hears what happens on the path; every death among it. */
-  readonly observe?: Observe;
+  /** Hears what happens on the path: a function, or a logger such as `console` or pino. False: nothing. @default deaths, troubles and recoveries to stderr */
+  readonly observe?: ObserveOption;
   /** Names this relay in status, with a part added that tells its lives apart. @default made up */
   readonly relayId?: string;
   readonly clock?: Clock;
@@ -111,7 +111,7 @@ export function createRelay(options: RelayOptions): Relay {
   const { store, sink } = options;
   const clock = options.clock ?? systemClock;
   const random = options.random ?? systemRandom;
-  const observe = safely(options.observe);
+  const observe = observerOf(options.observe);
   const failpoints = options.failpoints ?? noFailpoints;
   const leaseMs = positive("leaseMs", options.leaseMs ?? 10_000);
   const publishTimeoutMs = positive("publishTimeoutMs", options.publishTimeoutMs ?? leaseMs / 2);

@@ -1,7 +1,7 @@
 import type { Claim, Outcome } from "../contracts/outbox-store.ts";
 import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
-import { idsFor, type Observe, relayTrouble } from "../core/path-events.ts";
+import { idsFor, type Observe, relayTroubles } from "../core/path-events.ts";
 import { follow, type Follower, onAbort, withDeadline } from "../core/time.ts";
 import { createService, type ServiceRun, type Service } from "../core/service.ts";
 import { createWake } from "../core/wake.ts";
@@ -89,7 +89,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
     done.abort();
   };
   let failingSince: number | null = null;
-  const trouble = relayTrouble(observe, name);
+  const troubles = relayTroubles(observe, name, clock);
 
   const feed = createPollFeed({
     ...parts,
@@ -108,10 +108,11 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       }),
     onHeld: (topics) => {
       failingSince = null; // a claim went through
+      troubles.over("claim");
       topics.forEach((topic) => breaker.adopt(topic));
     },
     onTrouble: (step, error) => {
-      trouble(step, error);
+      troubles.met(step, error);
       // For cron, a store that stays away is a failed run; a relay that goes on waits for it.
       failingSince ??= clock.monotonic();
       if (once && clock.monotonic() - failingSince > parts.leaseMs) fail(error);
@@ -131,6 +132,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
 
   const settle = async (part: Part, outcomes: readonly Outcome[]): Promise<void> => {
     await feed.settle(part, outcomes, run.stopping);
+    if (!run.stopping.aborted) troubles.over("settle");
     stops.settled(part);
     for (const outcome of outcomes) {
       counted(outcome);
@@ -203,7 +205,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       steps,
       storeTimeoutMs: parts.leaseMs,
       probeTimeoutMs: parts.publishTimeoutMs,
-      onTrouble: (error) => trouble("probe", error),
+      onTrouble: (error) => troubles.met("probe", error),
     },
     noMore,
   );
@@ -219,7 +221,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       (signal) => sink.connect(signal),
       () => undefined,
     );
-    await connected.catch((error: unknown) => trouble("publish", error));
+    await connected.catch((error: unknown) => troubles.met("publish", error));
     for await (const window of feed.windows(noMore, run.stopping)) {
       for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
         void track(

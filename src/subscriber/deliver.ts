@@ -19,7 +19,7 @@ import { inTime } from "./in-time.ts";
 import { shortened } from "./letters.ts";
 import { reasonOf } from "./reason.ts";
 import type { Session } from "./session.ts";
-import { troubleOf } from "./trouble.ts";
+import type { SubscriberTroubles } from "./trouble.ts";
 import type { Turn } from "./turns.ts";
 
 /** What is waited for, and may be overdue. */
@@ -52,6 +52,7 @@ export interface Path<Tx> {
   readonly random: Random;
   readonly failpoints: Failpoints;
   readonly observe: Observe;
+  readonly troubles: SubscriberTroubles;
 }
 
 /** One delivery, in its session, in its aggregate's turn. */
@@ -321,10 +322,10 @@ async function persist<Tx, T>(
     try {
       const done = await work(step);
       if (ofInbox) inboxHealth.successes += 1;
+      if (tries > 1) path.troubles.over(name, delivery.topic);
       return done;
     } catch (error) {
-      if (!session.over.aborted || !isWaybillError(error, "STOPPED"))
-        troubleOf(path.observe, path.consumer)(name, error, delivery.topic, id);
+      if (!session.over.aborted || !isWaybillError(error, "STOPPED")) path.troubles.met(name, error, delivery.topic, id);
       const foreign = error instanceof MarkHeld; // parked for it, the event could still be applied by the transaction that holds its mark
       if (ofInbox && !foreign && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
       before = inboxHealth.successes;

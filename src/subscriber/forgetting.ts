@@ -3,7 +3,7 @@ import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Source } from "../contracts/source.ts";
-import { troubleOf } from "./trouble.ts";
+import type { SubscriberTroubles } from "./trouble.ts";
 
 interface Forgetting {
   readonly consumer: string;
@@ -15,6 +15,7 @@ interface Forgetting {
   readonly clock: Clock;
   readonly random: Random;
   readonly observe: Observe;
+  readonly troubles: SubscriberTroubles;
 }
 
 const firstMs = 5 * 60_000;
@@ -30,7 +31,7 @@ const place = "waybill:forget";
  * again, whatever the retention asks for: without the mark, the event would be applied a second time.
  */
 export async function forgetOld(options: Forgetting, ended: AbortSignal): Promise<void> {
-  const { inbox, consumer, owner, clock, random, observe } = options;
+  const { inbox, consumer, owner, clock, random, observe, troubles } = options;
   for (let waitMs = firstMs; ; waitMs = everyMs) {
     await clock.sleep(waitMs * (0.5 + random.next()), ended);
     if (ended.aborted) return;
@@ -40,9 +41,10 @@ export async function forgetOld(options: Forgetting, ended: AbortSignal): Promis
       let rows = 0;
       for (let gone = 1; gone > 0 && !ended.aborted; rows += gone) gone = await inbox.forget(before, step, consumer);
       observe({ type: "subscriber.forgot", consumer, rows, before: before.toISOString(), keptFor });
+      troubles.over("forget");
     } catch (error) {
       if (ended.aborted) return;
-      troubleOf(observe, consumer)("forget", error);
+      troubles.met("forget", error);
     }
   }
 }

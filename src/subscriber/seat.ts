@@ -3,7 +3,7 @@ import { isWaybillError } from "../core/errors.ts";
 import type { Observe } from "../core/path-events.ts";
 import { follow, type Follower, within } from "../core/time.ts";
 import type { Inbox, Seat as Place } from "../contracts/inbox.ts";
-import { troubleOf } from "./trouble.ts";
+import type { SubscriberTroubles } from "./trouble.ts";
 
 interface SeatOptions {
   readonly inbox: Pick<Inbox<never>, "sit" | "leave">;
@@ -15,6 +15,7 @@ interface SeatOptions {
   readonly progressing: () => boolean;
   readonly clock: Clock;
   readonly observe: Observe;
+  readonly troubles: SubscriberTroubles;
 }
 
 /** The right to be the one subscriber process of a consumer on a topic. */
@@ -31,19 +32,20 @@ interface Seat {
 const pollMs = 500;
 const leaveMs = 5_000;
 
-export function createSeat({ inbox, place, seatMs, draining, stopping, progressing, clock, observe }: SeatOptions): Seat {
+export function createSeat({ inbox, place, seatMs, draining, stopping, progressing, clock, observe, troubles }: SeatOptions): Seat {
   const renewMs = seatMs / 3;
   // The seat runs out `seatMs` after the database gave it; it is trusted for less, and from before the question.
   const trustMs = seatMs * 0.8;
   let trustedUntil = -Infinity;
   let refused = true;
 
-  const trouble = (error: unknown): void => troubleOf(observe, place.consumer)("seat", error, place.topic);
+  const trouble = (error: unknown): void => troubles.met("seat", error, place.topic);
 
   const ask = async (): Promise<boolean> => {
     const from = clock.monotonic();
     refused = false;
     const held = await inbox.sit(place, seatMs);
+    troubles.over("seat", place.topic);
     refused = !held;
     trustedUntil = held ? Math.max(trustedUntil, from + trustMs) : -Infinity;
     return held;

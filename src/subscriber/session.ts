@@ -5,7 +5,7 @@ import { follow, onAbort, until, within } from "../core/time.ts";
 import type { Assignment, Delivery, Source, Subscription } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { watchFullness } from "./fullness.ts";
-import { troubleOf } from "./trouble.ts";
+import type { SubscriberTroubles } from "./trouble.ts";
 
 /** One receiving from the source. What it delivered and was not acknowledged is delivered again by the next one. */
 export interface Session {
@@ -27,6 +27,7 @@ export interface Receive {
   readonly clock: Clock;
   readonly random: Random;
   readonly observe: Observe;
+  readonly troubles: SubscriberTroubles;
   /** True once the delivery is done with and acknowledged; false when it was left for another session. */
   readonly take: (delivery: Delivery, session: Session) => Promise<boolean>;
 }
@@ -55,8 +56,8 @@ interface Ended {
 }
 
 async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => boolean): Promise<Ended> {
-  const { source, subscription, draining, stopping, clock, observe } = options;
-  const trouble = troubleOf(observe, subscription.consumer);
+  const { source, subscription, draining, stopping, clock, observe, troubles } = options;
+  const topics = subscription.topics.join(",");
   const ending = follow(lost);
   const over = follow(draining, ending.signal);
   const session: Session = {
@@ -75,7 +76,7 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
       // All of an assignment that has ended is left, and its new owner gets it.
       else if (!draining.aborted && delivery.assignment?.ended.aborted !== true) ending.abort();
     } catch (error) {
-      trouble("receive", error, subscription.topics.join(","));
+      troubles.met("receive", error, topics);
       ending.abort();
     }
   };
@@ -90,6 +91,7 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
       if (next === null) break;
       if (next.done === true) throw new Error(`${source.name} stopped delivering`);
       received = true;
+      troubles.over("receive", topics);
       const { delivery, done } = fullness.watch(next.value);
       const task = take(delivery).finally(() => {
         running.delete(task);
@@ -100,7 +102,7 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     }
     await until(ending.signal, Promise.all(running));
   } catch (error) {
-    if (!over.signal.aborted) trouble("receive", error, subscription.topics.join(","));
+    if (!over.signal.aborted) troubles.met("receive", error, topics);
   } finally {
     ending.abort();
     ending.release();

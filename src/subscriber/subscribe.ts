@@ -8,7 +8,6 @@ import { deliver, setAside, type Path, type UnderWay } from "./deliver.ts";
 import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
 import { createSeat } from "./seat.ts";
-import { troubleOf } from "./trouble.ts";
 import { receive, type Receive, type Session } from "./session.ts";
 import { createTurns } from "./turns.ts";
 
@@ -33,7 +32,7 @@ const maxDefects = 3;
 export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): Promise<void> {
   const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, retentionMs, seatMs, owner } = settings;
   const { draining, stopping } = run;
-  const { consumer, inbox, clock, random, observe } = parts;
+  const { consumer, inbox, clock, random, observe, troubles } = parts;
   const progress = createProgress<UnderWay>(clock);
   const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map(), inboxHealth: { successes: 0 } };
   const turns = createTurns(parts.concurrency);
@@ -66,13 +65,13 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   const receiving = (from: readonly string[]): Receive => {
     const missed = (topic: string, messages: number | null): void => observe({ type: "subscriber.missed", consumer, topic, messages });
     const subscription = { consumer, topics: from, prefetch, waiting: maxWaiting, bytes: prefetchBytes, missed };
-    return { source, subscription, draining, stopping, clock, random, observe, take };
+    return { source, subscription, draining, stopping, clock, random, observe, troubles, take };
   };
 
   if ((await until(draining, connected(source, draining, parts))) === null) return;
   const ended = new AbortController();
   void watch(path, seatMs / 3, ended.signal);
-  const forgetting = { consumer, topics, owner, inbox, source, clock, random, observe };
+  const forgetting = { consumer, topics, owner, inbox, source, clock, random, observe, troubles };
   const forgot = retentionMs === null ? null : forgetOld({ ...forgetting, retentionMs }, ended.signal);
   try {
     if (source.can.assign) {
@@ -82,7 +81,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
       const progressing = (): boolean => progress.overdue().length === 0;
       const seats = topics.map((topic) => ({
         topic,
-        seat: createSeat({ inbox, place: { consumer, topic, owner }, seatMs, draining, stopping, progressing, clock, observe }),
+        seat: createSeat({ inbox, place: { consumer, topic, owner }, seatMs, draining, stopping, progressing, clock, observe, troubles }),
       }));
       await until(draining, Promise.all(seats.map(({ seat }) => seat.ask())));
       run.ready();
@@ -97,27 +96,26 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
 }
 
 /** A broker that is away is waited for when sessions receive; one that can never be had is said at once. */
-async function connected<Tx>(source: Source, signal: AbortSignal, { consumer, observe }: Subscribe<Tx>["parts"]): Promise<true> {
+async function connected<Tx>(source: Source, signal: AbortSignal, { troubles }: Subscribe<Tx>["parts"]): Promise<true> {
   try {
     await source.connect(signal);
   } catch (cause) {
     const error = asError(cause);
     if (isWaybillError(error) && !error.retryable) throw error;
-    troubleOf(observe, consumer)("receive", error);
+    troubles.met("receive", error);
   }
   return true;
 }
 
 /** Says what is overdue: nobody would hear of it otherwise, since it neither ends nor fails. */
-async function watch<Tx>({ consumer, progress, clock, observe }: Path<Tx>, everyMs: number, ended: AbortSignal): Promise<void> {
-  const trouble = troubleOf(observe, consumer);
+async function watch<Tx>({ progress, clock, troubles }: Path<Tx>, everyMs: number, ended: AbortSignal): Promise<void> {
   const overdue = new Error("it has not ended in its time; its topic is left to others");
   const told = new WeakSet<UnderWay>();
   while (!ended.aborted) {
     for (const step of progress.overdue()) {
       if (told.has(step)) continue;
       told.add(step);
-      trouble(step.name, overdue, step.topic, step.id);
+      troubles.overdue(step.name, overdue, step.topic, step.id);
     }
     await clock.sleep(everyMs, ended);
   }

@@ -3,7 +3,7 @@ import { show, WaybillError } from "../core/errors.ts";
 import { noFailpoints, type Failpoints } from "../core/failpoints.ts";
 import { uuidv7 } from "../core/ids.ts";
 import { checkOptions, positive, suggestion, whole } from "../core/options.ts";
-import { safely, type Observe } from "../core/path-events.ts";
+import { observerOf, type ObserveOption } from "../core/observer.ts";
 import { systemRandom, type Random } from "../core/random.ts";
 import { retrySchedule, type RetryOptions } from "../core/retry.ts";
 import { createService, type Service } from "../core/service.ts";
@@ -15,6 +15,7 @@ import type { Path } from "./deliver.ts";
 import { decode, schemaIn, type Handler, type Handlers, type Schemas, type SubscriberEvent } from "./event.ts";
 import { letterPlace } from "./letters.ts";
 import { subscribe, type Subscribe } from "./subscribe.ts";
+import { createTroubles } from "./trouble.ts";
 
 export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas = Schemas> {
   /** The name under which events count as handled. Several processes may share it: each event has one effect among them. */
@@ -63,7 +64,8 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly clock?: Clock;
   readonly random?: Random;
   readonly failpoints?: Failpoints;
-  readonly observe?: Observe;
+  /** Hears what happens on the path: a function, or a logger such as `console` or pino. False: nothing. @default deaths, troubles and recoveries to stderr */
+  readonly observe?: ObserveOption;
 }
 
 const known = [
@@ -100,6 +102,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
   if (typeof source?.receive !== "function") throw new WaybillError("INVALID_OPTION", `source must be a broker, not ${show(source)}`);
   if (typeof options.inbox?.inbox?.once !== "function")
     throw new WaybillError("INVALID_OPTION", `inbox must be a store, not ${show(options.inbox)}`);
+  const observe = observerOf(options.observe);
   const concurrency = whole("concurrency", options.concurrency ?? 16);
   const parts = {
     consumer,
@@ -116,7 +119,8 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     clock,
     random,
     failpoints: options.failpoints ?? noFailpoints,
-    observe: safely(options.observe),
+    observe,
+    troubles: createTroubles(observe, consumer, clock),
   };
   const settings: Subscribe<InboxTx> = {
     parts,

@@ -1,11 +1,37 @@
+import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { reasonOf } from "./reason.ts";
 
-/** Reports what a subscriber could not do, of which topic and which event. */
-export type SubscriberTrouble = (step: SubscriberStep, error: unknown, topic?: string | null, id?: string | null) => void;
+/** Reports what a subscriber could not do, of which topic and which event, and once that it can again. */
+export interface SubscriberTroubles {
+  met(step: SubscriberStep, error: unknown, topic?: string | null, id?: string | null): void;
+  /** The step has worked for this topic, after it failed or for the first time. */
+  over(step: SubscriberStep, topic?: string | null): void;
+  /** Something that has neither failed nor ended: nothing says later that it is over. */
+  overdue(step: SubscriberStep, error: unknown, topic: string, id: string): void;
+}
 
-export function troubleOf(observe: Observe, consumer: string): SubscriberTrouble {
-  return (step, error, topic = null, id = null) =>
+export function createTroubles(observe: Observe, consumer: string, clock: Clock): SubscriberTroubles {
+  const since = new Map<string, number>();
+  const report = (step: SubscriberStep, error: unknown, topic: string | null, id: string | null): void =>
     observe({ type: "subscriber.trouble", consumer, step, topic, id, error: reasonOf(asError(error)) });
+  const keyOf = (step: SubscriberStep, topic: string | null): string => `${step} ${topic ?? ""}`;
+  return {
+    met(step, error, topic = null, id = null) {
+      const key = keyOf(step, topic);
+      if (!since.has(key)) since.set(key, clock.monotonic());
+      report(step, error, topic, id);
+    },
+    over(step, topic = null) {
+      if (since.size === 0) return; // asked for with every delivery
+      // What failed before a topic was known is over with the first topic that works.
+      const keys = [keyOf(step, topic), keyOf(step, null)].filter((key) => since.has(key));
+      if (keys.length === 0) return;
+      const from = Math.min(...keys.map((key) => since.get(key)!));
+      for (const key of keys) since.delete(key);
+      observe({ type: "subscriber.recovered", consumer, step, topic, ms: clock.monotonic() - from });
+    },
+    overdue: report,
+  };
 }

@@ -29,6 +29,7 @@ interface PublishingOptions {
 export function createPublishing({ store, sink, relay: options, clock, random, passing }: PublishingOptions): Publishing {
   const relay = (failpoints: Failpoints): Relay =>
     createRelay({
+      observe: false,
       ...options,
       store: { ...store, outbox: passing.paced(store.outbox), leases: passing.paced(store.leases) },
       sink,

@@ -2,6 +2,7 @@ import type { Inbox } from "../contracts/inbox.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
 import { noFailpoints, type Failpoints } from "../core/failpoints.ts";
+import { observerOf } from "../core/observer.ts";
 import type { PathEvent } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Schemas } from "../subscriber/event.ts";
@@ -63,6 +64,7 @@ export async function runSubscriber<InboxTx, Tx, Events extends Schemas>(
   const watched = watchedSource(broker, fault);
   const heard: PathEvent[] = [];
   const { consumer, topics } = options;
+  const observe = observerOf(options.observe ?? false);
   const subscriber = createSubscriber<InboxTx, Tx, Events>({
     ...options,
     source: watched.source,
@@ -72,7 +74,7 @@ export async function runSubscriber<InboxTx, Tx, Events extends Schemas>(
     failpoints,
     observe(event) {
       heard.push(event);
-      options.observe?.(event);
+      observe(event);
     },
   });
   let ended = false;

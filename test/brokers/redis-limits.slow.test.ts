@@ -23,7 +23,7 @@ await describeWith("redis", "a redis server with a client-output-buffer-limit", 
     for (let n = 0; n < others.length; n += 10) await publish(broker, others.slice(n, n + 10));
     const inbox = fakeInbox(systemClock);
     const subscriber = createSubscriber({
-      ...{ consumer: "shop", source: broker, inbox, topics: [topic] },
+      ...{ consumer: "shop", source: broker, inbox, topics: [topic], observe: false },
       handlers: {
         "*": (one, tx) => {
           if (one.aggregateId === "failing") throw new Error("no");

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { logJson, logText, lineOf } from "../../src/observe/log.ts";
+import { logJson, logText, lineOf } from "../../src/core/log.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import { tell } from "../../src/cli/verify/answer.ts";
 import type { RunReport } from "../../src/cli/verify/report.ts";

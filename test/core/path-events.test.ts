@@ -13,10 +13,6 @@ describe("an observer", () => {
     expect(heard).toEqual([event, event]);
   });
 
-  test("is optional", () => {
-    expect(() => safely(undefined)(event)).not.toThrow();
-  });
-
   test("that throws or rejects harms nobody", async () => {
     const unhandled: unknown[] = [];
     const listen = (reason: unknown): void => void unhandled.push(reason);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Status } from "../../src/contracts/operator.ts";
 import { readConfig } from "../../src/cli/config.ts";
-import { logText, lineOf } from "../../src/observe/log.ts";
+import { logText, lineOf } from "../../src/core/log.ts";
 import { createMetrics } from "../../src/observe/metrics.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { memory } from "../../src/stores/memory/index.ts";

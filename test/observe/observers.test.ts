@@ -108,8 +108,8 @@ describe("a log", () => {
     logTo(logger)({ type: "subscriber.failed", ...common, attempts: 2, retryInMs: 1_500 });
     logTo(logger)({ type: "subscriber.died", ...common, attempts: 5, topic: "order.events" });
     expect(lines).toEqual([
-      "warn could not apply OrderPlaced e-1 (attempt 2), next attempt in 1.5s: boom",
-      "error gave up on OrderPlaced e-1 after 5 attempts: boom",
+      "warn c: could not apply OrderPlaced e-1 (attempt 2), next attempt in 1.5s: boom",
+      "error c: gave up on OrderPlaced e-1 after 5 attempts: boom",
     ]);
   });
 

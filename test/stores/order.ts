@@ -78,7 +78,7 @@ async function until(done: () => Promise<boolean>, ms: number): Promise<void> {
   }
 }
 
-const relayOptions = { leaseMs: 2_000, batch: 50, pollIntervalMs: 20 };
+const relayOptions = { leaseMs: 2_000, batch: 50, pollIntervalMs: 20, observe: false } as const;
 
 /** Ten writers on hot aggregates, and four relays that come and go. */
 export async function relaysComeAndGo(bank: Bank): Promise<void> {

@@ -93,7 +93,7 @@ describe("order", () => {
           const tries = new Map<string, number>();
           const started: string[] = [];
           const service = createSubscriber<FakeTx>({
-            ...{ consumer: "stock", source: broker.both, inbox, topics: [topic], concurrency, prefetch: 8, clock, random },
+            ...{ consumer: "stock", source: broker.both, inbox, topics: [topic], concurrency, prefetch: 8, clock, random, observe: false },
             handlers: {
               async OrderPlaced({ id }, tx) {
                 started.push(id);

@@ -128,6 +128,7 @@ describe("attempts", () => {
     expect(inbox.failures.size).toBe(0);
     expect(of("subscriber.failed")).toEqual([]);
     expect(of("subscriber.trouble")).toHaveLength(16);
+    expect(of("subscriber.recovered").map(({ step }) => step)).toEqual(["once"]);
     expect(of("subscriber.trouble")[0]).toMatchObject({ step: "once", id: placed.id, error: "STORE_UNAVAILABLE: no answer" });
   });
 

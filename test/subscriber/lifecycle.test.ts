@@ -122,6 +122,7 @@ describe("start", () => {
     broker.add(topic, placed);
     await clock.advance(1_000);
     expect(inbox.effects).toEqual([placed.id]);
+    expect(observed.filter((type) => type === "subscriber.recovered")).toHaveLength(1);
   });
 
   it("rejects when the broker can never be had", async () => {
@@ -153,6 +154,10 @@ describe("a broken link", () => {
     await eventually(() => broker.acked.length === 3);
     expect(inbox.effects).toEqual(all.map(({ id }) => id));
     expect(of("subscriber.trouble")).toMatchObject([{ step: "receive", topic, id: null, error: "connection reset" }]);
+    const [again, ...more] = of("subscriber.recovered");
+    expect(again).toMatchObject({ consumer: "stock", step: "receive", topic });
+    expect(again!.ms).toBeGreaterThan(0);
+    expect(more).toEqual([]);
   });
 
   it("backs off while it stays broken", async () => {

@@ -104,7 +104,7 @@ describe.each(Object.keys(machines))("over the %s", (name) => {
       const { inbox, broker } = await machine.process();
       const failed = new Set<string>();
       const service = createSubscriber({
-        ...{ consumer: "stock", source: broker, inbox, topics: [topic], events, prefetch: 16 },
+        ...{ consumer: "stock", source: broker, inbox, topics: [topic], events, prefetch: 16, observe: false },
         retry: { delaysMs: [5, 5, 5, 5] },
         handlers: {
           async OrderPlaced(event, write) {

@@ -256,6 +256,7 @@ describe("a seat", () => {
     await eventually(() => inbox.effects.length === 1);
     expect(of("subscriber.seat").map(({ held }) => held)).toEqual([true]);
     expect(of("subscriber.trouble")).toHaveLength(4);
+    expect(of("subscriber.recovered").map(({ step }) => step)).toEqual(["seat"]);
   });
 
   it("is not renewed while something hangs beyond its time", async () => {

@@ -37,6 +37,7 @@ describe("three processes", () => {
               concurrency: 2,
               prefetch: 4,
               maxWaiting: 3,
+              observe: false,
               clock,
               random,
             },

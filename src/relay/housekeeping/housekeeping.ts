@@ -1,7 +1,7 @@
 import type { Coordinator } from "../../contracts/coordinator.ts";
 import type { Archive } from "../../contracts/operator.ts";
 import type { Clock } from "../../core/clock.ts";
-import { type Observe, relayTrouble, type WatchWarning } from "../../core/path-events.ts";
+import { type Observe, relayTroubles, type WatchWarning } from "../../core/path-events.ts";
 import type { Random } from "../../core/random.ts";
 import { follow } from "../../core/time.ts";
 import { type Kept, pauses, purgeStore, type Purged } from "./purge.ts";
@@ -32,8 +32,8 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   const { store, coordinator, everyMs, clock, random, observe } = parts;
   const { relay } = coordinator.holding;
   const inCharge = (): boolean => coordinator.holding.lanes.has(0) && coordinator.trustedForMs() > 0;
-  const report = relayTrouble(observe, relay);
-  const trouble = (cause: unknown): void => report("housekeeping", cause);
+  const troubles = relayTroubles(observe, relay, clock);
+  const trouble = (cause: unknown): void => troubles.met("housekeeping", cause);
   const told = new Map<string, number>();
   /** What goes on is told once in an interval. */
   const warn = (warnings: readonly WatchWarning[]): void => {

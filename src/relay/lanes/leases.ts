@@ -2,7 +2,7 @@ import type { Coordinator, Work } from "../../contracts/coordinator.ts";
 import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { Failpoints } from "../../core/failpoints.ts";
-import { type Observe, relayTrouble } from "../../core/path-events.ts";
+import { type Observe, relayTroubles } from "../../core/path-events.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Random } from "../../core/random.ts";
 import { follow, persist } from "../../core/time.ts";
@@ -34,7 +34,7 @@ const turnsPerLease = 20;
  */
 export function createLeases(options: LeasesOptions): Coordinator {
   const { leases, relay, strategy, leaseMs, clock, observe } = options;
-  const trouble = relayTrouble(observe, relay);
+  const troubles = relayTroubles(observe, relay, clock);
   const held = createHeldLanes();
   let sight = createSight(leaseMs, Infinity);
   let trustedUntil = -Infinity;
@@ -126,8 +126,9 @@ export function createLeases(options: LeasesOptions): Coordinator {
         try {
           if (clock.monotonic() - renewedAt >= leaseMs / 3 && work.progress()) await renew();
           await reconcile(work);
+          troubles.over("renew");
         } catch (error) {
-          trouble("renew", error);
+          troubles.met("renew", error);
         }
       }
       release();

@@ -1,13 +1,13 @@
-import { inWords } from "../core/in-words.ts";
-import type { Observe, PathEvent } from "../core/path-events.ts";
-import { count, redactText, visible } from "../core/text.ts";
+import { inWords } from "./in-words.ts";
+import type { Observe, PathEvent } from "./path-events.ts";
+import { count, redactText, visible } from "./text.ts";
 
 export interface LogLine {
   readonly level: "info" | "warn" | "error";
   readonly text: string;
 }
 
-/** Such as `console`. */
+/** Such as `console` or a logger of pino. */
 export type Logger = Readonly<Record<LogLine["level"], (text: string) => void>>;
 
 type Of<T extends PathEvent["type"]> = Extract<PathEvent, { readonly type: T }>;
@@ -26,6 +26,7 @@ export const sentences: Sentences = {
     warn(`${named(event)} was refused (failure ${event.failures}), next attempt in ${inWords(event.retryInMs)}: ${event.error}`),
   "relay.died": (event) => error(`${named(event)} is DEAD, its followers are ${event.followers}: ${event.error}`),
   "relay.trouble": ({ step, error: why }) => warn(`${step} went wrong: ${why}`),
+  "relay.recovered": ({ step, ms }) => info(`${step} works again after ${inWords(ms)}`),
   "destination.opened": ({ topic, probeInMs, error: why }) =>
     warn(`${topic} does not take events, next probe in ${inWords(probeInMs)}: ${why}`),
   "destination.closed": ({ topic }) => info(`${topic} takes events again`),
@@ -49,6 +50,7 @@ export const sentences: Sentences = {
   "subscriber.forgot": quiet,
   "subscriber.seat": ({ topic, held }) => info(`${held ? "took" : "left"} its seat on ${topic}`),
   "subscriber.trouble": ({ step, error: why }) => warn(`${step} went wrong: ${why}`),
+  "subscriber.recovered": ({ step, ms }) => info(`${step} works again after ${inWords(ms)}`),
 };
 
 /** What an operator wants to read, without passwords of URLs and without control characters; null for what happens with every event. */
@@ -58,12 +60,19 @@ export function lineOf(event: PathEvent): LogLine | null {
   return line === null ? null : { ...line, text: visible(redactText(line.text)) };
 }
 
-/** An observer that writes a line for each path event that an operator wants to read. */
+/** The line for a log that relays and several subscribers share: a subscriber's begins with its consumer. */
+export function sharedLineOf(event: PathEvent): LogLine | null {
+  const line = lineOf(event);
+  return line === null || !("consumer" in event) ? line : { ...line, text: `${visible(event.consumer)}: ${line.text}` };
+}
+
+/** An observer that writes a line for each path event that an operator wants to read. A subscriber's line begins with its consumer. */
 export const logTo =
   (logger: Logger): Observe =>
   (event) => {
-    const line = lineOf(event);
-    if (line !== null) logger[line.level](line.text);
+    const line = sharedLineOf(event);
+    // What the logger returns is passed on: `safely` takes care of a promise that rejects.
+    if (line !== null) return logger[line.level](line.text);
   };
 
 const named = ({ id, eventType, aggregateType, aggregateId }: Of<"relay.failed" | "relay.died">): string =>
