@@ -18,6 +18,7 @@ export type { Failpoint, Failpoints } from "./core/failpoints.ts";
 export { LANES, laneOf } from "./core/lane.ts";
 export { fromAttributes, toAttributes, type Attributes } from "./core/cloudevents.ts";
 export { createWake, type Wake } from "./core/wake.ts";
+export type { ConfigFile, ConfiguredBroker, ConfiguredStore } from "./contracts/config.ts";
 export type { Store, Schema } from "./contracts/store.ts";
 export type {
   Claim,

@@ -1,15 +1,15 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Archive } from "../contracts/operator.ts";
+import type { ConfigFile } from "../contracts/config.ts";
 import { strategyNames } from "../relay/lanes/strategies.ts";
 import { asError, WaybillError } from "../core/errors.ts";
-import type { Envelope } from "../core/event.ts";
 import { LANES } from "../core/lane.ts";
 import { checkOptions, suggestion } from "../core/options.ts";
 import type { RetryOptions } from "../core/retry.ts";
 import { partitionUnits } from "../stores/kit/schema.ts";
 import { duration } from "./duration.ts";
+import { checkOwn, type OwnBroker, type OwnStore } from "./own.ts";
 import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "./read.ts";
 
 const modes = ["poll", "tail"] as const;
@@ -24,7 +24,9 @@ export const settings = {
   mode: oneOf(modes),
   coordination: oneOf(strategyNames),
   own: laneNumbers(LANES),
+  relayId: asIs,
   batch: whole(1, 100_000),
+  batchesInFlight: whole(1, 1_000),
   windowBytes: whole(1, 1_073_741_824),
   // Longer waits would overflow the timers of Node, which then fire at once.
   pollInterval: duration(1, day),
@@ -38,19 +40,28 @@ export const settings = {
   keyRetention: duration(1_000, 36_500 * day),
   partitions: oneOf(partitionUnits),
   onPublish: oneOf(["keep", "delete"]),
-} satisfies Record<string, Read<unknown>>;
+} satisfies Partial<Record<keyof ConfigFile, Read<unknown>>>;
 
 type Settings = { readonly [K in keyof typeof settings]?: ReturnType<(typeof settings)[K]> };
+type Structured = Exclude<keyof ConfigFile, keyof typeof settings>;
 
-export interface Config extends Omit<Settings, "route"> {
-  readonly route?: string | ((envelope: Envelope) => string);
-  readonly retry?: RetryOptions;
-  /** Whether relays purge and watch the tables; they do unless told otherwise. */
-  readonly housekeeping?: boolean;
-  readonly archive?: Archive;
-  /** Other names for the tables; the store checks them. */
-  readonly names?: Readonly<Record<string, string>>;
+/** The file as it was read: times are milliseconds, lists are lists. */
+export interface Config extends Omit<Settings, "route" | "store" | "broker">, Pick<ConfigFile, Structured | "route"> {
+  readonly store?: string | OwnStore;
+  readonly broker?: string | OwnBroker;
 }
+
+/** Keys that are more than a text. Whether their values suit the store or the relay, the store or the relay says. */
+const structured: Readonly<Record<Structured, (value: unknown, where: string, refuse: Refuse) => unknown>> = {
+  retry,
+  probeMs,
+  housekeeping,
+  names: (value, _, refuse) => tableNames(value, refuse),
+  listen: (value, _, refuse) => (typeof value === "boolean" ? value : refuse("must be true or false")),
+  observe: (value, _, refuse) => (typeof value === "function" ? value : refuse("must be a function that hears path events")),
+  archive: (value, _, refuse) => (typeof value === "function" ? value : refuse("must be a function that is given events")),
+  db: (value, _, refuse) => value ?? refuse("must be what outbox.transaction is given, such as a pool"),
+};
 
 const files = ["waybill.config.ts", "waybill.config.mjs", "waybill.config.json"];
 
@@ -88,7 +99,7 @@ export function readConfig(content: unknown, path: string): Config {
   if (typeof content !== "object" || content === null || Array.isArray(content)) {
     throw new WaybillError("CONFIG_INVALID", `${where} must hold one object${extname(path) === ".json" ? "" : " as its default export"}`);
   }
-  const known = [...Object.keys(settings), "retry", "names", "housekeeping", "archive"];
+  const known = configKeys();
   const config: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(content)) {
     if (!known.includes(key))
@@ -96,20 +107,20 @@ export function readConfig(content: unknown, path: string): Config {
     const refuse: Refuse = (why) => {
       throw new WaybillError("CONFIG_INVALID", `${where}: ${key} ${why}`);
     };
-    if (key === "retry") config[key] = retry(value, where, refuse);
-    else if (key === "names") config[key] = tableNames(value, refuse);
-    else if (key === "housekeeping") config[key] = typeof value === "boolean" ? value : refuse("must be true or false");
-    else if (key === "archive") config[key] = typeof value === "function" ? value : refuse("must be a function that is given events");
+    if (Object.hasOwn(structured, key)) config[key] = structured[key as Structured](value, where, refuse);
     else if (key === "route" && typeof value === "function") config[key] = value;
+    else if ((key === "store" || key === "broker") && typeof value !== "string") config[key] = checkOwn(key, value, refuse);
     else config[key] = settings[key as keyof typeof settings](asText(key, value, refuse), refuse);
   }
   return config;
 }
 
+export const configKeys = (): readonly string[] => [...Object.keys(settings), ...Object.keys(structured)];
+
 /** Numbers and lists may be written as such; they are then read like the text of a flag. A time needs its unit. */
 function asText(key: string, value: unknown, refuse: Refuse): string {
   if (typeof value === "string") return value;
-  const number = key === "batch" || key === "windowBytes";
+  const number = ["batch", "batchesInFlight", "windowBytes"].includes(key);
   if (number && typeof value === "number") return String(value);
   if (["topics", "skip", "own"].includes(key) && Array.isArray(value))
     return value.length === 0 ? refuse("must not be empty: leave the key out") : value.join(",");
@@ -124,6 +135,23 @@ function retry(value: unknown, where: string, refuse: Refuse): RetryOptions {
     return refuse("needs delaysMs as a list of milliseconds, such as [1000, 5000, 30000, 120000]");
   }
   if (jitter !== undefined && !(typeof jitter === "number" && jitter >= 0 && jitter < 1)) return refuse("needs jitter from 0 to below 1");
+  return value;
+}
+
+function probeMs(value: unknown, where: string, refuse: Refuse): NonNullable<ConfigFile["probeMs"]> {
+  if (typeof value !== "object" || value === null) return refuse("must be an object with first and last");
+  checkOptions(`${where}: probeMs`, value, ["first", "last"]);
+  const { first, last } = value as Readonly<Record<string, unknown>>;
+  const isWait = (ms: unknown): ms is number => typeof ms === "number" && ms > 0 && ms <= day;
+  return isWait(first) && isWait(last) && first <= last
+    ? { first, last }
+    : refuse("needs first and last in milliseconds, such as { first: 1000, last: 30000 }");
+}
+
+function housekeeping(value: unknown, where: string, refuse: Refuse): NonNullable<ConfigFile["housekeeping"]> {
+  if (typeof value === "boolean") return value;
+  if (typeof value !== "object" || value === null) return refuse("must be true, false or an object with everyMs and warn");
+  checkOptions(`${where}: housekeeping`, value, ["everyMs", "warn"]);
   return value;
 }
 

@@ -68,3 +68,6 @@ process.on("uncaughtException", fail);
 
 const exitCode = await run(argv, host);
 process.exitCode ??= exitCode;
+// A pool or a client of the configuration file may keep the process alive, and the command is done. A pipe gets all of the output first.
+const written = [process.stdout, process.stderr].map((to) => new Promise((resolve) => void to.write("", resolve)));
+void Promise.all(written).then(() => process.exit());

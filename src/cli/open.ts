@@ -1,7 +1,9 @@
 import type * as contract from "../contracts/adapter.ts";
+import { WaybillError } from "../core/errors.ts";
 import type { Added, Draft } from "../core/event.ts";
 import { outboxOn } from "../outbox/opened.ts";
 import { adapters as table } from "./adapters.ts";
+import { openOwnBroker, openOwnStore, type OwnBroker, type OwnStore } from "./own.ts";
 import { withoutSecrets } from "./told.ts";
 import { brokerUrl, storeUrl } from "./url.ts";
 import { usage } from "./usage.ts";
@@ -14,6 +16,13 @@ export interface CommandStore extends AsyncDisposable {
   add(drafts: readonly Draft[]): Promise<readonly Added[]>;
 }
 
+interface StoreSettings extends contract.Placing {
+  readonly create: boolean;
+  readonly check?: boolean;
+  /** What a service's transactions begin on, for a store of the user's own. */
+  readonly db?: unknown;
+}
+
 export type CommandBroker = contract.OpenedBroker & AsyncDisposable;
 
 /**
@@ -21,12 +30,12 @@ export type CommandBroker = contract.OpenedBroker & AsyncDisposable;
  * `check` is false.
  */
 export async function openStore(
-  text: string,
-  { create, check = !create, ...placing }: { readonly create: boolean; readonly check?: boolean } & contract.Placing,
+  place: string | OwnStore,
+  { create, check = !create, db, ...placing }: StoreSettings,
   adapters = table,
 ): Promise<CommandStore> {
-  const url = storeUrl(text, adapters);
-  const opened = url.adapter.open(url, create, placing);
+  const url = typeof place === "string" ? storeUrl(place, adapters) : null;
+  const opened = url === null ? await ownStore(place as OwnStore, db, placing) : url.adapter.open(url, create, placing);
   const { store } = opened;
   const outbox = outboxOn(opened);
   const end = (): PromiseLike<void> => opened[Symbol.asyncDispose]();
@@ -38,23 +47,38 @@ export async function openStore(
   }
   return {
     store: { ...store, operator: withoutSecrets(store.operator) },
-    noTail: url.adapter.noTail,
+    noTail: url?.adapter.noTail ?? "a store of the configuration file is polled",
     add: (drafts) => opened.transaction((tx) => outbox.add(tx, drafts)),
     [Symbol.asyncDispose]: end,
   };
 }
 
+async function ownStore(own: OwnStore, db: unknown, placing: contract.Placing): Promise<contract.OpenedStore> {
+  const [first] = Object.keys(placing);
+  if (first !== undefined)
+    throw new WaybillError("CONFIG_INVALID", `${first} goes with a store's URL: leave it out, and give it to the store of the file itself`);
+  return openOwnStore(own, db);
+}
+
 /** `management` is the URL of the broker's own HTTP API. */
-export function openBroker(
-  text: string,
+export async function openBroker(
+  place: string | OwnBroker,
   { management, ...options }: { readonly create: boolean; readonly management?: string | undefined },
   adapters = table,
-): CommandBroker {
-  const url = brokerUrl(text, adapters);
+): Promise<CommandBroker> {
+  if (typeof place !== "string") {
+    if (management !== undefined) usage("--management is for a broker's URL: leave it out for the broker of the configuration file");
+    return closing(await openOwnBroker(place));
+  }
+  const url = brokerUrl(place, adapters);
   if (management !== undefined && url.adapter.management === undefined) {
     const managed = adapters.brokers.flatMap((one) => (one.management === undefined ? [] : one.schemes.map((scheme) => `${scheme}:`)));
     usage(`--management is for ${managed.join(" and ")} alone: leave it out for ${url.scheme}:`);
   }
-  const opened = url.adapter.open(url, { ...options, ...(management === undefined ? {} : { management }) });
-  return { ...opened, [Symbol.asyncDispose]: () => opened.sink[Symbol.asyncDispose]() };
+  return closing(url.adapter.open(url, { ...options, ...(management === undefined ? {} : { management }) }));
 }
+
+const closing = (opened: contract.OpenedBroker): CommandBroker => ({
+  ...opened,
+  [Symbol.asyncDispose]: () => opened.sink[Symbol.asyncDispose](),
+});

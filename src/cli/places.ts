@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { asError } from "../core/errors.ts";
 import { adapters } from "./adapters.ts";
 import { settings } from "./config.ts";
+import type { OwnBroker, OwnStore } from "./own.ts";
 import { flag, type Flag } from "./parse.ts";
 import type { Read } from "./read.ts";
 import type { Terminal } from "./terminal.ts";
@@ -53,11 +54,18 @@ export function asked<W extends Place>(what: W, values: Placed<W>): string | und
 }
 
 /** A flag wins over the environment, which wins over the configuration. An empty variable is none. */
-const placeOf = <W extends Place>(what: W, { env }: Around, values: Placed<W>, configured?: string): string | undefined =>
-  asked(what, values) ?? (env[`WAYBILL_${what.toUpperCase()}`] || configured);
+const placeOf = <W extends Place>(what: W, { env }: Around, values: Placed<W>): string | undefined =>
+  asked(what, values) ?? (env[`WAYBILL_${what.toUpperCase()}`] || undefined);
 
-export const storePlace = (around: Around, values: Placed<"store">): string | undefined =>
-  placeOf("store", around, values, around.config.store);
-export const brokerPlace = (around: Around, values: Placed<"broker">): string | undefined =>
-  placeOf("broker", around, values, around.config.broker);
+export const storePlace = (around: Around, values: Placed<"store">): string | OwnStore | undefined =>
+  placeOf("store", around, values) ?? around.config.store;
+export const brokerPlace = (around: Around, values: Placed<"broker">): string | OwnBroker | undefined =>
+  placeOf("broker", around, values) ?? around.config.broker;
 export const managementPlace = (around: Around, values: Placed<"management">): string | undefined => placeOf("management", around, values);
+
+/** For a command that starts processes of its own, which cannot be given an object. */
+export function urlOnly(what: "store" | "broker", place: string | OwnStore | OwnBroker, name: string): string {
+  return typeof place === "string"
+    ? place
+    : usage(`waybill ${name} starts processes of its own: give it the ${what}'s URL, not the object of the configuration file`);
+}

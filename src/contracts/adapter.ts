@@ -46,7 +46,8 @@ export interface BrokerAdapter extends Adapter {
 
 /** Disposing the sink closes the broker. */
 export interface OpenedBroker {
-  readonly sink: Sink & Examination;
+  /** A sink of the user's own need not tell its settings. */
+  readonly sink: Sink & Partial<Examination>;
   /** Creates missing topics, and each consumer's place in them. */
   provision(topics: readonly string[], consumers: readonly string[]): Promise<void>;
   /** Deletes older messages from all topics, or from these topics where the broker cannot list its own. Answers how many. */
@@ -88,6 +89,7 @@ export interface Placing {
   readonly names?: Readonly<Record<string, string>>;
   readonly partitions?: "day" | "week" | "month";
   readonly onPublish?: "keep" | "delete";
+  readonly listen?: true;
 }
 
 /** A store, and a service's connection beside it. The types are `never` because only the adapter knows its transactions. */

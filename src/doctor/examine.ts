@@ -2,7 +2,8 @@ import type { Adapter } from "../contracts/adapter.ts";
 import type { Examination, Finding } from "../contracts/doctor.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { systemClock } from "../core/clock.ts";
-import { applyRules } from "../core/finding.ts";
+import { asError } from "../core/errors.ts";
+import { applyRules, bad, good, unknown } from "../core/finding.ts";
 import { redactText } from "../core/text.ts";
 import { never, withDeadline } from "../core/time.ts";
 import { pathRules, wayRules, type WayAnswers } from "./rules.ts";
@@ -29,9 +30,29 @@ export const examineStore = async (store: Partial<Examination>): Promise<readonl
   ((await store.examine?.([], never)) ?? []).map(foundOf("store"));
 
 /** The sink knows its largest message once it has been connected. */
-export async function examineBroker(sink: Sink & Examination, topics: readonly string[]): Promise<readonly OwnedFinding[]> {
-  const own = await withDeadline(systemClock, patienceMs, never, (signal) => sink.examine(topics, signal));
+export async function examineBroker(sink: Sink & Partial<Examination>, topics: readonly string[]): Promise<readonly OwnedFinding[]> {
+  const own = await withDeadline(
+    systemClock,
+    patienceMs,
+    never,
+    (signal) => sink.examine?.(topics, signal) ?? probeEach(sink, topics, signal),
+  );
   return [...own.map(foundOf("broker")), ...applyRules(pathRules, { maxBytes: sink.can.maxBytes, topics }).map(foundOf("path"))];
+}
+
+/** What can be known of a sink that does not tell its settings. */
+async function probeEach(sink: Sink, topics: readonly string[], signal: AbortSignal): Promise<readonly Finding[]> {
+  await sink.connect(signal);
+  const found = [unknown("settings", null, `The broker ${sink.name} has no examine, so nothing looked at its settings.`)];
+  for (const topic of topics) {
+    try {
+      await sink.probe(topic, signal);
+      found.push(good(`topic ${topic}`, "there", "The broker says that it takes messages."));
+    } catch (error) {
+      found.push(bad(`topic ${topic}`, null, "I", `Events for it wait: ${asError(error).message}`));
+    }
+  }
+  return found;
 }
 
 /** Could somebody on the way to the server read or change what is sent? Nothing for a file. */

@@ -81,7 +81,8 @@ export interface HousekeepingOptions {
   readonly warn?: Partial<Thresholds>;
 }
 
-const optionNames = [
+/** Every option, for what must know them all. */
+export const relayOptionNames = [
   "store",
   "sink",
   "route",
@@ -105,9 +106,17 @@ const optionNames = [
   "failpoints",
 ] as const satisfies readonly (keyof RelayOptions)[];
 
+export const housekeepingOptionNames = [
+  "everyMs",
+  "retentionMs",
+  "keyRetentionMs",
+  "archive",
+  "warn",
+] as const satisfies readonly (keyof HousekeepingOptions)[];
+
 /** Takes events from the store's outbox to the sink. Any number of relays may run on one store. */
 export function createRelay(options: RelayOptions): Relay {
-  checkOptions("createRelay", options, optionNames);
+  checkOptions("createRelay", options, relayOptionNames);
   const { store, sink } = options;
   const clock = options.clock ?? systemClock;
   const random = options.random ?? systemRandom;
@@ -183,13 +192,7 @@ function choresOf(
   if (operator === undefined) throw new WaybillError("INVALID_OPTION", "housekeeping needs a store with an operator: leave it out");
   const options = housekeeping ?? {};
   const { warn = {}, archive } = options;
-  checkOptions("housekeeping", options, [
-    "everyMs",
-    "retentionMs",
-    "keyRetentionMs",
-    "archive",
-    "warn",
-  ] satisfies (keyof HousekeepingOptions)[]);
+  checkOptions("housekeeping", options, housekeepingOptionNames);
   checkOptions("housekeeping.warn", warn, Object.keys(defaultThresholds));
   if (archive !== undefined && typeof archive !== "function")
     throw new WaybillError("INVALID_OPTION", `housekeeping.archive must be a function that is given events, not ${show(archive)}`);

@@ -79,7 +79,10 @@ describe("the configuration file", () => {
     [{ batch: null }, "x.json: batch must be a number, not null"],
     [{ skip: [] }, "x.json: skip must not be empty: leave the key out"],
     [{ mode: "push" }, 'x.json: mode must be one of poll, tail, not "push"'],
-    [{ store: { url: "postgres://ann:s3cret@db" } }, "x.json: store must be text, not object"],
+    [
+      { store: { url: "postgres://ann:s3cret@db" } },
+      "x.json: store must be a URL, a Store or a function that makes one: this object lacks",
+    ],
     [{ retry: { delays: [1] } }, 'x.json: retry has no option "delays": did you mean delaysMs?'],
     [{ retry: { delaysMs: ["1s"] } }, "x.json: retry needs delaysMs as a list of milliseconds, such as [1000, 5000, 30000, 120000]"],
     [{ retry: { jitter: 1 } }, "x.json: retry needs jitter from 0 to below 1"],

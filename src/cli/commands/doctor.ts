@@ -33,14 +33,14 @@ export const doctor = command({
   ],
   async run(terminal, values) {
     const { config, out } = terminal;
-    const [storeText, brokerText] = [storePlace(terminal, values), brokerPlace(terminal, values)];
-    const [withStore, withBroker] = [storeText !== undefined, brokerText !== undefined];
+    const [storeAt, brokerAt] = [storePlace(terminal, values), brokerPlace(terminal, values)];
+    const [withStore, withBroker] = [storeAt !== undefined, brokerAt !== undefined];
     if (!withStore && !withBroker) usage("waybill doctor needs --store URL, --broker URL or both");
     for (const name of ["topics", "route", "management", "management-file"] as const) {
       if (values[name] !== undefined && !withBroker) usage(`--${name} needs --broker URL, which is asked about it`);
     }
     const route = chosenRoute(config, values);
-    await using broker = withBroker ? brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
+    await using broker = withBroker ? await brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
     const ofStore = opened === null ? [] : await examineStore(opened.store);
     const topics = values.topics ?? config.topics ?? (opened === null || !isMigrated(ofStore) ? [] : await recentTopics(opened, route));
@@ -53,8 +53,8 @@ export const doctor = command({
     const { adapters, env } = terminal;
     const findings = [
       ...ofStore,
-      ...(storeText === undefined ? [] : examineWay("store", storeText, storeUrl(storeText, adapters).adapter, env)),
-      ...(brokerText === undefined ? [] : examineWay("broker", brokerText, brokerUrl(brokerText, adapters).adapter, env)),
+      ...(typeof storeAt !== "string" ? [] : examineWay("store", storeAt, storeUrl(storeAt, adapters).adapter, env)),
+      ...(typeof brokerAt !== "string" ? [] : examineWay("broker", brokerAt, brokerUrl(brokerAt, adapters).adapter, env)),
       ...(broker === null ? [] : await examineBroker(broker.sink, topics).catch(unreached)),
     ];
     const of = (verdict: OwnedFinding["verdict"]): readonly OwnedFinding[] => findings.filter((finding) => finding.verdict === verdict);

@@ -31,7 +31,7 @@ export const migrate = command({
       return terminal.out.answer({ statements }, () => statements.trimEnd().split("\n"));
     }
     if (opened === null && topics.length === 0) usage("without a store, --topics A,B says what to create on the broker");
-    await using broker = withBroker ? brokerOf(terminal, values) : null;
+    await using broker = withBroker ? await brokerOf(terminal, values) : null;
     const applied = opened === null ? [] : await opened.store.schema.migrate();
     await broker?.provision(topics, values.consumers ?? []);
     terminal.out.answer({ applied, topics: broker === null ? [] : topics }, () => {

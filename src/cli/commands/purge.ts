@@ -33,7 +33,7 @@ export const purge = command({
     if (values.topics !== undefined && !withBroker) usage("--topics needs --broker URL, whose messages are deleted");
     const before = new Date(systemClock.now() - ageMs);
     await using opened = await storeOf(terminal, values);
-    await using broker = !withBroker ? null : brokerOf(terminal, values, false);
+    await using broker = !withBroker ? null : await brokerOf(terminal, values, false);
     const { archive, keyRetention: keyRetentionMs } = terminal.config;
     const by = { who: who(values), dryRun };
     const { events, kept, ...partitions } = await purgeStore(opened.store, before, by, {

@@ -9,7 +9,7 @@ import type { HttpServer } from "../../observe/http.ts";
 import { createMetrics, type Metrics } from "../../observe/metrics.ts";
 import { observers } from "../../observe/observers.ts";
 import { openPages, type PagesOptions } from "../../observe/pages.ts";
-import { createRelay, type HousekeepingOptions, type Relay } from "../../relay/create-relay.ts";
+import { createRelay, type HousekeepingOptions, type Relay, type RelayOptions } from "../../relay/create-relay.ts";
 import type { CommandBroker, CommandStore } from "../open.ts";
 import { settings, type Config } from "../config.ts";
 import { stoppedAtOnce } from "../../core/service.ts";
@@ -27,13 +27,16 @@ const flags = {
   mode: flag.value("MODE", "poll, the default; tail is not supported yet", settings.mode),
   coordination: flag.value("HOW", `how relays share the lanes: ${strategyNames.join(", ")} (default: partitioned)`, settings.coordination),
   own: flag.value("LANES", "the lanes of a static relay, such as 0-21", settings.own),
-  batch: flag.value("N", "events claimed at once", settings.batch),
+  "relay-id": flag.value("NAME", "names this relay in status; a part is added that tells its lives apart", settings.relayId),
+  batch: flag.value("N", "events claimed at once (default: 500)", settings.batch),
+  "batches-in-flight": flag.value("N", "batches claimed and not settled at once (default: 3)", settings.batchesInFlight),
   "window-bytes": flag.value("N", "payload bytes claimed at once (default: 8388608)", settings.windowBytes),
   "poll-interval": flag.value("TIME", "wait between polls while there is little to do, such as 100ms", settings.pollInterval),
   ...routeFlag,
   lease: flag.value("TIME", "how long a silent relay keeps its lanes, such as 15s", settings.lease),
   skip: flag.value("A,B", "aggregate types whose followers go on when an event dies", settings.skip),
   retention: flag.value("TIME", "how long published and discarded events stay (default: 7d)", settings.retention),
+  listen: flag.switch("be woken by LISTEN and NOTIFY, on PostgreSQL; producers need the same option of their store"),
   "no-housekeeping": flag.switch("leave purging and watching the tables to other relays, or to waybill purge"),
   http: flag.value("HOST:PORT", "serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464", settings.http),
   "http-token-file": flag.text("PATH", "file with the token for /metrics (or WAYBILL_HTTP_TOKEN); needed beyond loopback"),
@@ -54,14 +57,14 @@ export const relay = command({
     refuseIdle(values);
     await using opened = await storeOf(terminal, values);
     if ((values.mode ?? config.mode) === "tail") throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
-    await using broker = brokerOf(terminal, values);
+    await using broker = await brokerOf(terminal, values);
     await connect(broker, values.once);
     const metrics = createMetrics();
     const log = logger(terminal, values.once);
     const service = createRelay({
       store: opened.store,
       sink: broker.sink,
-      observe: observers(metrics.observe, log.event),
+      observe: observers(metrics.observe, log.event, ...(config.observe === undefined ? [] : [config.observe])),
       ...relaySettings(terminal, values),
     });
     if (values.once) await runOnce(terminal, service);
@@ -78,12 +81,18 @@ async function connect(broker: CommandBroker, once: boolean): Promise<void> {
   }
 }
 
+/** All that is no part of the command itself, and is not for tests: the types name an option that is forgotten here. */
+type Chosen = Omit<RelayOptions, "store" | "sink" | "observe" | "clock" | "random" | "failpoints">;
+type Whole<T> = { readonly [K in keyof Required<T>]: T[K] | undefined };
+
 /** Flags win over the file. */
-function relaySettings({ config }: Terminal, values: Values<typeof flags>) {
-  return given({
+export function relaySettings({ config }: Pick<Terminal, "config">, values: Values<typeof flags>) {
+  return given<Whole<Chosen>>({
     coordination: values.coordination ?? config.coordination,
     own: values.own ?? config.own,
+    relayId: values["relay-id"] ?? config.relayId,
     batch: values.batch ?? config.batch,
+    batchesInFlight: values["batches-in-flight"] ?? config.batchesInFlight,
     windowBytes: values["window-bytes"] ?? config.windowBytes,
     pollIntervalMs: values["poll-interval"] ?? config.pollInterval,
     route: values.route ?? config.route,
@@ -91,13 +100,21 @@ function relaySettings({ config }: Terminal, values: Values<typeof flags>) {
     publishTimeoutMs: config.publishTimeout,
     skip: values.skip ?? config.skip,
     retry: config.retry,
+    probeMs: config.probeMs,
     source: config.source,
-    housekeeping: values["no-housekeeping"] || config.housekeeping === false ? (false as const) : housekeepingSettings(config, values),
+    housekeeping: values["no-housekeeping"] || config.housekeeping === false ? false : housekeepingSettings(config, values),
   });
 }
 
 function housekeepingSettings(config: Config, values: Values<typeof flags>): HousekeepingOptions {
-  return given({ retentionMs: values.retention ?? config.retention, keyRetentionMs: config.keyRetention, archive: config.archive });
+  const { everyMs, warn } = typeof config.housekeeping === "object" ? config.housekeeping : {};
+  return given<Whole<HousekeepingOptions>>({
+    everyMs,
+    retentionMs: values.retention ?? config.retention,
+    keyRetentionMs: config.keyRetention,
+    archive: config.archive,
+    warn,
+  });
 }
 
 /** A flag that would do nothing is a misunderstanding. */

@@ -5,20 +5,26 @@ import { brokerPlace, storePlace, type Placed } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
 import { usage } from "../usage.ts";
 
-export function storeOf(terminal: Terminal, values: Placed<"store">, create = false, check = !create): Promise<CommandStore> {
+export function storeOf(
+  terminal: Terminal,
+  values: Placed<"store"> & { readonly listen?: boolean },
+  create = false,
+  check = !create,
+): Promise<CommandStore> {
   const { config, adapters } = terminal;
-  const url = storePlace(terminal, values);
-  if (url === undefined)
+  const place = storePlace(terminal, values);
+  if (place === undefined)
     usage("the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file");
-  const placing = given({ schema: config.schema, names: config.names, partitions: config.partitions, onPublish: config.onPublish });
-  return openStore(url, { create, check, ...placing }, adapters);
+  const { schema, names, partitions, onPublish, db } = config;
+  const listen = values.listen === true || config.listen === true ? (true as const) : undefined;
+  return openStore(place, { create, check, ...given({ schema, names, partitions, onPublish, listen, db }) }, adapters);
 }
 
-export function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): CommandBroker {
-  const url = brokerPlace(terminal, values);
-  if (url === undefined)
+export async function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): Promise<CommandBroker> {
+  const place = brokerPlace(terminal, values);
+  if (place === undefined)
     usage("the broker is missing: give --broker URL, --broker-file PATH or WAYBILL_BROKER, or broker in the configuration file");
-  return openBroker(url, { create, management }, terminal.adapters);
+  return openBroker(place, { create, management }, terminal.adapters);
 }
 
 export const asFlag = { as: flag.text("NAME", "who acts, for the audit (default: the user of this system)") };
@@ -32,7 +38,7 @@ export function who(values: { readonly as: string | undefined }): string {
   }
 }
 
-type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+export type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
 
 /** Without what was not given: an option that is undefined is not the same as none. */
 export function given<T extends object>(values: T): Given<T> {

@@ -9,7 +9,7 @@ import { seededRandom } from "../../core/random.ts";
 import { count, redactText } from "../../core/text.ts";
 import type { Adapters } from "../adapters.ts";
 import { command, flag } from "../parse.ts";
-import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
+import { brokerFlag, brokerPlace, storeFlag, storePlace, urlOnly } from "../places.ts";
 import { asIs, whole, type Read } from "../read.ts";
 import { redact } from "../redact.ts";
 import type { Terminal } from "../terminal.ts";
@@ -47,9 +47,10 @@ export const verify = command({
     "waybill verify --store sqlite:./app.db --broker embedded:./broker.db --minutes 0.2 --seed 7 --json",
   ],
   async run(terminal, values) {
-    const [store, broker] = [storePlace(terminal, values), brokerPlace(terminal, values)];
-    if (store === undefined || broker === undefined)
+    const [storeAt, brokerAt] = [storePlace(terminal, values), brokerPlace(terminal, values)];
+    if (storeAt === undefined || brokerAt === undefined)
       throw new WaybillError("USAGE", "waybill verify needs --store URL and --broker URL: it publishes from one to the other");
+    const [store, broker] = [urlOnly("store", storeAt, "verify"), urlOnly("broker", brokerAt, "verify")];
     const access = accessTo(terminal.adapters);
     for (const refuse of [() => access.store(store), () => access.broker(broker)]) refuse();
     if (values.report !== undefined) checkReport(values.report);

@@ -1,4 +1,5 @@
 import type { Ask, SqlRow, StoreAdapter } from "../../contracts/adapter.ts";
+import { refuseUrl } from "../../core/url.ts";
 import { beside, end, guardedBySslmode, serverUrl } from "../kit/describe.ts";
 import { later } from "../kit/pool.ts";
 import { openPool, type MysqlConnection } from "./driver.ts";
@@ -16,7 +17,8 @@ export const mysqlAdapter: StoreAdapter = {
   server: { port: 3306, ...guardedBySslmode() },
   rules,
   noTail: "this version cannot follow the binary log: use --mode poll",
-  open(given, _, placing) {
+  open(given, _, { listen, ...placing }) {
+    if (listen === true) return refuseUrl(given, "has nothing like PostgreSQL's LISTEN: leave listen out, and relays poll");
     const url = serverUrl(given);
     const pool = later(() => openPool({ url, connections: 1, connectTimeoutMs: 10_000 }), end);
     return beside(mysql({ url, ...placing }), pool);

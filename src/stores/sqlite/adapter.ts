@@ -20,7 +20,7 @@ export const sqliteAdapter: StoreAdapter = {
   open(url, create, placing) {
     const others = Object.keys(placing);
     if (others.length > 0)
-      return refuseUrl(url, `is a file, which knows nothing of ${others.join(", ")} in the configuration: leave them out`);
+      return refuseUrl(url, `is a file, which knows nothing of ${others.join(", ")}: leave ${others.length === 1 ? "it" : "them"} out`);
     const path = pathOf(url);
     // Opening would create an empty file, and a misspelt path would look like an empty outbox.
     if (!checkFile(path) && !create)
