@@ -4,8 +4,11 @@ export interface Clock {
   now(): number;
   /** For deadlines and trust in one's own lease; never compared across processes. */
   monotonic(): number;
-  /** Resolves after `ms`, soon when that is over already, or as soon as the signal aborts; never rejects. */
-  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * Resolves after `ms`, soon when that is over already, or as soon as the signal aborts; never rejects. An idle sleep does not keep the
+   * process alive: it is for what a connection does while nobody waits for it.
+   */
+  sleep(ms: number, signal?: AbortSignal, idle?: "idle"): Promise<void>;
 }
 
 /** What setTimeout can wait for at once; it would fire at once if asked for more. */
@@ -14,7 +17,7 @@ const longestMs = 2 ** 31 - 1;
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
-  sleep: (ms, signal) =>
+  sleep: (ms, signal, idle) =>
     new Promise((resolve) => {
       if (signal?.aborted) return resolve();
       let timer: NodeJS.Timeout;
@@ -25,6 +28,7 @@ export const systemClock: Clock = {
       };
       const wait = (left: number): void => {
         timer = left > longestMs ? setTimeout(() => wait(left - longestMs), longestMs) : setTimeout(done, left);
+        if (idle === "idle") timer.unref();
       };
       // Newer Nodes warn on the process's stderr of a time that is over.
       wait(Math.max(0, ms));

@@ -1,3 +1,4 @@
+import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { systemClock } from "../../src/core/clock.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
@@ -43,6 +44,28 @@ await describeWith("postgres", "hints between processes on PostgreSQL", () => {
     const waiting = listener.wake.wait(systemClock, forever, signal);
     await harness.pool.query("NOTIFY waybill");
     expect(await waiting).toBe(true);
+    await harness.close();
+  });
+
+  test("the connection that listens goes back to the pool with the last relay that waits, and another relay has it again", async () => {
+    const harness = await harnessOn(() => server.url())();
+    const pool = new pg.Pool({ connectionString: server.url() });
+    await using listener = postgres({ pool, schema: harness.schema, listen: true });
+    const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
+    expect(await listener.wake.wait(systemClock, forever, first.signal), "it has begun to listen").toBe(true);
+    const others = [listener.wake.wait(systemClock, forever, first.signal), listener.wake.wait(systemClock, forever, second.signal)];
+    const out = (): number => pool.totalCount - pool.idleCount;
+    first.abort();
+    await others[0];
+    expect(out(), "one relay still waits").toBe(1);
+    second.abort();
+    await expect.poll(out).toBe(0);
+    expect(await listener.wake.wait(systemClock, forever, third.signal), "it listens again").toBe(true);
+    const waiting = listener.wake.wait(systemClock, forever, third.signal);
+    await harness.pool.query("NOTIFY waybill");
+    expect(await waiting).toBe(true);
+    third.abort();
+    await pool.end(); // which waits for every connection that is out
     await harness.close();
   });
 

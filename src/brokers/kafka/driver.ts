@@ -1,6 +1,7 @@
 import type * as Client from "@platformatic/kafka";
 import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
+import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { shared } from "../../core/time.ts";
 import { fetchAnswerOf, type FetchAnswer } from "./fetched.ts";
@@ -109,13 +110,16 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   const lost = (cause?: unknown): Error => unreachable(shown, cause);
   connection.on("error", (error) => end(lost(error)));
   connection.on("close", () => end(lost()));
+  const awaited = createAwaited({ ref: () => connection.socket?.ref(), unref: () => connection.socket?.unref() });
   const ask = (name: RequestName, request: readonly unknown[], extraMs = 0): Promise<unknown> =>
     new Promise((resolve, reject) => {
       if (ended.signal.aborted) return reject(asError(ended.signal.reason));
       const answered = new AbortController();
+      const came = awaited.begin();
       const settle = (work: () => void): void => {
         underWay.delete(lose);
         answered.abort();
+        came();
         work();
       };
       const lose = (why: Error): void => settle(() => reject(why));

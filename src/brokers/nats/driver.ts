@@ -2,6 +2,7 @@ import { connect as connectTcp } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import type * as Client from "@nats-io/transport-node";
 import { asError } from "../../core/errors.ts";
+import { createAwaited, type Awaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import type { Clock } from "../../core/clock.ts";
 import { follow, shared } from "../../core/time.ts";
@@ -130,7 +131,7 @@ async function greet({ host, port }: Address, { tls }: Settings, timeoutMs: numb
 async function watch(nc: Client.NatsConnection, ended: AbortSignal, requests: Requests, clock: Clock): Promise<void> {
   let unanswered = 0;
   for (;;) {
-    await clock.sleep(pingMs, ended);
+    await clock.sleep(pingMs, ended, "idle");
     if (ended.aborted) return;
     requests.sweep();
     if (unanswered === pingsToLose) return nc.close();
@@ -144,7 +145,9 @@ async function watch(nc: Client.NatsConnection, ended: AbortSignal, requests: Re
 
 function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): Connection {
   let maxBytes = nc.info?.max_payload ?? 1024 * 1024;
-  const requests = listen(client, nc, clock);
+  const awaited = createAwaited(inside(nc).protocol?.transport?.socket);
+  inside(nc).protocol?.heartbeats?.cancel?.(); // its timer would keep the process alive; see `watch`
+  const requests = listen(client, nc, clock, awaited);
   const ended = shared(new AbortController());
   void nc.closed().then(() => ended.abort());
   void watch(nc, ended.signal, requests, clock);
@@ -167,9 +170,22 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
       return () => subscription.unsubscribe();
     },
     inbox: () => client.createInbox(),
-    close: () => nc.close(),
+    async close() {
+      const closed = awaited.begin();
+      await nc.close().finally(closed);
+    },
   };
 }
+
+/** What the client keeps to itself. */
+interface Inside {
+  readonly protocol?: {
+    readonly transport?: { readonly socket?: unknown };
+    readonly heartbeats?: { readonly cancel?: () => void };
+  };
+}
+
+const inside = (nc: Client.NatsConnection): Inside => nc as Inside;
 
 interface Requests {
   send(request: Request): Promise<NatsAnswer>;
@@ -178,7 +194,7 @@ interface Requests {
 }
 
 /** Requests and their answers. The client's own make a timer and two errors for each. */
-function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock): Requests {
+function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock, awaited: Awaited): Requests {
   const { errors } = client;
   const inbox = client.createInbox();
   const waiting = new Map<string, { readonly subject: string; readonly since: number; readonly settle: (answer: NatsAnswer) => void }>();
@@ -227,7 +243,14 @@ function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock):
         const reply = `${inbox}.${(last += 1)}`;
         try {
           nc.publish(subject, data, { reply, ...(headers && { headers: headersOf(client, headers) }) });
-          waiting.set(reply, { subject, since: clock.monotonic(), settle: resolve });
+          const came = awaited.begin();
+          waiting.set(reply, {
+            ...{ subject, since: clock.monotonic() },
+            settle: (answer) => {
+              came();
+              resolve(answer);
+            },
+          });
         } catch (cause) {
           const error = asError(cause);
           resolve({ is: error instanceof errors.InvalidArgumentError ? "unfit" : "unsent", error });

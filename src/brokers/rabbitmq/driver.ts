@@ -1,6 +1,7 @@
 import type * as Client from "amqplib";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { createAwaited, setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, orAborted, shared, within, withDeadline } from "../../core/time.ts";
 import { closedHere, fallsSilent, notWaitedFor } from "../kit/link.ts";
@@ -156,6 +157,12 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
   return wrap(model, { shown, socket, timeoutMs, clock });
 }
 
+/** What the client keeps to itself. */
+interface Inside {
+  readonly stream?: unknown;
+  readonly heartbeater?: { readonly sendTimer?: unknown; readonly recvTimer?: unknown } | null;
+}
+
 interface Wrapping {
   readonly shown: string;
   readonly socket: AbortController;
@@ -166,6 +173,9 @@ interface Wrapping {
 function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: Wrapping): Connection {
   const ended = shared(new AbortController());
   const { pause, resume } = tapFrames(model.connection);
+  const { stream, heartbeater } = model.connection as Inside;
+  const awaited = createAwaited(stream);
+  for (const timer of [heartbeater?.sendTimer, heartbeater?.recvTimer]) setIdle(timer, true);
   let blocked: string | null = null;
   let failure: Error | undefined;
   const end = (why: Error): void => {
@@ -180,6 +190,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
   /** The client waits for an answer for as long as it takes. A server that blocks is not silent. */
   const answered = async <T>(work: () => Promise<T>): Promise<T> => {
     const done = new AbortController();
+    const came = awaited.begin();
     void fallsSilent(clock, timeoutMs, done.signal, () => (blocked === null ? 0 : NaN)).then((silent) => {
       if (silent) end(unreachable(shown, new Error(`it did not answer within ${timeoutMs} ms`)));
     });
@@ -193,6 +204,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
       throw ended.signal.aborted ? (ended.signal.reason as Error) : refusalOf(error as Error);
     } finally {
       done.abort();
+      came();
     }
   };
   const open = async <C extends Client.Channel>(create: () => Promise<C>): Promise<{ channel: C; wrapped: Channel }> => {
@@ -229,11 +241,13 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
     end,
     async close() {
       resume();
+      const closed = awaited.begin();
       await within(
         clock,
         closeMs,
         (async () => model.close())().catch(() => undefined),
       );
+      closed();
       end(closedHere(shown));
     },
   };

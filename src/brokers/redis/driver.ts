@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import type { Redis } from "ioredis";
 import { asError } from "../../core/errors.ts";
+import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, shared } from "../../core/time.ts";
 import { notWaitedFor } from "../kit/link.ts";
@@ -82,15 +83,20 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
     // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
     return error.name === "ReplyError" ? new RedisRefusal(error.message) : lost();
   };
+  const { stream } = client as unknown as { readonly stream?: Partial<Socket> };
+  const awaited = createAwaited(stream);
   return {
     ended: ended.signal,
     end,
     get heard() {
-      return (client as unknown as { readonly stream?: Partial<Socket> }).stream?.bytesRead ?? 0;
+      return stream?.bytesRead ?? 0;
     },
     send: (commands) => {
       if (ended.signal.aborted) return { answers: commands.map(() => asError(ended.signal.reason)), landed: Promise.resolve() };
-      return write(client, commands, ended.signal, answer);
+      const came = awaited.begin();
+      const sent = write(client, commands, ended.signal, answer);
+      void sent.landed.then(came);
+      return sent;
     },
   };
 }

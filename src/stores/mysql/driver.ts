@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { causesOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
+import { setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 
 /** The part of a connection of `mysql2/promise` that Waybill uses. */
@@ -39,7 +40,7 @@ export interface PoolSettings {
 /** A pool of our own; mysql2 rounds large numbers, reads times in local time and takes objects as SQL unless it is told otherwise. */
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<MysqlPool> {
   const { default: mysql } = await loadClient("MySQL and MariaDB", "mysql2", () => import("mysql2/promise"));
-  return mysql.createPool({
+  const pool = mysql.createPool({
     ...settingsOf(url),
     connectionLimit: connections,
     connectTimeout: connectTimeoutMs,
@@ -53,7 +54,14 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
     stringifyObjects: true,
     multipleStatements: false,
   });
+  // As with pg's allowExitOnIdle: a connection keeps the process alive while it is out of the pool.
+  pool.on("acquire", (connection) => setIdle(streamOf(connection), false));
+  pool.on("release", (connection) => setIdle(streamOf(connection), true));
+  return pool;
 }
+
+/** Another one once the connection is encrypted. */
+const streamOf = (connection: object): unknown => (connection as { readonly stream?: unknown }).stream;
 
 const example = "mysql://user:password@host:3306/database";
 

@@ -51,6 +51,7 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
     max: connections,
     connectionTimeoutMillis: connectTimeoutMs,
     idleTimeoutMillis: 30_000,
+    allowExitOnIdle: true,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     application_name: "waybill",

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../core/clock.ts";
-import { within } from "../../core/time.ts";
+import { follow, onAbort, within } from "../../core/time.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 import type { Connection } from "./connection.ts";
 
@@ -17,13 +17,15 @@ const retryMs = 1_000;
 /**
  * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here a connection of
  * the pool sends it, once for all events of some milliseconds. It may come before a commit that Waybill does not see. LISTEN keeps one connection for as
- * long as a relay waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
+ * long as a relay runs that waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
  */
 export function createListening(connection: Connection, clock: Clock = systemClock): Listening {
   const local = createWake();
   const closed = new AbortController();
+  /** The relays that wait for hints, each by the signal that ends it. */
+  const relays = new Set<AbortSignal>();
   let sending: Promise<void> | null = null;
-  let listening: Promise<void> | null = null;
+  let listening: { readonly over: AbortController; readonly done: Promise<void> } | null = null;
 
   const send = async (): Promise<void> => {
     await clock.sleep(coalesceMs, closed.signal);
@@ -31,33 +33,41 @@ export function createListening(connection: Connection, clock: Clock = systemClo
     if (!closed.signal.aborted) await connection.run("SELECT pg_notify($1, '')", [channel]).catch(() => undefined);
   };
 
-  const listenOnce = (): Promise<void> =>
+  const listenUntil = (over: AbortSignal): Promise<void> =>
     connection.borrow(async (client) => {
-      const lost = new AbortController();
-      const end = (): void => lost.abort();
+      const lost = follow(over); // its own, so that a connection that was cut is told from the end
       const hint = (): void => local.notify();
       client.on("notification", hint);
-      client.on("error", end);
-      client.on("end", end);
-      closed.signal.addEventListener("abort", end);
+      client.on("error", lost.abort);
+      client.on("end", lost.abort);
       try {
         await client.query(`LISTEN ${channel}`);
         local.notify(); // what came before is found by looking
-        await clock.sleep(Infinity, lost.signal);
-        if (closed.signal.aborted) await within(clock, retryMs, client.query(`UNLISTEN ${channel}`));
+        await new Promise<void>((resolve) => onAbort(lost.signal, resolve));
+        if (over.aborted) await within(clock, retryMs, client.query(`UNLISTEN ${channel}`));
       } finally {
         client.off("notification", hint);
-        client.off("error", end);
-        client.off("end", end);
-        closed.signal.removeEventListener("abort", end);
+        client.off("error", lost.abort);
+        client.off("end", lost.abort);
+        lost.release();
       }
     });
 
-  const listen = async (): Promise<void> => {
-    while (!closed.signal.aborted) {
-      await listenOnce().catch(() => undefined);
-      await clock.sleep(retryMs, closed.signal);
+  const listen = async (over: AbortSignal): Promise<void> => {
+    while (!over.aborted) {
+      await listenUntil(over).catch(() => undefined);
+      await clock.sleep(retryMs, over);
     }
+  };
+  const begin = (): void => {
+    const over = new AbortController();
+    listening = { over, done: listen(over.signal) };
+  };
+  const end = async (): Promise<void> => {
+    const ending = listening;
+    listening = null;
+    ending?.over.abort();
+    await ending?.done;
   };
 
   return {
@@ -67,13 +77,20 @@ export function createListening(connection: Connection, clock: Clock = systemClo
         sending ??= send();
       },
       wait(on, ms, signal) {
-        listening ??= listen();
+        if (!relays.has(signal) && !signal.aborted && !closed.signal.aborted) {
+          relays.add(signal);
+          if (listening === null) begin();
+          onAbort(signal, () => {
+            relays.delete(signal);
+            if (relays.size === 0) void end();
+          });
+        }
         return local.wait(on, ms, signal);
       },
     },
     async close() {
       closed.abort();
-      await Promise.all([sending, listening]);
+      await Promise.all([sending, end()]);
     },
   };
 }
