@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, expect, test } from "vitest";
 import ts from "typescript";
@@ -70,6 +70,27 @@ test("every example has a test here", () => {
       .flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
       .sort(),
   ).toEqual(["chained-events", "express-sqlite"]);
+});
+
+/**
+ * The programs of an example are the files of its folder. One that hears of SIGTERM runs until then, and prints a line once it does; the
+ * others end by themselves. A folder with a package.json is a project: its own test installs it first.
+ */
+const programs = readdirSync(join(root, "examples"), { recursive: true, encoding: "utf8" }).filter((path) => {
+  const parts = path.split(sep);
+  return path.endsWith(".ts") && parts.length > 1 && !existsSync(join(root, "examples", parts[0]!, "package.json"));
+});
+/** Less than anything that keeps a process alive by mistake keeps it. */
+const endMs = 5_000;
+
+test.each(programs)("%s ends by itself with code 0, within 5 s of SIGTERM", async (path) => {
+  const program = run(path, { PORT: "0" });
+  if (!/SIGTERM/.test(readFileSync(join(root, "examples", path), "utf8"))) return expect(await program.ended).toMatchObject({ code: 0 });
+  await until(() => program.out().includes("\n") || program.child.exitCode !== null);
+  const signalled = performance.now();
+  program.child.kill("SIGTERM");
+  expect(await program.ended).toMatchObject({ code: 0, errors: "" });
+  expect(performance.now() - signalled).toBeLessThan(endMs);
 });
 
 test("express-sqlite: an order that was posted becomes a parcel, one that is refused leaves nothing, and it stops cleanly", async () => {

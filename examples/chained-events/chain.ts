@@ -69,6 +69,4 @@ for (const { order_id, amount } of parcels.all() as { order_id: string; amount: 
 }
 
 await Promise.all([relay.drain(), payment.drain(), shipping.drain()]);
-await broker[Symbol.asyncDispose]();
-await store[Symbol.asyncDispose]();
 db.close();
