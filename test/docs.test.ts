@@ -9,7 +9,7 @@ import { commonFlags } from "../src/cli/parse.ts";
 import { commands } from "../src/cli/program.ts";
 import { errorTable } from "../src/core/errors.ts";
 import { sentences } from "../src/core/log.ts";
-import { counters, gauges } from "../src/observe/metrics.ts";
+import { counters, gauges, publishLatency } from "../src/observe/metrics.ts";
 import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { inProcess } from "./cli/in-process.ts";
 
@@ -129,7 +129,7 @@ describe("the docs", () => {
   });
 
   test.each(pages)("%s names only metrics and path events that there are", (page) => {
-    const metrics = [...counters, ...gauges].map(({ name }) => name);
+    const metrics = [...counters, ...gauges, publishLatency].map(({ name }) => name);
     const named = [
       ...read(page).matchAll(/`(waybill_[a-z_]+_(?:total|seconds)|(?:relay|subscriber|destination|lanes|watch|housekeeping)\.[a-z]+)`/g),
     ]

@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { suggestion } from "../core/options.ts";
+import { packageVersion } from "../core/version.ts";
 import { adapters as table, type Adapters } from "./adapters.ts";
 import { dead } from "./commands/dead.ts";
 import { doctor } from "./commands/doctor.ts";
@@ -64,7 +64,7 @@ type Chosen = { readonly command: Command; readonly rest: readonly string[] } | 
 
 function choose(argv: readonly string[], adapters: Adapters): Chosen {
   const [first, second] = argv;
-  if (first === "--version") return { lines: [version()] };
+  if (first === "--version") return { lines: [packageVersion() ?? "unknown"] };
   if (first === "--help" || first === "-h") return { lines: programHelp(commands, adapters) };
   if (first === "help") return { lines: helpFor(argv.slice(1), adapters) };
   if (first === undefined) usage(`waybill needs a command: ${firstWords().join(", ")}`);
@@ -94,8 +94,3 @@ function groupOf(first: string): readonly Command[] {
 }
 
 const firstWords = (): string[] => [...new Set(commands.map(({ name }) => name.split(" ")[0]!))];
-
-function version(): string {
-  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
-}

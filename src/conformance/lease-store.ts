@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { LeaseStore } from "../contracts/lease-store.ts";
 import type { StoreSuite } from "./harness.ts";
-import { cases, skewMs, ttlMs } from "./scene.ts";
+import { cases, near, skewMs, ttlMs } from "./scene.ts";
 
 /** How long the statements of a case may take before a lease that it needs has run out: a server's clock cannot be stopped. */
 const marginMs = 20_000;
@@ -21,6 +21,14 @@ export function leaseStoreSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     );
     assert.ok(lanes.every(({ owner, epoch }) => owner === null && typeof epoch === "bigint"));
     assert.deepEqual(live, []);
+  });
+
+  test("the clock that it tells, if it tells one, is the one that events are stamped by", async (scene) => {
+    const row = scene.row("a");
+    await scene.add(row);
+    const { now } = await scene.store.leases.look();
+    const added = await scene.store.operator.show(row.id);
+    if (now !== undefined) near(now, added!.createdAt.getTime());
   });
 
   test("a relay lives until its lease runs out, and as often as it renews", async ({ store, clock }) => {

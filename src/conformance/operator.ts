@@ -60,6 +60,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       states: { PENDING: 0, PUBLISHING: 0, PUBLISHED: 0, FAILED: 0, BLOCKED: 0, DEAD: 0, DISCARDED: 0 },
       estimated: [],
       oldestUnpublishedMs: null,
+      oldest: { claimableMs: null, blockedMs: null, deadMs: null, types: [] },
       relays: [],
       lanes: { total: 64, owned: 0, free: 64 },
       holds: { aggregates: 0, blocked: 0, list: [] },
@@ -81,6 +82,29 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const groups = new Map(status.dead.map(({ error, events, oldest }) => [error, { events, oldest }]));
     assert.deepEqual([groups.get("too large")?.events, groups.get("no route")?.events, groups.size], [2, 1, 2]);
     near(groups.get("too large")!.oldest, scene.clock.now() - 30_000);
+  });
+
+  test("status tells the ages of what can be claimed, is blocked and is dead apart, by aggregate type", async (scene) => {
+    await mixture(scene);
+    const ago = (ms: number): number => scene.clock.now() - ms;
+    const age = (found: number | null | undefined, ms: number): void =>
+      near(typeof found === "number" ? new Date(ago(found)) : null, ago(ms));
+    const before = await scene.status();
+    assert.equal(before.oldest.claimableMs, null, "the failed event and the delayed one wait for their time");
+    await scene.add(scene.row("i1", { aggregateType: "Invoice" }), scene.row("late", { availableAt: new Date(ago(-20_000)) }));
+    await scene.clock.advance(30_000);
+    const { oldest } = await scene.status();
+    for (const ms of [oldest.claimableMs, oldest.blockedMs, oldest.deadMs]) age(ms, 30_000);
+    const types = new Map(oldest.types.map((type) => [type.aggregateType, type]));
+    assert.deepEqual([...types.keys()].sort(), ["Invoice", "Order"]);
+    age(types.get("Order")?.claimableMs, 10_000);
+    age(types.get("Order")?.blockedMs, 30_000);
+    age(types.get("Order")?.deadMs, 30_000);
+    age(types.get("Invoice")?.claimableMs, 30_000);
+    assert.deepEqual([types.get("Invoice")?.blockedMs, types.get("Invoice")?.deadMs], [null, null]);
+    await scene.clock.advance(3_600_000);
+    const later = (await scene.status()).oldest.types.find(({ aggregateType }) => aggregateType === "Order");
+    age(later?.claimableMs, 3_630_000);
   });
 
   test("list: newest first, page by page, by state and name", async (scene, relay) => {

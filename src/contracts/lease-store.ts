@@ -5,6 +5,8 @@ export interface LaneTable {
   readonly live: readonly string[];
   /** The strategy of each live relay that passed one to `renew`. */
   readonly strategies: ReadonlyMap<string, string>;
+  /** What the database's clock showed. Absent where the store does not say; the relay then reports no ages of events. */
+  readonly now?: Date;
 }
 
 export interface Lane {

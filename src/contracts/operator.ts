@@ -100,6 +100,7 @@ export interface Status {
   readonly estimated: readonly State[];
   /** Age of the oldest event that is not published, dead or discarded. Null when there is none. */
   readonly oldestUnpublishedMs: number | null;
+  readonly oldest: OldestStatus;
   readonly relays: readonly RelayStatus[];
   readonly lanes: { readonly total: number; readonly owned: number; readonly free: number };
   readonly holds: { readonly aggregates: number; readonly blocked: number; readonly list: readonly HoldStatus[] };
@@ -111,6 +112,20 @@ export interface Status {
   readonly schemaVersion: number;
   /** Present for stores that have something to watch. */
   readonly watch?: Watch;
+}
+
+/** How long the oldest events have been waiting, apart by what they wait for. Null when there is none. */
+export interface OldestAges {
+  /** Due, and a relay may publish it now or has it in its window. A delayed event counts from the moment when it is due. */
+  readonly claimableMs: number | null;
+  /** BLOCKED: it waits for an event of its aggregate, or for its topic. */
+  readonly blockedMs: number | null;
+  readonly deadMs: number | null;
+}
+
+export interface OldestStatus extends OldestAges {
+  /** The same for each aggregate type, the one that waits longest first. 100 at most, of those among the events that status looks at. */
+  readonly types: readonly ({ readonly aggregateType: string } & OldestAges)[];
 }
 
 export interface RelayStatus {

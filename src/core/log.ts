@@ -35,6 +35,7 @@ export const sentences: Sentences = {
   "lanes.lost": ({ lanes }) => warn(`lost ${count(lanes.length, "lane")} to another relay`),
   "housekeeping.done": housekept,
   "watch.warning": ({ text }) => warn(text),
+  "subscriber.started": ({ topics }) => info(`started to receive ${topics.join(", ")}`),
   "subscriber.handled": quiet,
   "subscriber.failed": ({ eventType, id, attempts, retryInMs, error: why }) =>
     warn(`could not apply ${eventType} ${id} (attempt ${attempts}), next attempt in ${inWords(retryInMs)}: ${why}`),

@@ -1,11 +1,13 @@
 import { types } from "node:util";
+import type { Ages } from "./ages.ts";
 import type { Clock } from "./clock.ts";
 import { asError, isWaybillError, type ErrorCode } from "./errors.ts";
 
 /** A notice of something that happened on the path, for logs, metrics, alerts and tests. */
 export type PathEvent =
   | ({ readonly type: "relay.claimed"; readonly narrow: boolean } & OfWindow)
-  | ({ readonly type: "relay.published"; readonly ms: number } & OfWindow)
+  /** `ages`: from `created_at` to this moment, by the database's clock, for observers that ask for them: `withAges`. */
+  | ({ readonly type: "relay.published"; readonly ms: number; readonly ages?: Ages } & OfWindow)
   | ({ readonly type: "relay.failed"; readonly failures: number; readonly retryInMs: number; readonly error: string } & OfEvent)
   /** An event became DEAD. There is one for every such event, whatever the cause. */
   | ({ readonly type: "relay.died"; readonly error: string; readonly followers: "blocked" | "released" } & OfEvent)
@@ -39,6 +41,7 @@ export type PathEvent =
       readonly ms: number;
     }
   | ({ readonly type: "watch.warning"; readonly relay: string } & WatchWarning)
+  | { readonly type: "subscriber.started"; readonly consumer: string; readonly topics: readonly string[] }
   | ({ readonly type: "subscriber.handled"; readonly first: boolean; readonly ms: number } & OfDelivery)
   | ({ readonly type: "subscriber.failed"; readonly attempts: number; readonly retryInMs: number; readonly error: string } & OfDelivery)
   /** A subscriber gave up on an event, and its letter is durable. */
@@ -120,10 +123,21 @@ export interface Observe {
   (event: PathEvent): void;
   /** Asks for `ids` in relay.claimed and relay.published. A relay whose observer does not ask builds no list of them. */
   readonly ids?: boolean;
+  /** Asks for `ages` in relay.published. */
+  readonly ages?: boolean;
 }
 
 /** The same observer, which is told the ids of the events that a relay claims and publishes. */
-export const withIds = (observe: Observe): Observe => Object.assign((event: PathEvent) => observe(event), { ids: true });
+export const withIds = (observe: Observe): Observe => asking((event) => observe(event), [observe, { ids: true }]);
+
+/** The same observer, which is told how old the events are that a relay publishes. */
+export const withAges = (observe: Observe): Observe => asking((event) => observe(event), [observe, { ages: true }]);
+
+type Asking = Pick<Observe, "ids" | "ages">;
+
+/** This observer, which asks for what one of these asks for. */
+export const asking = (tell: (event: PathEvent) => void, others: readonly Asking[]): Observe =>
+  Object.assign(tell, others.some(({ ids }) => ids === true) && { ids: true }, others.some(({ ages }) => ages === true) && { ages: true });
 
 /** The field `ids` for an observer that asks for it; nothing for others. */
 export const idsFor = <T>({ ids }: Observe, of: readonly T[], idOf: (one: T) => string): { readonly ids?: readonly string[] } =>
@@ -167,5 +181,5 @@ export function safely(observe: Observe): Observe {
       return;
     }
   };
-  return observe.ids === true ? Object.assign(safe, { ids: true }) : safe;
+  return asking(safe, [observe]);
 }

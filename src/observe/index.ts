@@ -3,4 +3,4 @@ export { createMetrics, type Metrics } from "./metrics.ts";
 export { observers } from "./observers.ts";
 export { servePages, type PagesOptions } from "./pages.ts";
 export type { HttpServer } from "./http.ts";
-export { withIds } from "../core/path-events.ts";
+export { withAges, withIds } from "../core/path-events.ts";

@@ -1,7 +1,9 @@
 import type { Watch } from "../contracts/housekeeping.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
-import type { Observe, PathEvent } from "../core/path-events.ts";
+import { ageBounds } from "../core/ages.ts";
+import { withAges, type Observe, type PathEvent } from "../core/path-events.ts";
+import { packageVersion } from "../core/version.ts";
 
 type Labels = Readonly<Record<string, string>>;
 type Series = readonly (readonly [labels: Labels, value: number])[];
@@ -17,7 +19,7 @@ export interface Metrics {
 interface Counter {
   readonly name: string;
   readonly help: string;
-  /** Fields of the event. A counter with labels has no series before its first event. */
+  /** Fields of the event. A counter by consumer begins with 0 when the subscriber starts, others with labels with their first event. */
   readonly labels: readonly string[];
   /** What this event adds; null for an event that is not counted here. */
   readonly by: (event: PathEvent) => number | null;
@@ -26,6 +28,7 @@ interface Counter {
 interface Gauge {
   readonly name: string;
   readonly help: string;
+  readonly labels: readonly string[];
   /** Null where the store does not know it. */
   readonly of: (status: Status) => Series | null;
 }
@@ -61,6 +64,7 @@ export const counters: readonly Counter[] = [
     "consumer",
   ),
   counter("subscriber.failed", "waybill_handler_failed_total", "Failed attempts to apply an event, by consumer.", once, "consumer"),
+  counter("subscriber.ignored", "waybill_ignored_total", "Deliveries of event types without a handler, by consumer.", once, "consumer"),
   counter("subscriber.died", "waybill_letters_total", "Messages that a subscriber gave up on, by consumer.", once, "consumer"),
   counter(
     "subscriber.missed",
@@ -80,9 +84,15 @@ export const counters: readonly Counter[] = [
   ),
 ];
 
-const gauge = (name: string, help: string, of: (status: Status) => Series | number | "unknown" | undefined): Gauge => ({
+const gauge = (
+  name: string,
+  help: string,
+  of: (status: Status) => Series | number | "unknown" | undefined,
+  ...labels: readonly string[]
+): Gauge => ({
   name,
   help,
+  labels,
   of(status) {
     const value = of(status);
     if (value === undefined || value === "unknown") return null;
@@ -90,32 +100,74 @@ const gauge = (name: string, help: string, of: (status: Status) => Series | numb
   },
 });
 
-const storeUp = { name: "waybill_store_up", help: "1 when the store answers, within ten seconds." };
+const storeUp = { name: "waybill_store_up", help: "1 when the store answers, within ten seconds.", labels: [] };
+const buildInfo = { name: "waybill_build_info", help: "Always 1; the labels tell which versions run.", labels: ["version", "node"] };
+
+/** The one histogram. Its name ends in _bucket, _sum and _count on the page. */
+export const publishLatency = {
+  name: "waybill_publish_latency_seconds",
+  help: "Time from an event's created_at to the broker's acknowledgement, by the database's clock. A delayed event counts its delay.",
+};
 
 const statusGauges: readonly Gauge[] = [
-  gauge("waybill_events", "Events in the outbox, by state.", ({ states }) => Object.entries(states).map(([state, n]) => [{ state }, n])),
+  gauge(
+    "waybill_events",
+    "Events in the outbox, by state.",
+    ({ states }) => Object.entries(states).map(([state, n]) => [{ state }, n]),
+    "state",
+  ),
   gauge(
     "waybill_events_estimated",
     "1 when waybill_events of this state is an estimate: beyond 100,000, events are not counted one by one.",
     ({ states, estimated }) => Object.keys(states).map((state) => [{ state }, estimated.includes(state as State) ? 1 : 0]),
+    "state",
   ),
   gauge(
     "waybill_oldest_unpublished_seconds",
     "Age of the oldest event that waits to be published; 0 when none does.",
     ({ oldestUnpublishedMs }) => (oldestUnpublishedMs ?? 0) / 1000,
   ),
+  gauge("waybill_oldest_claimable_seconds", "Age of the oldest event that a relay may publish now; 0 when there is none.", ({ oldest }) =>
+    inSeconds(oldest.claimableMs),
+  ),
+  gauge(
+    "waybill_oldest_blocked_seconds",
+    "Age of the oldest event that waits for another event of its aggregate, or for its topic; 0 when none does.",
+    ({ oldest }) => inSeconds(oldest.blockedMs),
+  ),
+  gauge("waybill_oldest_dead_seconds", "Age of the oldest DEAD event; 0 when there is none.", ({ oldest }) => inSeconds(oldest.deadMs)),
+  gauge(
+    "waybill_oldest_by_type_seconds",
+    "The same ages by aggregate type, of the 100 types that wait longest.",
+    ({ oldest }) =>
+      oldest.types.flatMap(({ aggregateType: aggregate_type, claimableMs, blockedMs, deadMs }) =>
+        Object.entries({ claimable: claimableMs, blocked: blockedMs, dead: deadMs }).flatMap(([waits, ms]) =>
+          ms === null ? [] : [[{ aggregate_type, waits }, ms / 1000] as const],
+        ),
+      ),
+    "aggregate_type",
+    "waits",
+  ),
   gauge("waybill_relays", "Relays whose lease has not run out.", ({ relays }) => relays.filter(({ live }) => live).length),
-  gauge("waybill_lanes", "Lanes that a relay owns, and free ones.", ({ lanes }) => [
-    [{ held: "owned" }, lanes.owned],
-    [{ held: "free" }, lanes.free],
-  ]),
+  gauge(
+    "waybill_lanes",
+    "Lanes that a relay owns, and free ones.",
+    ({ lanes }) => [
+      [{ held: "owned" }, lanes.owned],
+      [{ held: "free" }, lanes.free],
+    ],
+    "held",
+  ),
   gauge(
     "waybill_held_aggregates",
     "Aggregates that wait for an event of theirs or for their destination.",
     ({ holds }) => holds.aggregates,
   ),
-  gauge("waybill_waiting_aggregates", "Aggregates that wait for a destination, by topic.", ({ breakers }) =>
-    breakers.map(({ destination, aggregates }) => [{ topic: destination }, aggregates]),
+  gauge(
+    "waybill_waiting_aggregates",
+    "Aggregates that wait for a destination, by topic.",
+    ({ breakers }) => breakers.map(({ destination, aggregates }) => [{ topic: destination }, aggregates]),
+    "topic",
   ),
   gauge("waybill_window_events", "Events claimed and not settled, over all relays.", ({ window }) => window.events),
   gauge("waybill_suspects", "Events of dead windows that wait to be tried alone.", ({ window }) => window.suspects),
@@ -134,40 +186,70 @@ const statusGauges: readonly Gauge[] = [
   ),
 ];
 
-export const gauges: readonly Pick<Gauge, "name" | "help">[] = [storeUp, ...statusGauges];
+export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges];
+
+type Described = Pick<Gauge, "name" | "help" | "labels">;
 
 export function createMetrics(): Metrics {
+  const versions = { version: packageVersion() ?? "unknown", node: process.versions.node };
+  const latencies = new Array<number>(ageBounds.length + 1).fill(0);
+  let latencySumMs = 0;
   const totals = counters.map((each) => ({ ...each, series: new Map<string, number>(each.labels.length > 0 ? [] : [["", 0]]) }));
+  /** A counter that appears with its first event shows no increase: an alert would miss that event. */
+  const begin = (consumer: string): void => {
+    const key = written({ consumer });
+    for (const { labels, series } of totals) if (labels.join() === "consumer" && !series.has(key)) series.set(key, 0);
+  };
   return {
-    observe(event) {
+    observe: withAges((event) => {
+      if (event.type === "relay.published" && event.ages !== undefined) {
+        event.ages.counts.forEach((n, at) => (latencies[at]! += n));
+        latencySumMs += event.ages.sumMs;
+      }
+      if (event.type === "subscriber.started") begin(event.consumer);
       for (const { by, labels, series } of totals) {
         const more = by(event);
         if (more === null) continue;
         const key = written(Object.fromEntries(labels.map((name) => [name, String(event[name as keyof PathEvent])])));
         series.set(key, (series.get(key) ?? 0) + more);
       }
-    },
+    }),
     text(status) {
       return [
+        ...lines(buildInfo, [[versions, 1]]),
         ...(status === undefined ? [] : gaugeLines(status)),
         ...totals.flatMap(({ name, help, series }) => [
           ...head(name, help, "counter"),
           ...[...series].map(([labels, value]) => `${name}${labels} ${value}`),
         ]),
+        ...histogram(publishLatency, latencies, latencySumMs / 1000),
         "",
       ].join("\n");
     },
   };
 }
 
+const lines = ({ name, help }: Described, series: Series | null): string[] =>
+  series === null ? [] : [...head(name, help, "gauge"), ...series.map(([labels, value]) => `${name}${written(labels)} ${value}`)];
+
+function histogram({ name, help }: typeof publishLatency, counts: readonly number[], sum: number): string[] {
+  let below = 0;
+  const buckets = counts.map((n, at) => {
+    below += n;
+    const le = at < ageBounds.length ? String(ageBounds[at]! / 1000) : "+Inf";
+    return `${name}_bucket${written({ le })} ${below}`;
+  });
+  return [...head(name, help, "histogram"), ...buckets, `${name}_sum ${sum}`, `${name}_count ${below}`];
+}
+
 function gaugeLines(status: Status | null): readonly string[] {
-  const lines = ({ name, help }: Pick<Gauge, "name" | "help">, series: Series | null): string[] =>
-    series === null ? [] : [...head(name, help, "gauge"), ...series.map(([labels, value]) => `${name}${written(labels)} ${value}`)];
   const up = lines(storeUp, [[{}, status === null ? 0 : 1]]);
   return status === null ? up : [...up, ...statusGauges.flatMap((each) => lines(each, each.of(status)))];
 }
 
 const head = (name: string, help: string, type: string): string[] => [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+
+const inSeconds = (ms: number | null): number => (ms ?? 0) / 1000;
 
 function ageOf(holder: Watch["writer"] | undefined): number | "unknown" | undefined {
   if (holder === undefined || holder === "unknown") return holder;

@@ -1,4 +1,5 @@
 import type { Claim, Outcome } from "../contracts/outbox-store.ts";
+import { agesOf } from "../core/ages.ts";
 import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
 import { idsFor, type Observe, relayTroubles } from "../core/path-events.ts";
@@ -149,7 +150,9 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
     const published = outcomes.filter(({ as }) => as === "published");
     if (published.length > 0) {
       const ids = idsFor(observe, published, ({ claim }) => claim.envelope.id);
-      observe({ type: "relay.published", relay: name, count: published.length, ms: clock.monotonic() - started, ...ids });
+      const now = observe.ages === true ? coordinator.storeNow() : null;
+      const ages = now === null ? {} : { ages: agesOf(now, published, ({ claim }) => claim.envelope.createdAt) };
+      observe({ type: "relay.published", relay: name, count: published.length, ms: clock.monotonic() - started, ...ids, ...ages });
     }
     // Not awaited here: what comes next need not wait for the store.
     return { left, settled: track(settle(part, outcomes)) };

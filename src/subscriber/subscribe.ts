@@ -68,6 +68,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
     return { source, subscription, draining, stopping, clock, random, observe, troubles, take };
   };
 
+  observe({ type: "subscriber.started", consumer, topics });
   if ((await until(draining, connected(source, draining, parts))) === null) return;
   const ended = new AbortController();
   void watch(path, seatMs / 3, ended.signal);

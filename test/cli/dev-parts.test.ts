@@ -154,6 +154,7 @@ const scene: ShopScene = {
       states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 0 },
       estimated: [],
       oldestUnpublishedMs: 1_500,
+      oldest: { claimableMs: null, blockedMs: null, deadMs: null, types: [] },
       relays: [{ relay: "relay-1.77", live: true, expiresAt: new Date(0), lanes: [1, 2], window: 0, windowLimit: 1500 }],
       lanes: { total: 64, owned: 2, free: 62 },
       holds: { aggregates: 7, blocked: 5, list: [] },

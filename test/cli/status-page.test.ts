@@ -7,6 +7,7 @@ const status: Status = {
   states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 20_012_345, FAILED: 0, BLOCKED: 134_500, DEAD: 0, DISCARDED: 0 },
   estimated: ["PUBLISHED", "BLOCKED"],
   oldestUnpublishedMs: null,
+  oldest: { claimableMs: null, blockedMs: null, deadMs: null, types: [] },
   relays: [],
   lanes: { total: 64, owned: 0, free: 64 },
   holds: { aggregates: 3, blocked: 134_500, list: [] },

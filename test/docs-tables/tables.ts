@@ -1,7 +1,7 @@
 import { adapters } from "../../src/cli/adapters.ts";
 import type { Rule } from "../../src/contracts/doctor.ts";
 import { pathRules, wayRules } from "../../src/doctor/rules.ts";
-import { counters, gauges } from "../../src/observe/metrics.ts";
+import { counters, gauges, publishLatency } from "../../src/observe/metrics.ts";
 
 /** The generated tables of the docs: by page, each with its name in the page's marks. */
 export const tables: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
@@ -11,9 +11,10 @@ export const tables: Readonly<Record<string, Readonly<Record<string, readonly st
       counters.map(({ name, labels, help }) => [code(name), labels.map(code).join(", "), help]),
     ),
     gauges: table(
-      ["gauge", "shows"],
-      gauges.map(({ name, help }) => [code(name), help]),
+      ["gauge", "labels", "shows"],
+      gauges.map(({ name, labels, help }) => [code(name), labels.map(code).join(", "), help]),
     ),
+    histogram: table(["histogram", "shows"], [[code(publishLatency.name), publishLatency.help]]),
   },
   "docs/cli.md": {
     URLs: table(

@@ -1,3 +1,4 @@
+import { agesOf } from "../../src/core/ages.ts";
 import { once } from "node:events";
 import { request } from "node:http";
 import { connect } from "node:net";
@@ -331,6 +332,7 @@ describe("metrics", () => {
     states: { PENDING: 1, PUBLISHING: 2, PUBLISHED: 3, FAILED: 4, BLOCKED: 5, DEAD: 6, DISCARDED: 7 },
     estimated: [],
     oldestUnpublishedMs: 1_500,
+    oldest: { claimableMs: null, blockedMs: null, deadMs: null, types: [] },
     relays: [{ relay: "r", live: true, expiresAt: new Date(0), lanes: [0], window: 2, windowLimit: 1500 }],
     lanes: { total: 64, owned: 60, free: 4 },
     holds: { aggregates: 8, blocked: 5, list: [] },
@@ -363,6 +365,38 @@ describe("metrics", () => {
     expect(lines).toContain('waybill_trouble_total{step="claim"} 1');
     expect(lines).toContain("waybill_failed_total 0");
     expect(lines).toContain("waybill_store_up 1");
+    expect(lines.some((line) => /^waybill_build_info\{version="\d+\.\d+\.\d+.*",node="\d+\..*"\} 1$/.test(line))).toBe(true);
+  });
+
+  test("have the ages of what can be claimed, is blocked and is dead apart, and by aggregate type", () => {
+    const oldest = {
+      ...{ claimableMs: 1_500, blockedMs: null, deadMs: 60_000 },
+      types: [{ aggregateType: "Order", claimableMs: 1_500, blockedMs: null, deadMs: 60_000 }],
+    };
+    const lines = createMetrics()
+      .text({ ...status, oldest })
+      .split("\n");
+    expect(lines).toContain("waybill_oldest_claimable_seconds 1.5");
+    expect(lines).toContain("waybill_oldest_blocked_seconds 0");
+    expect(lines).toContain("waybill_oldest_dead_seconds 60");
+    expect(lines.filter((line) => line.startsWith("waybill_oldest_by_type_seconds"))).toEqual([
+      'waybill_oldest_by_type_seconds{aggregate_type="Order",waits="claimable"} 1.5',
+      'waybill_oldest_by_type_seconds{aggregate_type="Order",waits="dead"} 60',
+    ]);
+  });
+
+  test("have a histogram from the adding of an event to the broker's acknowledgement", () => {
+    const metrics = createMetrics();
+    const created = [0, 5, 990, 1_000].map((ms) => new Date(ms));
+    const ages = agesOf(1_000, created, (at) => at);
+    metrics.observe({ type: "relay.published", relay: "r", count: 4, ms: 1, ages });
+    metrics.observe({ type: "relay.published", relay: "r", count: 1, ms: 1, ages: agesOf(100_000_000, [new Date(0)], (at) => at) });
+    const lines = metrics.text().split("\n");
+    const le = (bound: string): string | undefined => lines.find((line) => line.includes(`_bucket{le="${bound}"}`))?.split(" ")[1];
+    expect(["0.005", "0.01", "0.5", "1", "21600", "+Inf"].map(le)).toEqual(["1", "2", "2", "4", "4", "5"]);
+    expect(lines).toContain("waybill_publish_latency_seconds_count 5");
+    expect(lines).toContain("waybill_publish_latency_seconds_sum 100002.005");
+    expect(lines).toContain("# TYPE waybill_publish_latency_seconds histogram");
   });
 
   test("mark the counts that are estimates, under the same names as ever", () => {
@@ -378,7 +412,7 @@ describe("metrics", () => {
     const text = createMetrics().text(status);
     expect(text.endsWith("\n")).toBe(true);
     for (const line of text.trimEnd().split("\n"))
-      expect(line).toMatch(/^(# (HELP|TYPE) waybill_\w+ .+|waybill_\w+(\{\w+="(?:[^"\\]|\\.)*"\})? [\d.]+)$/);
+      expect(line).toMatch(/^(# (HELP|TYPE) waybill_\w+ .+|waybill_\w+(\{\w+="(?:[^"\\]|\\.)*"(,\w+="(?:[^"\\]|\\.)*")*\})? [\d.]+)$/);
     const types = text.split("\n").filter((line) => line.startsWith("# TYPE"));
     expect(new Set(types).size).toBe(types.length);
   });

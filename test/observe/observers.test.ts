@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { idsFor, safely, withIds, type PathEvent } from "../../src/core/path-events.ts";
+import { systemClock } from "../../src/core/clock.ts";
+import { idsFor, safely, withAges, withIds, type PathEvent } from "../../src/core/path-events.ts";
 import { createOutbox, createRelay, createSubscriber } from "../../src/index.ts";
 import { memory, memoryBroker } from "../../src/memory.ts";
 import { createMetrics, lineOf, logTo, observers, servePages } from "../../src/observe/index.ts";
@@ -32,6 +33,8 @@ describe("several observers", () => {
     expect(observers(none, withIds(none)).ids).toBe(true);
     expect(safely(withIds(none)).ids).toBe(true);
     expect(safely(none).ids).toBe(undefined);
+    const both = observers(none, withAges(withIds(none)));
+    expect([both.ids, both.ages, createMetrics().observe.ages]).toEqual([true, true, true]);
   });
 });
 
@@ -144,7 +147,35 @@ describe("metrics of a service", () => {
     const lines = metrics.text().split("\n");
     expect(lines).toContain('waybill_applied_total{consumer="c"} 2');
     expect(lines).toContain('waybill_duplicates_total{consumer="c"} 1');
+    metrics.observe({ type: "subscriber.ignored", consumer: "c", id: "1", eventType: "t" });
+    expect(metrics.text()).toContain('waybill_ignored_total{consumer="c"} 1\n');
     expect(lines).not.toContain("waybill_store_up 0");
+  });
+
+  test("of a consumer begin with 0 when its subscriber starts, so that the first letter is an increase", async () => {
+    const metrics = createMetrics();
+    const subscriber = createSubscriber({
+      ...{ consumer: "shipping", topics: ["order.events"], source: memoryBroker(), inbox: memory(), observe: metrics.observe },
+      handlers: { "*": () => undefined },
+    });
+    cleanups.push(() => subscriber.drain());
+    await subscriber.start();
+    const lines = metrics.text().split("\n");
+    for (const name of ["applied", "duplicates", "handler_failed", "ignored", "letters"])
+      expect(lines).toContain(`waybill_${name}_total{consumer="shipping"} 0`);
+  });
+
+  test("of a relay have the age of each event by the store's clock, however wrong its own is", async () => {
+    const metrics = createMetrics();
+    const store = memory();
+    await createOutbox({ store }).transaction(store.db, (_, events) => {
+      for (const n of [1, 2, 3]) events.add({ aggregateType: "Order", aggregateId: String(n), type: "OrderPlaced", payload: n });
+    });
+    const wrong = { ...systemClock, now: () => systemClock.now() + 3_600_000 };
+    await createRelay({ store, sink: memoryBroker(), observe: metrics.observe, clock: wrong }).runOnce();
+    const text = metrics.text();
+    expect(text).toContain("waybill_publish_latency_seconds_count 3\n");
+    expect(text).toContain('waybill_publish_latency_seconds_bucket{le="60"} 3\n');
   });
 
   test("are served with its outbox, and with its own readiness", async () => {

@@ -8,6 +8,7 @@ import type { Random } from "../../core/random.ts";
 import { follow, persist } from "../../core/time.ts";
 import { createSight } from "./doubt.ts";
 import { createHeldLanes } from "./held.ts";
+import { createStoreClock } from "./store-clock.ts";
 import { type Self, shares, type Strategy } from "./strategies.ts";
 
 interface LeasesOptions {
@@ -37,6 +38,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
   const troubles = relayTroubles(observe, relay, clock);
   const held = createHeldLanes();
   let sight = createSight(leaseMs, Infinity);
+  const storeClock = createStoreClock();
   let trustedUntil = -Infinity;
   let renewedUntil = -Infinity;
   let renewedAt = -Infinity;
@@ -55,7 +57,13 @@ export function createLeases(options: LeasesOptions): Coordinator {
     renewedUntil = asked + leaseMs * 0.8;
   };
 
-  const look = async (): Promise<void> => sight.looked(await leases.look(), clock.monotonic());
+  const look = async (): Promise<void> => {
+    const asked = clock.monotonic();
+    const table = await leases.look();
+    const answered = clock.monotonic();
+    sight.looked(table, answered);
+    if (table.now !== undefined) storeClock.told(table.now.getTime(), asked, answered);
+  };
 
   const self = (): Self => {
     const turnMs = leaseMs / turnsPerLease;
@@ -105,6 +113,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
   return {
     holding: { relay, lanes: held.lanes },
     trustedForMs: () => trustedUntil - clock.monotonic(),
+    storeNow: () => storeClock.at(clock.monotonic()),
     settledIn() {
       // A lane of another is still to come, unless that is one who gives nothing to those who share.
       const stays = (owner: string): boolean => owner === relay || (shares(strategy.name) && !shares(sight.table.strategies.get(owner)));

@@ -53,10 +53,16 @@ export function createLiveRelays<Row>(clock: Clock, { text }: Cells<Row>, leaseO
 
 type LiveRelays<Row> = (rows: readonly Row[]) => readonly Row[];
 
-/** Of rows that are lanes (lane, owner, epoch), and rows that are relays (relay, strategy and a lease). */
-export function lookOf<Row>(rows: readonly Row[], { text, textOrNull, number }: Cells<Row>, liveOf: LiveRelays<Row>): LaneTable {
+/** Of rows that are lanes (lane, owner, epoch, now), and rows that are relays (relay, strategy and a lease). */
+export function lookOf<Row>(
+  rows: readonly Row[],
+  { text, textOrNull, number, dateOrNull }: Cells<Row>,
+  liveOf: LiveRelays<Row>,
+): LaneTable {
   const live = liveOf(rows.filter((row) => textOrNull(row, "relay") !== null));
+  const now = rows.map((row) => dateOrNull(row, "now")).find((date) => date !== null);
   return {
+    ...(now === undefined ? {} : { now }),
     lanes: rows
       .filter((row) => textOrNull(row, "relay") === null)
       .map((row) => ({ lane: number(row, "lane"), owner: textOrNull(row, "owner"), epoch: BigInt(text(row, "epoch")) })),

@@ -1,5 +1,5 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
-import type { Status } from "../../contracts/operator.ts";
+import type { OldestAges, OldestStatus, Status } from "../../contracts/operator.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 
@@ -24,7 +24,10 @@ export interface Cells<Row> {
 export interface StatusRows<Row> {
   readonly states: Readonly<Record<State, number>>;
   readonly estimated: readonly State[];
-  readonly oldestUnpublishedMs: number | null;
+  /** By the clock that wrote the events. */
+  readonly nowMs: number;
+  /** When the oldest events began to wait: wait (a `Wait`), aggregate_type (NULL: of all types), since. */
+  readonly oldest: readonly Row[];
   /** Those with an owner, in order: lane, owner. */
   readonly lanes: readonly Row[];
   /** relay, live, expires_at, claimed, window_limit. */
@@ -42,14 +45,20 @@ export interface StatusRows<Row> {
 }
 
 export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, isSet, dateOrNull }: Cells<Row>): Status {
-  const { states: counts, estimated, oldestUnpublishedMs, facts, schemaVersion, watch } = of;
+  const { states: counts, estimated, nowMs, facts, schemaVersion, watch } = of;
   const date = (row: Row, name: string): Date => dateOrNull(row, name) ?? new Date(0);
   const live = new Set(of.relays.filter((row) => isSet(row, "live")).map((row) => text(row, "relay")));
   const owned = of.lanes.filter((row) => live.has(text(row, "owner"))).length;
   return {
     states: counts,
     estimated,
-    oldestUnpublishedMs: oldestUnpublishedMs === null ? null : Math.max(0, oldestUnpublishedMs),
+    ...oldestOf(
+      of.oldest.flatMap((row) => {
+        const since = dateOrNull(row, "since");
+        if (since === null) return [];
+        return [{ wait: text(row, "wait") as Wait, aggregateType: textOrNull(row, "aggregate_type"), ageMs: nowMs - since.getTime() }];
+      }),
+    ),
     relays: of.relays.map((row) => ({
       relay: text(row, "relay"),
       live: isSet(row, "live"),
@@ -83,3 +92,50 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
     watch,
   };
 }
+
+/** What an event waits for. `later`: its own time, to become due or to be tried again. */
+export type Wait = "claimable" | "later" | "blocked" | "dead";
+
+interface Waiting {
+  readonly wait: Wait;
+  /** Null: of all types. */
+  readonly aggregateType: string | null;
+  readonly ageMs: number;
+}
+
+export function oldestOf(waiting: readonly Waiting[]): Pick<Status, "oldestUnpublishedMs" | "oldest"> {
+  const most = (some: readonly Waiting[]): number | null =>
+    some.length === 0
+      ? null
+      : Math.max(
+          0,
+          some.reduce((oldest, { ageMs }) => Math.max(oldest, ageMs), 0),
+        );
+  const ages = (some: readonly Waiting[]): OldestAges => {
+    const of = (wait: Wait): number | null => most(some.filter((one) => one.wait === wait));
+    return { claimableMs: of("claimable"), blockedMs: of("blocked"), deadMs: of("dead") };
+  };
+  const byType = new Map<string, Waiting[]>();
+  for (const one of waiting) {
+    if (one.aggregateType === null || one.wait === "later") continue;
+    const same = byType.get(one.aggregateType);
+    if (same === undefined) byType.set(one.aggregateType, [one]);
+    else same.push(one);
+  }
+  const types = [...byType]
+    .map(([aggregateType, some]) => ({ aggregateType, longest: most(some)!, ...ages(some) }))
+    .sort((a, b) => b.longest - a.longest)
+    .slice(0, shown)
+    .map(({ longest: _, ...type }) => type);
+  return {
+    oldestUnpublishedMs: most(waiting.filter(({ wait }) => wait !== "dead")),
+    oldest: { ...ages(waiting), types } satisfies OldestStatus,
+  };
+}
+
+/** Rows of wait, aggregate_type and since to the oldest of each wait, over all types and by type. */
+export const oldestSql = (waiting: string): string =>
+  `WITH waiting AS (${waiting})
+   SELECT wait, NULL AS aggregate_type, min(since) AS since FROM waiting GROUP BY wait
+   UNION ALL
+   SELECT * FROM (SELECT wait, aggregate_type, min(since) AS since FROM waiting GROUP BY wait, aggregate_type ORDER BY 3 LIMIT ${4 * shown}) types`;

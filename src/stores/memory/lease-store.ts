@@ -17,6 +17,7 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
     look: async () => {
       const live = [...tables.relays].filter(([relay]) => isLive(tables, relay, clock));
       return {
+        now: new Date(clock.now()),
         lanes: tables.lanes.map(({ lane, owner, epoch }) => ({ lane, owner, epoch })),
         live: live.map(([relay]) => relay),
         strategies: new Map(live.flatMap(([relay, { strategy }]) => (strategy === undefined ? [] : [[relay, strategy]]))),

@@ -2,7 +2,7 @@ import type { BreakerStatus, DeadGroup, HoldStatus, RelayStatus, Status } from "
 import type { Clock } from "../../core/clock.ts";
 import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
-import { noEvents, shown } from "../kit/status.ts";
+import { noEvents, oldestOf, shown, type Wait } from "../kit/status.ts";
 import { isLive, type RelayLease, type StoredEvent, type Tables } from "./tables.ts";
 
 /** PENDING and FAILED events that a live relay has in hand show as PUBLISHING. */
@@ -14,18 +14,23 @@ export function stateOf(tables: Tables, event: StoredEvent, clock: Clock): State
 export function statusOf(tables: Tables, clock: Clock): Status {
   const now = clock.now();
   const counts = noEvents();
-  let oldest = Infinity;
+  const waiting = new Map<string, { readonly wait: Wait; readonly aggregateType: string; ageMs: number }>();
   for (const event of tables.events.values()) {
     counts[stateOf(tables, event, clock)]++;
+    const wait = waitOf(event, now);
+    if (wait === null) continue;
+    const { aggregateType } = event.row;
     // A delayed event is late only from the moment it is due.
-    const since = Math.max(event.createdAt, event.row.availableAt?.getTime() ?? 0);
-    if (event.status === "PENDING" || event.status === "FAILED" || event.status === "BLOCKED") oldest = Math.min(oldest, since);
+    const ageMs = now - Math.max(event.createdAt, event.row.availableAt?.getTime() ?? 0);
+    const group = waiting.get(`${wait} ${aggregateType}`);
+    if (group === undefined) waiting.set(`${wait} ${aggregateType}`, { wait, aggregateType, ageMs });
+    else group.ageMs = Math.max(group.ageMs, ageMs);
   }
   const owned = tables.lanes.filter(({ owner }) => owner !== null && isLive(tables, owner, clock)).length;
   return {
     states: counts,
     estimated: [],
-    oldestUnpublishedMs: oldest === Infinity ? null : Math.max(0, now - oldest),
+    ...oldestOf([...waiting.values()]),
     relays: [...tables.relays].map(([relay, lease]) => relayStatus(tables, relay, lease, clock)),
     lanes: { total: LANES, owned, free: LANES - owned },
     holds: { aggregates: tables.holds.size, blocked: counts.BLOCKED, list: holdList(tables) },
@@ -34,6 +39,12 @@ export function statusOf(tables: Tables, clock: Clock): Status {
     dead: deadGroups(tables),
     schemaVersion: 1,
   };
+}
+
+function waitOf({ status, nextAttemptAt, row }: StoredEvent, now: number): Wait | null {
+  if (status === "PENDING") return (row.availableAt?.getTime() ?? 0) <= now ? "claimable" : "later";
+  if (status === "FAILED") return (nextAttemptAt ?? 0) <= now ? "claimable" : "later";
+  return status === "BLOCKED" ? "blocked" : status === "DEAD" ? "dead" : null;
 }
 
 function inWindows(tables: Tables, relay?: string): number {

@@ -32,8 +32,8 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
     async look() {
       // One statement is one snapshot.
       const rows = await connection.run(
-        `SELECT lane, CAST(owner AS BINARY) AS owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms FROM ${n.lanes}
-         UNION ALL SELECT NULL, NULL, NULL, CAST(r.relay AS BINARY), CAST(r.strategy AS BINARY), ${leaseColumns("r")} FROM ${n.relays} r
+        `SELECT lane, CAST(owner AS BINARY) AS owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms, UTC_TIMESTAMP(6) AS now FROM ${n.lanes}
+         UNION ALL SELECT NULL, NULL, NULL, CAST(r.relay AS BINARY), CAST(r.strategy AS BINARY), ${leaseColumns("r")}, NULL FROM ${n.relays} r
          ORDER BY lane, relay`,
       );
       return lookOf(rows, cells, liveOf);

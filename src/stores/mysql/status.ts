@@ -1,9 +1,9 @@
 import type { Status } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
-import { counted, noEvents, shown, statusOf } from "../kit/status.ts";
+import { counted, noEvents, oldestSql, shown, statusOf } from "../kit/status.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { cells, numberOf, textOf } from "./rows.ts";
+import { cells, dateOf, numberOf, textOf } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
@@ -35,25 +35,28 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   }
   // Numbers follow the order of adding, but for transactions that stay open: the oldest is among the first. Delayed events are read by
   // the moment they are due, apart from the others, which many of them would hide.
-  const first = (index: string, which: string, order: string): string =>
-    `(SELECT GREATEST(created_at, COALESCE(available_at, created_at)) AS since FROM ${n.outbox} FORCE INDEX (${index})
-      WHERE ${which} AND TO_DAYS(created_at) IS NOT NULL ORDER BY ${order} LIMIT ${oldestAmong})`;
-  const waitingFirst = [
-    first("ready", "ready = 1", "seq"),
-    first("due", "due_at IS NOT NULL", "due_at"),
-    ...["FAILED", "BLOCKED"].map((status) => first("state", `status = '${status}'`, "published_at, seq")),
+  const first = (wait: string, index: string, which: string, order: string): string =>
+    `(SELECT ${wait} AS wait, CAST(LEFT(aggregate_type, 256) AS BINARY) AS aggregate_type, GREATEST(created_at, COALESCE(available_at, created_at)) AS since
+      FROM ${n.outbox} FORCE INDEX (${index}) WHERE ${which} AND TO_DAYS(created_at) IS NOT NULL ORDER BY ${order} LIMIT ${oldestAmong})`;
+  const bySeq = (wait: string, status: State): string => first(wait, "state", `status = '${status}'`, "published_at, seq");
+  const [claimable, later] = [literal("claimable"), literal("later")];
+  const waiting = [
+    first(claimable, "ready", "ready = 1", "seq"),
+    first(`IF(due_at <= UTC_TIMESTAMP(6), ${claimable}, ${later})`, "due", "due_at IS NOT NULL", "due_at"),
+    bySeq(`IF(next_attempt_at <= UTC_TIMESTAMP(6), ${claimable}, ${later})`, "FAILED"),
+    bySeq(literal("blocked"), "BLOCKED"),
+    bySeq(literal("dead"), "DEAD"),
   ];
   const [facts] = await run(
-    `SELECT TIMESTAMPDIFF(MICROSECOND, MIN(waiting.since), UTC_TIMESTAMP(6)) DIV 1000 AS oldest_ms,
-       ${upTo(n.holds)} AS holds,
+    `SELECT UTC_TIMESTAMP(6) AS now, ${upTo(n.holds)} AS holds,
        (SELECT COALESCE(SUM(events), 0) FROM ${n.windows}) AS claimed,
-       ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects
-     FROM (${waitingFirst.join(" UNION ALL ")}) waiting`,
+       ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects`,
   );
   const rows = {
     states: counts,
     estimated,
-    oldestUnpublishedMs: facts!["oldest_ms"] === null ? null : numberOf(facts!, "oldest_ms"),
+    nowMs: dateOf(facts!, "now").getTime(),
+    oldest: await run(oldestSql(waiting.join(" UNION ALL "))),
     lanes: await run(`SELECT lane, CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`),
     relays: await run(
       `SELECT CAST(r.relay AS BINARY) AS relay, r.expires_at, r.expires_at > UTC_TIMESTAMP(6) AS live, r.\`window\` AS window_limit,

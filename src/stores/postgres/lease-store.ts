@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { createLiveRelays, lookOf, type WrittenLease } from "../kit/expiry.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { cells, indexable, list } from "./rows.ts";
+import { cells, indexable, list, ms } from "./rows.ts";
 
 /** Of a table with leases: what is left of one, by the server's clock. */
 export const leaseColumns = (table: string): string => `${renewalOf(table)} AS renewal, ${table}.ttl_ms,
@@ -29,8 +29,8 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
     async look() {
       // One statement is one snapshot.
       const rows = await connection.run(
-        `SELECT lane, owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms FROM ${n.lanes}
-         UNION ALL SELECT NULL, NULL, NULL, r.relay, r.strategy, ${leaseColumns("r")} FROM ${n.relays} r ORDER BY lane, relay`,
+        `SELECT lane, owner, epoch, NULL AS relay, NULL AS strategy, NULL AS renewal, NULL AS ttl_ms, NULL AS left_ms, ${ms("clock_timestamp()")} AS now FROM ${n.lanes}
+         UNION ALL SELECT NULL, NULL, NULL, r.relay, r.strategy, ${leaseColumns("r")}, NULL FROM ${n.relays} r ORDER BY lane, relay`,
       );
       return lookOf(rows, cells, liveOf);
     },

@@ -1,8 +1,8 @@
 import type { Status } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
-import { counted, noEvents, shown, statusOf } from "../kit/status.ts";
-import type { Run } from "./connection.ts";
+import { counted, noEvents, shown, statusOf, type Wait } from "../kit/status.ts";
+import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
 import { cells, ms } from "./rows.ts";
@@ -16,50 +16,78 @@ SELECT coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltupl
 FROM pg_class c, to_regclass('${`${n.schema}.${n.index("outbox", index)}`.replaceAll("'", "''")}') root
 WHERE c.relkind = 'i' AND (c.oid = root OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = root))`;
 
-/** A class of rows that one index holds, and how many of each status it has; beyond the bound, from the index's own statistics. */
-const classes = [
-  { index: "pending", where: pending, ages: true },
-  { index: "delayed", where: delayed, ages: true },
-  { index: "failed", where: "status = 'FAILED'", ages: true },
-  { index: "blocked", where: "status = 'BLOCKED'", ages: true },
-  { index: "dead", where: "status IN ('DEAD', 'DISCARDED')", ages: false },
-  { index: "published", where: "status = 'PUBLISHED'", ages: false },
-] as const;
+/** A class of rows that one index holds. Beyond the bound, its size comes from the index's own statistics. */
+interface Class {
+  readonly index: string;
+  readonly where: string;
+  /** In the index's own order: the rows that are due first come first. */
+  readonly order?: string;
+  /** What a row waits for, when it is `due` and when it is not. Absent where nobody waits for the rows. */
+  readonly wait?: Wait;
+  readonly due?: string;
+}
+
+const classes: readonly Class[] = [
+  { index: "pending", where: pending, wait: "claimable" },
+  { index: "delayed", where: delayed, order: "available_at", wait: "claimable", due: "available_at <= clock_timestamp()" },
+  { index: "failed", where: "status = 'FAILED'", order: "next_attempt_at", wait: "claimable", due: "next_attempt_at <= clock_timestamp()" },
+  { index: "blocked", where: "status = 'BLOCKED'", wait: "blocked" },
+  { index: "dead", where: "status IN ('DEAD', 'DISCARDED')", wait: "dead", due: "status = 'DEAD'" },
+  { index: "published", where: "status = 'PUBLISHED'" },
+];
 
 interface Counts {
   readonly states: Record<State, number>;
   readonly estimated: readonly State[];
-  /** When the oldest event became due that is not published. */
-  readonly oldestMs: number | null;
+  /** As `StatusRows` has them. */
+  readonly oldest: readonly PgRow[];
 }
+
+/** Of rows with status, aggregate_type, since and due: counts and ages by status, and then by type, the oldest first. */
+const grouped = (rows: string): string =>
+  `SELECT status, grouping(aggregate_type) AS total, left(aggregate_type, 256) AS aggregate_type, count(*) AS n,
+     ${ms("min(since) FILTER (WHERE due)")} AS due_ms, ${ms("min(since) FILTER (WHERE NOT due)")} AS later_ms
+   FROM (${rows}) s GROUP BY GROUPING SETS ((status), (status, aggregate_type)) ORDER BY total DESC, min(since) LIMIT ${shown + 2}`;
 
 /** No table is counted: each class ends at the bound. */
 async function countStates(run: Run, n: Names): Promise<Counts> {
   const counts = noEvents();
   const estimated = new Set<State>();
-  let oldest: number | null = null;
-  const older = (value: string | null | undefined): void => {
-    if (value !== null && value !== undefined) oldest = Math.min(oldest ?? Infinity, Number(value));
+  const oldest: PgRow[] = [];
+  const older = (row: PgRow, { wait, index }: Class): void => {
+    if (wait === undefined) return;
+    const aggregate_type = row["total"] === "1" ? null : row["aggregate_type"]!;
+    if (typeof row["due_ms"] === "string") oldest.push({ wait, aggregate_type, since: row["due_ms"] });
+    // What is not due of the dead is discarded.
+    if (typeof row["later_ms"] === "string" && index !== "dead") oldest.push({ wait: "later", aggregate_type, since: row["later_ms"] });
   };
-  for (const { index, where, ages } of classes) {
+  for (const each of classes) {
+    const { index, where, order, wait, due = "true" } = each;
+    const columns = wait === undefined ? "NULL::timestamptz AS since" : "greatest(created_at, available_at) AS since";
     const rows = await run(
-      `SELECT status, count(*) AS n, ${ages ? ms("min(greatest(created_at, available_at))") : "NULL::bigint"} AS oldest_ms
-       FROM (SELECT status${ages ? ", created_at, available_at" : ""} FROM ${n.outbox} WHERE ${where} LIMIT ${counted + 1}) s GROUP BY status`,
+      grouped(
+        `SELECT status, ${wait === undefined ? "''::text" : "aggregate_type"} AS aggregate_type, ${columns}, coalesce(${due}, false) AS due
+         FROM ${n.outbox} WHERE ${where} ${order === undefined ? "" : `ORDER BY ${order}`} LIMIT ${counted + 1}`,
+      ),
     );
-    const found = rows.reduce((sum, row) => sum + Number(row["n"]), 0);
+    const totals = rows.filter((row) => row["total"] === "1");
+    const found = totals.reduce((sum, row) => sum + Number(row["n"]), 0);
     const all = found <= counted ? found : Math.max(found, Number((await run(estimateOf(n, index)))[0]!["n"]));
-    for (const row of rows) {
+    for (const row of totals) {
       const state = row["status"] as State;
       counts[state] += Math.round((Number(row["n"]) / found) * all);
       if (found > counted) estimated.add(state);
-      older(row["oldest_ms"]);
     }
+    for (const row of rows) older(row, each);
     if (index === "pending" && found > counted)
       for (const row of await run(
-        `SELECT ${ms("min(greatest(o.created_at, o.available_at))")} AS oldest_ms FROM generate_series(0, ${LANES - 1}) AS l (lane)
-         CROSS JOIN LATERAL (SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} ORDER BY o.seq LIMIT 10) o`,
+        grouped(
+          `SELECT o.status, o.aggregate_type, greatest(o.created_at, o.available_at) AS since, true AS due
+           FROM generate_series(0, ${LANES - 1}) AS l (lane)
+           CROSS JOIN LATERAL (SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} ORDER BY o.seq LIMIT 10) o`,
+        ),
       ))
-        older(row["oldest_ms"]);
+        older(row, each);
   }
   // What a live relay has claimed is under way: few, whatever the table holds.
   for (const row of await run(
@@ -72,7 +100,7 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
     counts.PUBLISHING += Number(row["n"]);
     counts[state] = Math.max(0, counts[state] - Number(row["n"]));
   }
-  return { states: counts, estimated: [...estimated], oldestMs: oldest };
+  return { states: counts, estimated: [...estimated], oldest };
 }
 
 const upTo = (rows: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${counted + 1}) s)`;
@@ -81,7 +109,7 @@ const upTo = (rows: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${r
 export async function readStatus(run: Run, n: Names): Promise<Status> {
   // Without statistics the planner would read the whole table for the few rows that an index has.
   await run("SET LOCAL enable_seqscan = off");
-  const { oldestMs, ...counts } = await countStates(run, n);
+  const counts = await countStates(run, n);
   await run("SET LOCAL enable_seqscan = on");
   const [facts] = await run(
     `SELECT ${ms("clock_timestamp()")} AS now_ms, ${upTo(n.holds)} AS holds,
@@ -90,7 +118,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   );
   const rows = {
     ...counts,
-    oldestUnpublishedMs: oldestMs === null ? null : Number(facts!["now_ms"]) - oldestMs,
+    nowMs: Number(facts!["now_ms"]),
     lanes: await run(`SELECT lane, owner FROM ${n.lanes} WHERE owner IS NOT NULL ORDER BY lane`),
     relays: await run(
       `SELECT r.relay, ${ms("r.expires_at")} AS expires_at, r.expires_at > clock_timestamp() AS live, r."window" AS window_limit,

@@ -1,8 +1,8 @@
 import { states, type State } from "../../core/event.ts";
-import type { Statements } from "../../drivers/sqlite/connection.ts";
-import { counted, noEvents } from "../kit/status.ts";
+import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
+import { counted, noEvents, oldestSql } from "../kit/status.ts";
 import { delayed, pending } from "./predicates.ts";
-import { iso } from "./rows.ts";
+import { foreign, iso } from "./rows.ts";
 import { publishingAt } from "./schema.ts";
 
 /** How many places of the table an estimate looks at. */
@@ -63,13 +63,22 @@ const isDate = "at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julian
 /** A delayed event is late only from the moment it is due. */
 const since = "max(created_at, coalesce(available_at, created_at)) AS at";
 
-/** When the longest waiting event began to wait. Where more wait than are counted, the first of each lane speaks for it. */
-export function oldestWaiting(statements: Statements, { states: { PENDING } }: Counts): unknown {
-  const some = (rule: string): string => `SELECT * FROM (SELECT ${since} FROM outbox WHERE ${rule} LIMIT ${counted})`;
-  const heads = `SELECT (SELECT ${since} FROM outbox WHERE lane IS l.lane AND ${pending} ORDER BY seq LIMIT 1) AS at
-                 FROM (SELECT lane FROM waybill_lanes UNION ALL SELECT NULL) l`;
-  const waiting = [PENDING > counted ? heads : some(pending), some(delayed), some("status = 'FAILED'"), some("status = 'BLOCKED'")];
-  return statements.get(`SELECT min(at) AS at FROM (${waiting.join(" UNION ALL ")}) WHERE ${isDate}`)?.["at"];
+/** When the longest waiting events began to wait. Where more are pending than are counted, the first of each lane speaks for it. */
+export function oldestWaiting(statements: Statements, { states: { PENDING } }: Counts, nowMs: number): readonly SqliteRow[] {
+  const some = (wait: string, rule: string): string =>
+    `SELECT * FROM (SELECT ${wait} AS wait, ${foreign("aggregate_type")} AS aggregate_type, ${since} FROM outbox WHERE ${rule} LIMIT ${counted})`;
+  const due = (moment: string): string => `CASE WHEN ${moment} <= '${iso(nowMs)}' THEN 'claimable' ELSE 'later' END`;
+  const heads = `SELECT 'claimable', ${foreign("o.aggregate_type")}, max(o.created_at, coalesce(o.available_at, o.created_at))
+                 FROM (SELECT lane FROM waybill_lanes UNION ALL SELECT NULL) l
+                 JOIN outbox o ON o.seq = (SELECT seq FROM outbox WHERE lane IS l.lane AND ${pending} ORDER BY seq LIMIT 1)`;
+  const waiting = [
+    some(due("available_at"), `${delayed} ORDER BY available_at`),
+    PENDING > counted ? heads : some("'claimable'", pending),
+    some(due("next_attempt_at"), "status = 'FAILED'"),
+    some("'blocked'", "status = 'BLOCKED'"),
+    some("'dead'", "status = 'DEAD'"),
+  ];
+  return statements.all(oldestSql(`SELECT wait, aggregate_type, at AS since FROM (${waiting.join(" UNION ALL ")}) WHERE ${isDate}`));
 }
 
 /** Dead events by their error; of more than are counted, the oldest. */

@@ -3,6 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { createLiveRelays, lookOf } from "../kit/expiry.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { cells, iso, leaseOf } from "./rows.ts";
+import { now } from "./schema.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
   const liveOf = createLiveRelays(clock, cells, (row) => leaseOf(row, clock));
@@ -14,8 +15,8 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
       connection.read((statements) => {
         // One statement is one snapshot.
         const rows = statements.all(
-          `SELECT lane, owner, epoch, NULL AS relay, NULL AS expires_at, NULL AS ttl_ms, NULL AS strategy FROM waybill_lanes
-           UNION ALL SELECT NULL, NULL, NULL, relay, expires_at, ttl_ms, strategy FROM waybill_relays ORDER BY lane, relay`,
+          `SELECT lane, owner, epoch, NULL AS relay, NULL AS expires_at, NULL AS ttl_ms, NULL AS strategy, ${now} AS now FROM waybill_lanes
+           UNION ALL SELECT NULL, NULL, NULL, relay, expires_at, ttl_ms, strategy, NULL FROM waybill_relays ORDER BY lane, relay`,
         );
         return lookOf(rows, cells, liveOf);
       }),

@@ -5,7 +5,7 @@ import { checkVersion, refuseNewer } from "../kit/schema.ts";
 import { delayed, pending } from "./predicates.ts";
 import { toVersion2 } from "./version-2.ts";
 
-const now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+export const now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
 /** Every event with its derived state, judged at a moment given in SQL. */
 export function eventsAt(moment: string): string {

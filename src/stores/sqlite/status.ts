@@ -3,13 +3,12 @@ import type { Status } from "../../contracts/operator.ts";
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { shown, statusOf } from "../kit/status.ts";
 import { countStates, deadGroups, oldestWaiting } from "./counts.ts";
-import { cells, dateOf, dateOrNull, foreign } from "./rows.ts";
+import { cells, dateOf, foreign } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 
 /** One look at everything an operator may ask, all from the tables. */
 export function readStatus(statements: Statements, nowMs: number): Status {
   const counts = countStates(statements, nowMs);
-  const oldest = dateOrNull(oldestWaiting(statements, counts));
   const relays = statements.all(
     `SELECT r.relay, r.expires_at, r.ttl_ms, r.window AS window_limit,
             (SELECT coalesce(sum(json_array_length(w.seqs)), 0) FROM waybill_windows w WHERE w.relay = r.relay) AS claimed
@@ -17,7 +16,8 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   );
   const rows = {
     ...counts,
-    oldestUnpublishedMs: oldest === null ? null : nowMs - oldest.getTime(),
+    nowMs,
+    oldest: oldestWaiting(statements, counts, nowMs),
     lanes: statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane"),
     relays: relays.map((row) => ({ ...row, live: Number(isLive(row, nowMs)) })),
     holds: statements.all(
