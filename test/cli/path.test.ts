@@ -278,6 +278,8 @@ describe("the rest", () => {
   test("migrate makes topics without a store, and says what is missing when there is nothing to make", async () => {
     expect(await json("migrate", ...broker, "--topics", "order.events")).toEqual({ applied: [], topics: ["order.events"] });
     expect(await ok("migrate", ...broker, "--topics", "order.events")).toBe("The broker has order.events.\n");
+    // A broker that needs no place for a consumer takes the command that others need.
+    expect(await ok("migrate", ...broker, "--topics", "order.events", "--consumers", "stock")).toBe("The broker has order.events.\n");
     expect(await run("migrate", ...broker)).toMatchObject({ code: 2, stderr: expect.stringContaining("--topics A,B") as string });
     expect(await run("migrate")).toMatchObject({ code: 2, stderr: expect.stringContaining("the store is missing") as string });
   });
@@ -287,6 +289,9 @@ describe("the rest", () => {
     expect(await json("migrate", ...store)).toEqual({ applied: [], topics: [] });
     expect(await ok("migrate", ...store)).toBe("The tables are up to date.\n");
     const printed = await ok("migrate", "--store", "sqlite:other.db", "--print");
+    expect(printed).not.toMatch(/^(BEGIN IMMEDIATE|COMMIT)/m); // a migration tool begins and commits itself
+    for (const wrong of [["--grants"], ["--from", "1"], ["--print", "--grants"], ["--print", "--from", "9"]])
+      expect(await run("migrate", ...store, ...wrong)).toMatchObject({ stdout: "" });
     await expect(run("status", "--store", "sqlite:other.db")).resolves.toMatchObject({ code: 1 });
     const db = (await defaultDriver())(join(folder, "printed.db"));
     db.exec(printed);

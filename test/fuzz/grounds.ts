@@ -220,9 +220,9 @@ async function mariadbGrounds(): Promise<Grounds> {
   };
 }
 
-/** The grants that `waybill migrate --print` shows for a writer. */
+/** The grants that `waybill migrate --print --grants` shows for a writer. */
 async function grant(schema: Schema, writer: string, run: (sql: string) => Promise<unknown>): Promise<void> {
-  const grants = schema.print().match(/^(-- )?GRANT [^;]* TO `?waybill_writer`?;$/gm) ?? [];
-  if (grants.length === 0) throw new Error("migrate --print shows no grants for a writer");
-  for (const statement of grants) await run(statement.replace(/^-- /, "").replace(/`?waybill_writer`?;$/, writer));
+  const grants = schema.grants().match(/^GRANT [^;]* TO `?waybill_writer`?;$/gm) ?? [];
+  if (grants.length === 0) throw new Error("migrate --print --grants shows no grants for a writer");
+  for (const statement of grants) await run(statement.replace(/`?waybill_writer`?;$/, writer));
 }

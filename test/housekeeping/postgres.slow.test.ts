@@ -149,6 +149,7 @@ await describeWith("postgres", "housekeeping on PostgreSQL", () => {
       await using place = await placeOn(server.url(), layout);
       await createRoles(place.pool);
       await place.pool.query(place.store.schema.print());
+      await place.pool.query(place.store.schema.grants());
       await place.store.schema.check();
       await place.add(...Array.from({ length: 20 }, (_, n) => draft(`o${n % 3}`, n, { idempotencyKey: `k${n}` })));
       const relay = place.open({ role: "waybill_relay" });

@@ -44,9 +44,10 @@ await describeWith("postgres", "plain SQL on PostgreSQL", () => {
 
   test("what is printed makes the same tables, and its grants are enough for each role and no more", async () => {
     const url = await database();
-    const printed = postgres({ url }).schema.print();
+    const { schema } = postgres({ url });
     for (const role of ["writer", "relay", "subscriber", "operator"]) await query(url, `CREATE ROLE waybill_${role} LOGIN`);
-    await query(url, printed);
+    await query(url, schema.print());
+    await query(url, schema.grants());
     const as = (role: string): string => url.replace("postgres@", `waybill_${role}@`);
     const [writer, relay, subscriber, operator] = ["writer", "relay", "subscriber", "operator"].map((role) => ({
       pool: new pg.Pool({ connectionString: as(role), max: 3 }),

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -288,6 +288,15 @@ describe("the file", () => {
     expect(printed.prepare(tables).all()).toEqual(all(tables));
     printed.close();
     await expect(fresh("printed.db").schema.check()).resolves.toBeUndefined();
+  });
+
+  test("printed from version 1, the migration is all that tables of version 1 lack", async () => {
+    const printed = (await defaultDriver())(join(folder, "upgraded.db"));
+    printed.exec(readFileSync(new URL("sqlite-v1.sql", import.meta.url), "utf8"));
+    printed.exec(`BEGIN IMMEDIATE;\n${store.schema.print(1)}COMMIT`);
+    printed.close();
+    await expect(fresh("upgraded.db").schema.check()).resolves.toBeUndefined();
+    expect(() => store.schema.print(2)).toThrow(/no statements lead from version 2/);
   });
 
   test("is never in WAL mode under a library whose WAL may lose a reset", () => {

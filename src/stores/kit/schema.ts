@@ -20,6 +20,19 @@ export function checkVersion(place: string, version: number, needed: number, url
   throw new WaybillError("NOT_MIGRATED", `${place} ${found}: run waybill migrate --store ${url}`);
 }
 
+/** The migrations that tables of version `from` lack. */
+export function checkFrom<M>(migrations: readonly M[], from: number): readonly M[] {
+  if (!Number.isInteger(from) || from < 0 || from >= migrations.length)
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `no statements lead from version ${from}: this code makes version ${migrations.length}, from 0 (no tables) to ${migrations.length - 1}`,
+    );
+  return migrations.slice(from);
+}
+
+/** The first line of printed statements. */
+export const inOneTransaction = "-- Run all of it in one transaction, as migration tools do.";
+
 /** A table full of events is never made into another kind of table under its users' feet. */
 export function refuseLayout(place: string, asked: PartitionUnit | null, unit: PartitionUnit | null): void {
   if (asked === null || asked === unit) return;

@@ -104,7 +104,7 @@ export interface Tables {
 }
 
 /** Nothing outlives the process, so there is never anything to upgrade. */
-export const schema: Schema = { migrate: async () => [], print: () => "", check: async () => undefined };
+export const schema: Schema = { migrate: async () => [], print: () => "", grants: () => "", check: async () => undefined };
 
 export function createTables(): Tables {
   return {

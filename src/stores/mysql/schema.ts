@@ -5,7 +5,7 @@ import { isAtLeast } from "../../core/finding.ts";
 import type { Connection, Run, MysqlServer, MysqlSession } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { grants } from "./grants.ts";
-import { checkVersion, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
+import { checkFrom, checkVersion, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
 import { refuseOtherLayout } from "./layout.ts";
 import type { Names } from "./names.ts";
 import { firstPartitions } from "./partitions.ts";
@@ -31,7 +31,8 @@ export function createSchema(connection: Connection, n: Names, clock: Clock, ask
           return applied;
         }),
       ),
-    print: () => printed(n, asked),
+    print: (from = 0) => printed(n, asked, from),
+    grants: () => printedGrants(n, asked),
     check: async () => {
       checkVersion(place, await versionOf(connection.run, n), SCHEMA_VERSION, "mysql://…");
       await refuseOtherLayout(connection.run, n, place, asked);
@@ -106,18 +107,26 @@ export function refuseOld({ version, mariadb }: Pick<MysqlServer, "version" | "m
     throw new WaybillError("UNSUPPORTED", `${place} is ${version}: ${needed}`);
 }
 
-function printed(n: Names, asked: PartitionUnit | null): string {
-  const steps = migrations.flatMap((migration, at) => [...migration(n, "utf8mb4_nopad_bin", asked), ...meta(n, at + 1)]);
+function printed(n: Names, asked: PartitionUnit | null, from: number): string {
+  const steps = checkFrom(migrations, from).flatMap((migration, at) => [
+    ...migration(n, "utf8mb4_nopad_bin", asked),
+    ...meta(n, from + at + 1),
+  ]);
   return [
     "-- For MariaDB. On MySQL, put utf8mb4_0900_bin in place of utf8mb4_nopad_bin.",
     `SET SESSION lock_wait_timeout = ${lockSeconds};`,
     ...(n.schema === null ? [] : [`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema};`]),
     ...steps.map(({ sql, trigger }) => (trigger !== undefined ? `DELIMITER //${sql} //\nDELIMITER ;` : `${sql};`)),
-    "-- The least that each role needs, for whoever administers the server. The names of the roles are examples.",
-    ...grants(n, asked !== null).map((grant) => `-- ${grant};`),
     "",
   ].join("\n");
 }
+
+const printedGrants = (n: Names, asked: PartitionUnit | null): string =>
+  [
+    "-- The least that each role needs, for an administrator of the server. The names of the roles are examples.",
+    ...grants(n, asked !== null).map((grant) => `${grant};`),
+    "",
+  ].join("\n");
 
 /** 0 when there are no tables. */
 export async function versionOf(run: Run, n: Names): Promise<number> {

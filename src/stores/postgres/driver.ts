@@ -108,7 +108,7 @@ const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (
     (place, why) => `${place} does not have Waybill's tables as this code needs them (${why}): run waybill migrate`,
   ],
   [/^25006$/, "STORE_READ_ONLY", (place, why) => `${place} cannot be written: ${why}; is it a standby?`],
-  [/^42501$/, "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print shows what each role needs`],
+  [/^42501$/, "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print --grants shows what each role needs`],
   [/^(28P01|28000|3D000)$/, "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
   [/^(55P03|57014|40001|40P01)$/, "STORE_UNAVAILABLE", (place, why) => `${place} gave up a statement: ${why}`],
   [/^(08|53|57P)/, "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],

@@ -174,7 +174,7 @@ export const rules: readonly Rule<Answers>[] = [
     setting: "rights",
     badWhen: "the role lacks what a relay needs",
     breaks: "L",
-    remedy: "grant it what `waybill migrate --print` shows, or run doctor as the role that relays have",
+    remedy: "grant it what `waybill migrate --print --grants` shows, or run doctor as the role that relays have",
     look({ role, lacks }, say) {
       const { good, bad } = say.as(`rights of role ${role}`);
       if (lacks === null) return [];

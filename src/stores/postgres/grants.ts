@@ -9,8 +9,7 @@ export function grants(n: Names, partitioned: boolean): string {
     partitioned
       ? `GRANT EXECUTE ON FUNCTION ${n.add_partitions}(integer), ${n.drop_partition}(timestamptz, boolean, text[]) TO ${role};\n`
       : "";
-  return `
--- Roles. Create them, or put your own in their place.
+  return `-- Roles. Create them, or put your own in their place.
 -- Writer: the services that add events. It may insert, and read nothing.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_writer;
 GRANT INSERT (${written}) ON ${n.outbox} TO waybill_writer;

@@ -7,7 +7,7 @@ import type { Connection, Run } from "./connection.ts";
 import { sqlState } from "./driver.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import { checkVersion, refuseLayout, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
+import { checkFrom, checkVersion, inOneTransaction, refuseLayout, refuseNewer, type PartitionUnit } from "../kit/schema.ts";
 import { firstPartitions, partitionTables } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
 import { columns, version2 } from "./version-2.ts";
@@ -274,18 +274,16 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
       for (let version = 1; version <= SCHEMA_VERSION; version++) if (await step(version)) applied.push(version);
       return applied;
     },
-    print: () =>
+    print: (from = 0) =>
       [
-        "BEGIN;",
-        "SET LOCAL lock_timeout = '5s';",
-        `CREATE SCHEMA IF NOT EXISTS ${n.schema};`,
-        `${createMeta(n, asked)};`,
-        ...migrations.flatMap(({ first, then }) => [...(first?.(n).map((sql) => `${sql};`) ?? []), then(n, asked).trim()]),
+        inOneTransaction,
+        ...(from === 0 ? [`CREATE SCHEMA IF NOT EXISTS ${n.schema};`, `${createMeta(n, asked)};`] : ["SET LOCAL lock_timeout = '5s';"]),
+        ...checkFrom(migrations, from).flatMap(({ first, then }) => [...(first?.(n).map((sql) => `${sql};`) ?? []), then(n, asked).trim()]),
         `UPDATE ${n.meta} SET version = ${SCHEMA_VERSION};`,
         ...(asked === null ? [] : [`${firstPartitions(n)};`]),
-        "COMMIT;",
-        grants(n, asked !== null),
+        "",
       ].join("\n"),
+    grants: () => grants(n, asked !== null),
     check: async () => {
       checkVersion(place, await versionOf(connection.run, n), SCHEMA_VERSION, "postgres://…");
       if (asked !== null) refuseLayout(place, asked, await unitOf(connection.run, n));

@@ -1,7 +1,7 @@
 import type { Schema } from "../../contracts/store.ts";
 import { LANES } from "../../core/lane.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
-import { checkVersion, refuseNewer } from "../kit/schema.ts";
+import { checkFrom, checkVersion, inOneTransaction, refuseNewer } from "../kit/schema.ts";
 import { delayed, pending } from "./predicates.ts";
 import { toVersion2 } from "./version-2.ts";
 
@@ -192,8 +192,14 @@ export function createSchema(connection: Connection, path: string): Schema {
         statements.exec(`UPDATE waybill_meta SET version = ${SCHEMA_VERSION}`);
         return applied;
       }),
-    print: () =>
-      `BEGIN IMMEDIATE;\n${migrations.join("\n").trim()}\nCREATE TABLE waybill_meta (version INTEGER NOT NULL);\nINSERT INTO waybill_meta VALUES (${SCHEMA_VERSION});\nCOMMIT;\n`,
+    print: (from = 0) =>
+      [
+        inOneTransaction,
+        checkFrom(migrations, from).join("\n").trim(),
+        ...(from === 0 ? ["CREATE TABLE waybill_meta (version INTEGER NOT NULL);", "INSERT INTO waybill_meta VALUES (0);"] : []),
+        `UPDATE waybill_meta SET version = ${SCHEMA_VERSION};\n`,
+      ].join("\n"),
+    grants: () => "",
     check: () => connection.read((statements) => checkVersionOf(versionOf(statements), path)),
   };
 }
