@@ -1,7 +1,6 @@
 import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { checkFile, fileBeside, pathOf, removeFile } from "../../drivers/sqlite/place.ts";
-import { withoutConsumers } from "../kit/describe.ts";
 import { rules } from "./examine.ts";
 import { embedded } from "./index.ts";
 
@@ -18,7 +17,7 @@ export const embeddedAdapter: BrokerAdapter = {
     const broker = embedded({ path });
     return {
       sink: broker,
-      provision: withoutConsumers("the embedded broker needs nothing for a consumer", (topics) => broker.provision(topics)),
+      provision: (topics) => broker.provision(topics),
       async purge(before, topics) {
         if (topics.length > 0) throw new WaybillError("USAGE", "--topics: the embedded broker purges all its topics; leave it out");
         return broker.purge(before);

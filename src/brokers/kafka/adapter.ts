@@ -1,6 +1,6 @@
 import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { systemClock as clock } from "../../core/clock.ts";
-import { guardedBy, inStages, purgesItself, withoutConsumers } from "../kit/describe.ts";
+import { guardedBy, inStages, purgesItself } from "../kit/describe.ts";
 import { rules } from "./examine.ts";
 import { removeGroup } from "./groups.ts";
 import { kafka } from "./index.ts";
@@ -27,7 +27,7 @@ export const kafkaAdapter: BrokerAdapter = {
     const broker = kafka({ url: text });
     return {
       sink: broker,
-      provision: withoutConsumers("Kafka makes a consumer's group when it first reads", (topics) => broker.provision(topics)),
+      provision: (topics) => broker.provision(topics),
       purge: purgesItself("a Kafka topic deletes by its own limits: set retention.ms on the topic"),
     };
   },

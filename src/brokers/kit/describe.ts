@@ -1,4 +1,4 @@
-import type { OpenedBroker, Server } from "../../contracts/adapter.ts";
+import type { Server } from "../../contracts/adapter.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
 
 /** A server whose URLs have one scheme for plain text, and another for verified encryption. */
@@ -6,14 +6,6 @@ export const guardedBy = (scheme: string): Pick<Server, "remedy" | "guard"> => (
   remedy: `write the URL with ${scheme}:`,
   guard: (url) => (url.toLowerCase().startsWith(`${scheme}:`) ? "verified" : "none"),
 });
-
-/** For a broker that needs nothing for a consumer. */
-export const withoutConsumers =
-  (why: string, provision: (topics: readonly string[]) => Promise<void>): OpenedBroker["provision"] =>
-  async (topics, consumers) => {
-    if (consumers.length > 0) throw new WaybillError("USAGE", `--consumers: ${why}; leave it out`);
-    await provision(topics);
-  };
 
 /** For a broker that deletes by rules of its own. */
 export const purgesItself = (why: string) => (): Promise<never> => Promise.reject(new WaybillError("UNSUPPORTED", why));
