@@ -11,7 +11,8 @@ import { until } from "../cli/build.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const bin = (name: string): string => join(root, "node_modules", name);
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
-  readonly exports: Readonly<Record<string, unknown>>;
+  readonly exports: Readonly<Record<string, string | { readonly types: string }>>;
+  readonly typesVersions: unknown;
   readonly devDependencies: Readonly<Record<string, string>>;
 };
 const doors = Object.keys(manifest.exports)
@@ -206,25 +207,48 @@ describe("a consumer's types", () => {
   `;
   const required = `import waybill = require("waybill");\nexport const outbox: typeof waybill.createOutbox = waybill.createOutbox;\n`;
 
-  test.each([
-    ["node16", "node16"],
-    ["nodenext", "nodenext"],
-    ["esnext", "bundler"],
-  ])("compile with module %s and moduleResolution %s", async (module, moduleResolution) => {
-    const path = join(folder, `types-${moduleResolution}`);
+  const settings = [
+    ["module", "node16", "node16"],
+    ["module", "nodenext", "nodenext"],
+    ["module", "esnext", "bundler"],
+    ["commonjs", "nodenext", "nodenext"],
+    ["commonjs", "node20", "node16"],
+    ["commonjs", "commonjs", "node10"],
+    ["commonjs", "commonjs", "bundler"],
+    ["commonjs", "preserve", "bundler"],
+  ] as const;
+  const compiled = async (type: string, module: string, moduleResolution: string): Promise<Result> => {
+    const path = join(folder, `types-${type}-${module}-${moduleResolution}`);
     mkdirSync(path);
     symlinkSync(await installed(), join(path, "node_modules"));
-    writeFileSync(join(path, "package.json"), '{ "type": "module" }');
+    writeFileSync(join(path, "package.json"), JSON.stringify({ type }));
     writeFileSync(join(path, "consumer.ts"), consumer);
     // Of these compilers, nodenext is the one that knows that require() may load an ES module.
     if (module === "nodenext") writeFileSync(join(path, "required.cts"), required);
     const compilerOptions = {
+      ...(moduleResolution === "node10" ? { ignoreDeprecations: "6.0" } : {}),
       ...{ module, moduleResolution, target: "es2022", lib: ["es2023"], strict: true, noEmit: true, skipLibCheck: false },
       ...{ exactOptionalPropertyTypes: true, types: ["node"], typeRoots: [bin("@types")] },
     };
     writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions }));
-    const { code, stdout } = await node([bin("typescript/bin/tsc"), "-p", "."], path);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+    return node([bin("typescript/bin/tsc"), "-p", "."], path);
+  };
+
+  test.each(settings)("compile in a package of type %s with module %s and moduleResolution %s", async (...setting) => {
+    expect(await compiled(...setting)).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  test("are refused as docs/typescript.md says with module node16 in a CommonJS package, by the compiler's own rule", async () => {
+    const { code, stdout } = await compiled("commonjs", "node16", "node16");
+    expect([code, new Set(stdout.match(/TS\d+/g))]).toEqual([2, new Set(["TS1479"])]);
+  });
+
+  test("are found by older resolutions at every subpath", () => {
+    const { exports, typesVersions } = manifest;
+    const wanted = Object.entries(exports).flatMap(([path, door]) =>
+      typeof door === "string" || path === "." ? [] : [[path.slice(2), [door.types]]],
+    );
+    expect(typesVersions).toEqual({ "*": Object.fromEntries(wanted) });
   });
 });
 
