@@ -202,7 +202,11 @@ const explanations: readonly (readonly [errnos: readonly number[], code: ErrorCo
   // By --read-only, in a read-only transaction, in read-only mode.
   [[1290, 1792, 1836], "STORE_READ_ONLY", (place, why) => `${place} cannot be written: ${why}; is it a replica?`],
   // A right on a table, on a column, on the server, on a routine.
-  [[1142, 1143, 1227, 1370], "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print --grants shows what each role needs`],
+  [
+    [1142, 1143, 1227, 1370],
+    "STORE_READ_ONLY",
+    (place, why) => `${place}: ${why}; waybill migrate --print --grants shows what each role needs`,
+  ],
   [[1044, 1045, 1046, 1049, 1698], "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
   // Too many connections, locks, a full table or disk.
   [[1040, 1203, 1226, 1205, 1213, 1020, 1114, 1021], "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
