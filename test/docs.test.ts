@@ -141,7 +141,8 @@ describe("the docs", () => {
 
   test.each(pages)("%s names only codes of the table", (page) => {
     const codes = [...read(page).matchAll(/`(?!WAYBILL_)([A-Z]+_[A-Z_]+)`/g)].map(([, code]) => code!);
-    expect(codes.filter((code) => !(code in errorTable))).toEqual([]);
+    const variables = ["DATABASE_URL", "BROKER_URL"]; // of services, and of what waybill init writes
+    expect(codes.filter((code) => !(code in errorTable) && !variables.includes(code))).toEqual([]);
   });
 });
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { createInterface } from "node:readline";
 import { failure } from "./failure.ts";
 import { stoppedAtOnce } from "../core/service.ts";
 import { print, type OutputStream } from "./output.ts";
@@ -34,6 +35,19 @@ async function stdin(): Promise<Uint8Array> {
   return Buffer.concat(chunks);
 }
 
+/** One line at a time, of a person: null when the input ends first, as with Ctrl-D. */
+async function ask(question: string): Promise<string | null> {
+  const lines = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    return await new Promise((resolve) => {
+      lines.once("close", () => resolve(null));
+      lines.question(question, resolve);
+    });
+  } finally {
+    lines.close();
+  }
+}
+
 const graceMs = 1_000;
 
 function onSignal(listener: (nth: number) => void): void {
@@ -62,6 +76,7 @@ const host: Host = {
   env: process.env,
   stdin,
   onSignal,
+  ...(process.stdin.isTTY && process.stdout.isTTY && !argv.includes("--json") ? { ask } : {}),
 };
 
 process.on("uncaughtException", fail);

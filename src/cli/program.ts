@@ -4,6 +4,7 @@ import { adapters as table, type Adapters } from "./adapters.ts";
 import { dead } from "./commands/dead.ts";
 import { doctor } from "./commands/doctor.ts";
 import { events } from "./commands/events.ts";
+import { init } from "./commands/init.ts";
 import { migrate } from "./commands/migrate.ts";
 import { purge } from "./commands/purge.ts";
 import { relay } from "./commands/relay.ts";
@@ -18,13 +19,12 @@ import type { Terminal } from "./terminal.ts";
 import { verify } from "./commands/verify.ts";
 import { usage } from "./usage.ts";
 
-export const commands: readonly Command[] = [dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
+export const commands: readonly Command[] = [init, dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
 
 /** The process around the program. */
-export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen"> {
+export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen" | "ask" | "cwd"> {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
-  readonly cwd: string;
 }
 
 /** Runs one command line and says its exit code; never rejects. */
@@ -43,8 +43,8 @@ export async function run(argv: readonly string[], host: Host, adapters: Adapter
     }
     const config = values["no-config"] ? withoutConfig(values.config) : await loadConfig(host.cwd, values.config);
     const out = createOutput(host.stdout, values.json);
-    const { env, stdin, onSignal, screen } = host;
-    await command.run({ out, config, adapters, env, stdin, onSignal, ...(screen === undefined ? {} : { screen }) }, values, words);
+    const { stdout: _, stderr: __, ...around } = host;
+    await command.run({ ...around, out, config, adapters }, values, words);
     return 0;
   } catch (error) {
     const { exitCode, lines } = failure(error, { json: argv.includes("--json"), debug: debugging(host.env) });

@@ -2,6 +2,7 @@ import type { Url } from "../core/url.ts";
 import type { Examination, Rule } from "./doctor.ts";
 import type { Sink } from "./sink.ts";
 import type { Source } from "./source.ts";
+import type { BrokerStarter, StoreStarter } from "./starter.ts";
 import type { Store } from "./store.ts";
 
 /** What the command line knows about an adapter. No other file names the adapter, or depends on which one it is. */
@@ -36,6 +37,8 @@ export interface Server {
 type Guard = "verified" | "unverified" | "none";
 
 export interface BrokerAdapter extends Adapter {
+  /** Absent where `waybill init` does not offer it. */
+  readonly starter?: BrokerStarter;
   /** What --management means, where the broker has an HTTP API. Other brokers refuse the flag. */
   readonly management?: string;
   /** For commands. Without `create`, a file must be there; nothing is connected yet. */
@@ -73,6 +76,8 @@ export interface RunBroker {
 }
 
 export interface StoreAdapter extends Adapter {
+  /** Absent where `waybill init` does not offer it. */
+  readonly starter?: StoreStarter;
   /** The reason why its log cannot be tailed. No store's log can be, in this version. */
   readonly noTail: string;
   /** The database has one writer at a time, and does not serve waiting writers in order. */

@@ -7,15 +7,19 @@ export interface InProcessOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   readonly adapters?: Adapters;
+  /** What a person answers, one after the other; then the input ends. Without it, nobody sits at a terminal. */
+  readonly answers?: readonly string[];
 }
 
 /** The same program without a process of its own: for the many cases where only the words and the exit code matter. */
 export async function inProcess(
   args: readonly string[],
-  { cwd, env = {}, stdin = "", adapters = table }: InProcessOptions,
+  { cwd, env = {}, stdin = "", adapters = table, answers }: InProcessOptions,
 ): Promise<Result> {
   let [stdout, stderr] = ["", ""];
+  const left = [...(answers ?? [])];
   const host: Host = {
+    ...(answers === undefined ? {} : { ask: async () => left.shift() ?? null }),
     cwd,
     env,
     stdin: () => Promise.resolve(Buffer.from(stdin)),

@@ -3,12 +3,14 @@ import { WaybillError } from "../../core/errors.ts";
 import { checkFile, fileBeside, pathOf, removeFile } from "../../drivers/sqlite/place.ts";
 import { rules } from "./examine.ts";
 import { embedded } from "./index.ts";
+import { starter } from "./starter.ts";
 
 export const embeddedAdapter: BrokerAdapter = {
   name: "embedded broker",
   schemes: ["embedded"],
   example: "embedded:./broker.db",
   rules,
+  starter,
   server: null,
   open(url, { create }) {
     const path = pathOf(url);

@@ -5,6 +5,7 @@ import { rules } from "./examine.ts";
 import { removeGroup } from "./groups.ts";
 import { kafka } from "./index.ts";
 import { createLink } from "./link.ts";
+import { starter } from "./starter.ts";
 import { removeTopics } from "./topics.ts";
 import { settingsOf } from "./url.ts";
 
@@ -23,6 +24,7 @@ export const kafkaAdapter: BrokerAdapter = {
     guard: (url, env) => (/\?(?:[^#]*&)?tls=true(&|#|$)/.test(url) ? "verified" : guard(url, env)),
   },
   rules,
+  starter,
   open({ text }) {
     const broker = kafka({ url: text });
     return {

@@ -8,6 +8,7 @@ import { rules } from "./examine.ts";
 import { nats } from "./index.ts";
 import { createLink } from "./link.ts";
 import { streamName } from "./names.ts";
+import { starter } from "./starter.ts";
 import { settingsOf } from "./url.ts";
 
 export const natsAdapter: BrokerAdapter = {
@@ -15,6 +16,7 @@ export const natsAdapter: BrokerAdapter = {
   schemes: ["nats", "tls"],
   example: "nats://user:password@host:4222,host2:4222",
   rules,
+  starter,
   server: { port: 4222, token: true, ...guardedBy("tls") },
   open({ text }) {
     const broker = nats({ url: text });

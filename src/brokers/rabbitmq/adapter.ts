@@ -5,6 +5,7 @@ import { guardedBy, inStages, purgesItself } from "../kit/describe.ts";
 import { rules } from "./examine.ts";
 import { rabbitmq } from "./index.ts";
 import { createLinks } from "./link.ts";
+import { starter } from "./starter.ts";
 import { removeTopology } from "./topology.ts";
 import { settingsOf } from "./url.ts";
 
@@ -13,6 +14,7 @@ export const rabbitmqAdapter: BrokerAdapter = {
   schemes: ["amqp", "amqps"],
   example: "amqp://user:password@host:5672/vhost",
   rules,
+  starter,
   server: { port: 5672, ...guardedBy("amqps") },
   management: "RabbitMQ's management API, for settings that AMQP does not tell",
   open({ text }, { management }) {

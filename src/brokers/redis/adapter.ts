@@ -6,6 +6,7 @@ import { guardedBy } from "../kit/describe.ts";
 import { rules } from "./examine.ts";
 import { redis } from "./index.ts";
 import { createLink } from "./link.ts";
+import { starter } from "./starter.ts";
 import { placeOf } from "./url.ts";
 
 export const redisAdapter: BrokerAdapter = {
@@ -13,6 +14,7 @@ export const redisAdapter: BrokerAdapter = {
   schemes: ["redis", "rediss"],
   example: "redis://user:password@host:6379/0",
   rules,
+  starter,
   server: { port: 6379, ...guardedBy("rediss") },
   open({ text }) {
     const broker = redis({ url: text });

@@ -5,6 +5,7 @@ import { later } from "../kit/pool.ts";
 import { openPool, type MysqlConnection } from "./driver.ts";
 import { rules } from "./examine.ts";
 import { mysql } from "./index.ts";
+import { starter } from "./starter.ts";
 import { onPool } from "./pool.ts";
 import { fill } from "./values.ts";
 
@@ -16,6 +17,7 @@ export const mysqlAdapter: StoreAdapter = {
   example: "mysql://user:password@host:3306/database",
   server: { port: 3306, ...guardedBySslmode() },
   rules,
+  starter,
   noTail: "this version cannot follow the binary log: use --mode poll",
   open(given, _, { listen, ...placing }) {
     if (listen === true) return refuseUrl(given, "has nothing like PostgreSQL's LISTEN: leave listen out, and relays poll");

@@ -4,6 +4,7 @@ import { later } from "../kit/pool.ts";
 import { openPool, type PgClient } from "./driver.ts";
 import { rules } from "./examine.ts";
 import { postgres } from "./index.ts";
+import { starter } from "./starter.ts";
 import { onClient } from "./pool.ts";
 
 const runPool = { connections: 4, connectTimeoutMs: 5_000 };
@@ -14,6 +15,7 @@ export const postgresAdapter: StoreAdapter = {
   example: "postgres://user:password@host:5432/database",
   server: { port: 5432, ...guardedBySslmode("PGSSLMODE") },
   rules,
+  starter,
   noTail: "this version cannot follow PostgreSQL's log: use --mode poll",
   open(given, _, placing) {
     const url = serverUrl(given);

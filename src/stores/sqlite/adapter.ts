@@ -8,6 +8,7 @@ import { beside } from "../kit/describe.ts";
 import { later } from "../kit/pool.ts";
 import { rules } from "./examine.ts";
 import { sqlite } from "./index.ts";
+import { starter } from "./starter.ts";
 
 export const sqliteAdapter: StoreAdapter = {
   name: "SQLite",
@@ -15,6 +16,7 @@ export const sqliteAdapter: StoreAdapter = {
   example: "sqlite:./app.db",
   server: null,
   rules,
+  starter,
   noTail: "SQLite has no log that other programs can follow: use --mode poll, which is woken at once by writers of its own process",
   oneWriter: true,
   open(url, create, placing) {
