@@ -26,6 +26,11 @@ const told = (status: Status): Status => ({
   dead: status.dead.map((group) => ({ ...group, error: redactText(group.error) })),
 });
 
-const toldOf = (event: EventRecord): EventRecord => ({ ...event, lastError: shown(event.lastError), hold: shown(event.hold) });
+const toldOf = (event: EventRecord): EventRecord => ({
+  ...event,
+  lastError: shown(event.lastError),
+  errorDetail: shown(event.errorDetail),
+  hold: shown(event.hold),
+});
 const withoutWhy = <T extends { readonly why: string }>(held: T): T => ({ ...held, why: redactText(held.why) });
 const shown = (text: string | null): string | null => (text === null ? null : redactText(text));

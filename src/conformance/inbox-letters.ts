@@ -5,11 +5,12 @@ import { sampleEvent } from "./corpus.ts";
 import type { StoreSuite } from "./harness.ts";
 import { cases, type Scene } from "./scene.ts";
 
-const letterOf = (change: Partial<Letter> = {}): Letter => ({
+const sampleLetter = (change: Partial<Letter> = {}): Letter => ({
   envelope: sampleEvent({ headers: { tenant: "t1" } }),
   topic: "order.events",
   consumer: "billing",
-  error: "HANDLER_FAILED: no such account",
+  code: "HANDLER_FAILED",
+  error: "no such account",
   attempts: 5,
   ...change,
 });
@@ -28,28 +29,32 @@ async function keeps<Db, Tx>({ letters }: Scene<Db, Tx>, expected: readonly Lett
 
 const nul = "\0";
 const difficult: readonly (readonly [about: string, letter: () => Letter])[] = [
-  ["an ordinary event", () => letterOf({ handlerVersion: 3 })],
-  ["an id with NUL", () => letterOf({ envelope: sampleEvent({ id: `a${nul}b` }) })],
-  ["an empty id", () => letterOf({ envelope: sampleEvent({ id: "" }) })],
-  ["an id longer than the column", () => letterOf({ envelope: sampleEvent({ id: "x".repeat(10_000) }) })],
-  ["an id of characters of four bytes", () => letterOf({ envelope: sampleEvent({ id: "🚚".repeat(40) }) })],
-  ["an id with half a character", () => letterOf({ envelope: sampleEvent({ id: "a\ud83d" }) })],
+  ["an ordinary event", () => sampleLetter({ handlerVersion: 3 })],
+  ["an id with NUL", () => sampleLetter({ envelope: sampleEvent({ id: `a${nul}b` }) })],
+  ["an empty id", () => sampleLetter({ envelope: sampleEvent({ id: "" }) })],
+  ["an id longer than the column", () => sampleLetter({ envelope: sampleEvent({ id: "x".repeat(10_000) }) })],
+  ["an id of characters of four bytes", () => sampleLetter({ envelope: sampleEvent({ id: "🚚".repeat(40) }) })],
+  ["an id with half a character", () => sampleLetter({ envelope: sampleEvent({ id: "a\ud83d" }) })],
   [
     "names that no column takes",
-    () => letterOf({ envelope: sampleEvent({ aggregateType: `🚚${nul}`.repeat(200), aggregateId: "\ud83d", type: "" }) }),
+    () => sampleLetter({ envelope: sampleEvent({ aggregateType: `🚚${nul}`.repeat(200), aggregateId: "\ud83d", type: "" }) }),
   ],
-  ["a topic and a consumer of characters of four bytes", () => letterOf({ topic: "𝒲".repeat(63), consumer: "دفتر 🚚" })],
-  ["an error with NUL, half a character and many lines", () => letterOf({ error: `a${nul}b\ud83d\n🚚`.repeat(2_000) })],
-  ["an error without a code", () => letterOf({ error: "no" })],
-  ["a message that is no event", () => letterOf({ raw: Uint8Array.from({ length: 512 }, (_, n) => n & 0xff) })],
-  ["a raw message of no bytes", () => letterOf({ raw: new Uint8Array(0), envelope: sampleEvent({ data: new Uint8Array(0) }) })],
-  ["data that is no text", () => letterOf({ envelope: sampleEvent({ data: Uint8Array.of(0, 255, 254, 0) }) })],
-  ["a megabyte", () => letterOf({ raw: new Uint8Array(1_000_000).fill(7), envelope: sampleEvent({ data: new Uint8Array(1_000_000) }) })],
+  ["a topic and a consumer of characters of four bytes", () => sampleLetter({ topic: "𝒲".repeat(63), consumer: "دفتر 🚚" })],
+  ["an error with NUL, half a character and many lines", () => sampleLetter({ error: `a${nul}b\ud83d\n🚚`.repeat(2_000) })],
+  ["an error without a code", () => sampleLetter({ code: "", error: "no", detail: "no, 17 times" })],
+  ["one that was cut", () => sampleLetter({ cut: true })],
+  ["a message that is no event", () => sampleLetter({ raw: Uint8Array.from({ length: 512 }, (_, n) => n & 0xff) })],
+  ["a raw message of no bytes", () => sampleLetter({ raw: new Uint8Array(0), envelope: sampleEvent({ data: new Uint8Array(0) }) })],
+  ["data that is no text", () => sampleLetter({ envelope: sampleEvent({ data: Uint8Array.of(0, 255, 254, 0) }) })],
+  [
+    "a megabyte",
+    () => sampleLetter({ raw: new Uint8Array(1_000_000).fill(7), envelope: sampleEvent({ data: new Uint8Array(1_000_000) }) }),
+  ],
   [
     "headers that JSON escapes",
-    () => letterOf({ envelope: sampleEvent({ headers: { [`a${nul}`]: "\ud83d", __proto__x: '"\\' }, idempotencyKey: nul }) }),
+    () => sampleLetter({ envelope: sampleEvent({ headers: { [`a${nul}`]: "\ud83d", __proto__x: '"\\' }, idempotencyKey: nul }) }),
   ],
-  ["the last moment a date can hold", () => letterOf({ envelope: sampleEvent({ createdAt: new Date(8.64e15), seq: 2n ** 63n }) })],
+  ["the last moment a date can hold", () => sampleLetter({ envelope: sampleEvent({ createdAt: new Date(8.64e15), seq: 2n ** 63n }) })],
 ];
 
 /** Dead letters in the inbox's own database, and its steps of forgetting. */
@@ -67,7 +72,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("the first letter is kept as it is: the same message is no second one, another message with its id is", async (scene) => {
     const { inbox } = scene.store;
-    const letter = letterOf();
+    const letter = sampleLetter();
     const { envelope } = letter;
     const raw = Uint8Array.of(1);
     const others = [
@@ -80,7 +85,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     ];
     for (const parked of [letter, ...others]) {
       await inbox.park(parked);
-      await inbox.park({ ...parked, error: "OTHER: later", attempts: 9, handlerVersion: 2 });
+      await inbox.park({ ...parked, code: "OTHER", error: "later", attempts: 9, handlerVersion: 2 });
     }
     await inbox.park(letter);
     await keeps(scene, [letter, ...others]);
@@ -88,7 +93,7 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
 
   test("a message that is known by its bytes stays one letter, whatever the broker adds when it delivers it again", async (scene) => {
     const { inbox } = scene.store;
-    const letter = letterOf({ envelope: unreadableEnvelope(idOfBytes(Uint8Array.of(1))), raw: Uint8Array.of(1) });
+    const letter = sampleLetter({ envelope: unreadableEnvelope(idOfBytes(Uint8Array.of(1))), raw: Uint8Array.of(1) });
     await inbox.park(letter);
     await inbox.park({ ...letter, raw: Uint8Array.of(1, 2) });
     await keeps(scene, [letter]);
@@ -98,20 +103,34 @@ export function letterCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const envelope = sampleEvent({ id: "e1" });
     const long = "x".repeat(300);
     const given = [
-      letterOf({ envelope }),
-      letterOf({ envelope, consumer: "Billing" }),
-      letterOf({ envelope, topic: "order.events " }),
-      ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => letterOf({ envelope: { ...envelope, id } })),
+      sampleLetter({ envelope }),
+      sampleLetter({ envelope, consumer: "Billing" }),
+      sampleLetter({ envelope, topic: "order.events " }),
+      ...["E1", "e1 ", "é1", "e\u03011", `${long}1`, `${long}2`, `e1${nul}`].map((id) => sampleLetter({ envelope: { ...envelope, id } })),
     ];
     for (const letter of [...given, ...given]) await store.inbox.park(letter);
     const named = (rows: readonly LetterRow[]): string[] => rows.map((row) => JSON.stringify([row.consumer, row.topic, row.id])).sort();
     assert.deepEqual(named(await letters()), named(given.map(letterRow)));
   });
 
-  test("a letter is no mark, and a mark no letter", async ({ store, effect, effects, letters }) => {
-    await store.inbox.park(letterOf({ envelope: sampleEvent({ id: key.id }) }));
-    assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "done");
-    assert.deepEqual([(await letters()).length, await effects()], [1, ["paid"]]);
+  test("a letter marks its event: a late copy is not applied behind its followers", async ({ store, effect, effects, letters }) => {
+    await store.inbox.failed(key, "no");
+    await store.inbox.park(sampleLetter({ envelope: sampleEvent({ id: key.id }) }));
+    assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "parked");
+    assert.equal(await store.inbox.once({ ...key, consumer: "stock" }, 1, (tx) => effect(tx, "other")), "done");
+    assert.deepEqual([(await letters()).length, await effects()], [1, ["other"]]);
+    assert.equal(await store.inbox.failed(key, "no"), 1, "the mark deletes the count");
+  });
+
+  test("a letter of an event that was applied leaves its mark as it is", async ({ store }) => {
+    await store.inbox.once(key, 1, () => undefined);
+    await store.inbox.park(sampleLetter({ envelope: sampleEvent({ id: key.id }) }));
+    assert.equal(await store.inbox.once(key, 1, () => undefined), "seen");
+  });
+
+  test("a message that is no event leaves no mark", async ({ store }) => {
+    await store.inbox.park(sampleLetter({ envelope: sampleEvent({ id: key.id }), raw: Uint8Array.of(1) }));
+    assert.equal(await store.inbox.once(key, 1, () => undefined), "done");
   });
 
   test("old marks and counts are forgotten in steps, and both are counted", async ({ store, clock }) => {

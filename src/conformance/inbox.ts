@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { StoreSuite } from "./harness.ts";
 import { effectCases } from "./inbox-effects.ts";
 import { letterCases } from "./inbox-letters.ts";
+import { lettersSuite } from "./letters.ts";
 import { cases } from "./scene.ts";
 
 export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
@@ -41,4 +42,5 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   });
 
   letterCases(suite);
+  lettersSuite(suite);
 }

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import type { Status } from "../contracts/operator.ts";
+import type { Outcome } from "../contracts/outbox-store.ts";
 import { states, type State } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
+import type { Reason } from "../core/reason.ts";
 import type { StoreSuite } from "./harness.ts";
 import { payloadCases } from "./operator-payloads.ts";
 import { purgeCases } from "./operator-purge.ts";
@@ -107,6 +109,35 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     age(later?.claimableMs, 3_630_000);
   });
 
+  test("events that were refused for one reason are one group, which a code or the first words of it find", async (scene, relay) => {
+    const rows = Array.from({ length: 12 }, (_, n) => scene.row(`order-${n}`));
+    await scene.add(...rows);
+    const window = await relay.claim();
+    const { claims } = window;
+    const reasonOf = (n: number): Required<Reason> =>
+      n < 8
+        ? { code: "MESSAGE_TOO_LARGE", error: "its … bytes are too many", detail: `its ${n} bytes are too many` }
+        : { code: "", error: "no route", detail: "" };
+    await relay.settle(window, (claim): Outcome => ({ claim, as: "parked", release: false, ...reasonOf(claims.indexOf(claim)) }));
+    const { dead } = await scene.status();
+    assert.deepEqual(
+      dead.map(({ error, events }) => [error, events]),
+      [
+        ["MESSAGE_TOO_LARGE: its … bytes are too many", 8],
+        ["no route", 4],
+      ],
+    );
+    assert.ok(dead.every(({ example }) => rows.some((row) => row.id === example)));
+    const shown = await scene.show(claims[0]!.envelope.id);
+    assert.deepEqual([shown.errorCode, shown.lastError, shown.errorDetail], Object.values(reasonOf(0)));
+    assert.deepEqual(await scene.show(claims[8]!.envelope.id).then(({ errorCode, errorDetail }) => [errorCode, errorDetail]), [null, null]);
+    const found = async (error: string): Promise<number> =>
+      (await scene.store.operator.redrive({ error }, { who: "ann", dryRun: true })).events;
+    for (const error of ["MESSAGE_TOO_LARGE", "MESSAGE", dead[0]!.error]) assert.equal(await found(error), 8, error);
+    for (const error of ["no", "no route"]) assert.equal(await found(error), 4, error);
+    for (const error of ["message", "no route at all", "_ESSAGE", "%"]) assert.equal(await found(error), 0, error);
+  });
+
   test("list: newest first, page by page, by state and name", async (scene, relay) => {
     const rows = Array.from({ length: 25 }, (_, n) => scene.row(`order-${n % 5}`, { type: n % 2 === 0 ? "Even" : "Odd" }));
     await scene.add(...rows);
@@ -151,6 +182,8 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
       retryCount: 0,
       nextAttemptAt: null,
       lastError: null,
+      errorCode: null,
+      errorDetail: null,
       publishedAt: null,
       owner: null,
       hold: null,

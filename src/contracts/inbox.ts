@@ -12,19 +12,25 @@ export interface Seat {
   readonly owner: string;
 }
 
+/** What became of an event: applied now, applied before, or set aside with a letter. */
+export type Applied = "done" | "seen" | "parked";
+
 export interface Inbox<Tx> {
   /**
-   * Commits the mark and the work together, or neither. Answers "seen" when an earlier call has committed them.
+   * Commits the mark and the work together, or neither. Answers "seen" when an earlier call has committed them, and "parked" when the
+   * event has a letter. With the number of that letter, once it was redriven, the work runs all the same, and the letter goes away with
+   * the same commit. A letter that is gone, or not redriven, answers "seen".
    * Of two calls at once for one key, the second waits for the first, and runs its work only if the first failed.
    * Rejects with TRANSACTION_LOST when the work ended the transaction itself. That counts as a failure of the event.
    * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed it.
    */
-  once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen">;
+  once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>, letter?: bigint): Promise<Applied>;
   /** Counts a failed attempt durably, and answers how many there are now. The event's mark deletes the count. */
   failed(key: InboxKey, error: string): Promise<number>;
   /**
-   * Keeps a letter, and never changes it. Parking the same message again adds nothing. Another message with the same consumer, topic and
-   * id becomes a second letter.
+   * Keeps a letter, and marks its event, so that a late copy is not applied behind its followers. The mark deletes the count of attempts.
+   * A message that is no event has no mark. Parking the same message again changes nothing. Another message with the same consumer,
+   * topic and id becomes a second letter. Of a redriven letter that failed `again`, the reason, the attempts and the version are replaced.
    */
   park(letter: Letter): Promise<void>;
   /**

@@ -54,6 +54,7 @@ export interface DeadFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
+  /** Those whose error, as DeadGroup tells it, begins with this: a code, the first words of one, or all of it. */
   readonly error?: string;
 }
 
@@ -81,7 +82,12 @@ export interface EventRecord extends Omit<Envelope, "data"> {
   readonly state: State;
   readonly retryCount: number;
   readonly nextAttemptAt: Date | null;
+  /** What the last attempt failed with, without ids; null where there was none. Rows of earlier versions have their code in it. */
   readonly lastError: string | null;
+  /** Such as MESSAGE_TOO_LARGE. Null where there is none. */
+  readonly errorCode: string | null;
+  /** The whole message. Null where `lastError` leaves nothing out. */
+  readonly errorDetail: string | null;
   readonly publishedAt: Date | null;
   /** The relay that is publishing it. */
   readonly owner: string | null;
@@ -155,8 +161,12 @@ export interface BreakerStatus {
   readonly aggregates: number;
 }
 
+/** Dead events of one cause. */
 export interface DeadGroup {
+  /** Code and text: "MESSAGE_TOO_LARGE: …". A filter's `error` takes it. */
   readonly error: string;
+  /** The id of one of them. */
+  readonly example: string;
   readonly events: number;
   readonly oldest: Date;
 }

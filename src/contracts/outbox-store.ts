@@ -1,4 +1,5 @@
 import type { Added, Envelope, Row } from "../core/event.ts";
+import type { Reason } from "../core/reason.ts";
 
 /** The only place where the user's transaction type appears. The relay and the command line never see it. */
 export interface OutboxWriter<Tx> {
@@ -77,9 +78,9 @@ export interface ClaimRequest {
 
 export type Outcome =
   | { readonly claim: Claim; readonly as: "published" }
-  | { readonly claim: Claim; readonly as: "retry"; readonly afterMs: number; readonly error: string }
+  | ({ readonly claim: Claim; readonly as: "retry"; readonly afterMs: number } & Reason)
   /** With `release`, followers go on at once (policy skip). Otherwise they stay BLOCKED until an operator acts. */
-  | { readonly claim: Claim; readonly as: "parked"; readonly error: string; readonly release: boolean }
+  | ({ readonly claim: Claim; readonly as: "parked"; readonly release: boolean } & Reason)
   /** Not attempted, or not known to have arrived. It costs no attempt. With `destination`, the event waits for that topic. */
   | { readonly claim: Claim; readonly as: "returned"; readonly destination?: { readonly topic: string; readonly why: string } };
 

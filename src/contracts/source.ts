@@ -12,6 +12,8 @@ export interface Delivery {
    * has ended, the source has released the delivery, and its ack does nothing.
    */
   readonly assignment?: Assignment;
+  /** Set for what does not come from the broker: the number of the redriven letter that holds the message. */
+  readonly letter?: bigint;
   /** Tells the broker that this consumer is done with the message. A lost ack only causes one more delivery. */
   ack(): Promise<void>;
   /** Sets it aside, because it may wait for long. Until its ack it counts against the Subscription's `waiting`. Twice is harmless. */

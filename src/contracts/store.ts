@@ -2,6 +2,7 @@ import type { Wake } from "../core/wake.ts";
 import type { Examination } from "./doctor.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import type { Inbox } from "./inbox.ts";
+import type { Letters } from "./letters.ts";
 import type { LeaseStore } from "./lease-store.ts";
 import type { Operator } from "./operator.ts";
 import type { OutboxStore, OutboxWriter, Transactor } from "./outbox-store.ts";
@@ -29,6 +30,7 @@ export interface Store<Db, Tx = Db> extends AsyncDisposable, Partial<Examination
   readonly outbox: OutboxStore;
   readonly leases: LeaseStore;
   readonly inbox: Inbox<Tx>;
+  readonly letters: Letters;
   readonly operator: Operator;
   readonly housekeeping?: Housekeeping;
   readonly wake: Wake;

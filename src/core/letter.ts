@@ -1,17 +1,21 @@
 import { createHash } from "node:crypto";
 import type { Envelope } from "./event.ts";
+import type { Reason } from "./reason.ts";
 import { isIdOfBytes } from "./unreadable.ts";
 
-export interface Letter {
+export interface Letter extends Reason {
   readonly envelope: Envelope;
   readonly topic: string;
   readonly consumer: string;
-  readonly error: string;
   readonly attempts: number;
   /** @default 1 */
   readonly handlerVersion?: number;
   /** The message as it came, where it could not be read as an event. The envelope then only names its place. */
   readonly raw?: Uint8Array;
+  /** True where the inbox did not take all of the message, and this is what it took. @default false */
+  readonly cut?: boolean;
+  /** The number of the letter that was redriven, and failed again. */
+  readonly again?: bigint;
 }
 
 /** What a store keeps of a letter. Every text fits its column on every store, whatever the message held. */
@@ -28,16 +32,19 @@ export interface LetterRow {
   readonly envelope: string;
   readonly data: Uint8Array;
   readonly raw: Uint8Array | null;
+  /** 1, or 0 where a part of the message is missing. */
+  readonly whole: number;
   readonly errorCode: string;
   readonly error: string;
+  readonly errorDetail: string;
   readonly attempts: number;
   readonly handlerVersion: number;
 }
 
-export function letterRow({ envelope, topic, consumer, error, attempts, handlerVersion = 1, raw }: Letter): LetterRow {
+export function letterRow(letter: Letter): LetterRow {
+  const { envelope, topic, consumer, code = "", error, detail = "", attempts, handlerVersion = 1, raw, cut = false } = letter;
   const { data, seq, createdAt, ...rest } = envelope;
   const texts = JSON.stringify({ ...rest, seq: String(seq), createdAt: createdAt.toISOString() });
-  const [, code = "", text = error] = /^([A-Z][A-Z0-9_]{1,63}): ([^]*)$/.exec(error) ?? [];
   return {
     consumer: fit(consumer),
     topic: fit(topic),
@@ -50,8 +57,10 @@ export function letterRow({ envelope, topic, consumer, error, attempts, handlerV
     envelope: texts,
     data,
     raw: raw ?? null,
-    errorCode: code,
-    error: cleaned(text),
+    whole: cut ? 0 : 1,
+    errorCode: fit(code).slice(0, 64),
+    error: cleaned(error),
+    errorDetail: cleaned(detail),
     attempts,
     handlerVersion,
   };

@@ -116,7 +116,7 @@ export interface WatchWarning {
   readonly text: string;
 }
 
-export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat" | "forget";
+export type SubscriberStep = "receive" | "once" | "count" | "park" | "ack" | "seat" | "forget" | "redrive";
 
 /** The path does not wait for it, and ignores what it throws: a slow or broken observer neither slows nor fails a delivery. */
 export interface Observe {

@@ -16,6 +16,7 @@ import { createPollFeed } from "./poll-feed.ts";
 import { createPublisher, type PublishedPart } from "./publisher.ts";
 import { topicOf } from "./route.ts";
 import { createStops } from "./stops.ts";
+import { wholly } from "../core/reason.ts";
 
 /** What one `runOnce` did. */
 export interface OnceReport {
@@ -270,7 +271,7 @@ function report(observe: Observe, outcome: Outcome): void {
       eventType: type,
       failures: outcome.claim.failures + 1,
       retryInMs: outcome.afterMs,
-      error: outcome.error,
+      error: wholly(outcome),
     });
   } else if (outcome.as === "parked") {
     observe({
@@ -279,7 +280,7 @@ function report(observe: Observe, outcome: Outcome): void {
       aggregateType,
       aggregateId,
       eventType: type,
-      error: outcome.error,
+      error: wholly(outcome),
       followers: outcome.release ? "released" : "blocked",
     });
   }

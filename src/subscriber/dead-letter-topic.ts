@@ -5,7 +5,7 @@ import type { Letter } from "../core/letter.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { fatal } from "./fatal.ts";
-import { oneLine } from "./reason.ts";
+import { wholly } from "../core/reason.ts";
 
 /** A template with `{topic}` and `{consumer}` in it, or a function of both. */
 export type DeadTopic = string | ((topic: string, consumer: string) => string);
@@ -88,7 +88,7 @@ function checkTemplate(template: string): void {
 function headersOf(letter: Letter, clock: Clock): Record<string, string> {
   return {
     ...letter.envelope.headers,
-    "waybill-dead-reason": oneLine(letter.error),
+    "waybill-dead-reason": wholly(letter),
     "waybill-dead-attempts": String(letter.attempts),
     "waybill-dead-topic": letter.topic,
     "waybill-dead-consumer": letter.consumer,

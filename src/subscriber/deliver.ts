@@ -1,78 +1,23 @@
 import { causesOf, sqlStateOf } from "../core/causes.ts";
-import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/errors.ts";
-import type { Envelope } from "../core/event.ts";
-import type { Failpoints } from "../core/failpoints.ts";
-import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { markable, maxMarkBytes, type Letter } from "../core/letter.ts";
-import type { Random } from "../core/random.ts";
+import { lineOf, reasonOf } from "../core/reason.ts";
 import { withDeadline } from "../core/time.ts";
-import { MarkHeld, SessionEnded } from "../core/blameless.ts";
-import type { RetrySchedule } from "../core/retry.ts";
-import type { Progress, Step } from "../core/progress.ts";
-import type { DeadLetters } from "../contracts/dead-letters.ts";
-import type { Inbox } from "../contracts/inbox.ts";
+import { SessionEnded } from "../core/blameless.ts";
 import type { Delivery } from "../contracts/source.ts";
-import { backOff } from "./back-off.ts";
-import { isFatal } from "./fatal.ts";
+import { fatal, isFatal } from "./fatal.ts";
 import { inTime } from "./in-time.ts";
 import { shortened } from "./letters.ts";
-import { reasonOf } from "./reason.ts";
-import type { Session } from "./session.ts";
-import type { SubscriberTroubles } from "./trouble.ts";
-import type { Turn } from "./turns.ts";
+import { Alone, graceMs, left, parkMs, persist, type Path, type Taken } from "./persist.ts";
 
-/** What is waited for, and may be overdue. */
-export interface UnderWay {
-  readonly name: SubscriberStep;
-  readonly topic: string;
-  readonly id: string;
-}
-
-/** What a subscriber delivers with. */
-export interface Path<Tx> {
-  readonly consumer: string;
-  readonly inbox: Inbox<Tx>;
-  /** Null where the inbox keeps the letters. */
-  readonly letters: DeadLetters | null;
-  /** Is there a handler for this type? */
-  readonly handles: (type: string) => boolean;
-  readonly handle: (topic: string, envelope: Envelope, tx: Tx, signal: AbortSignal) => Promise<void>;
-  readonly handlerVersion: number;
-  readonly handlerTimeoutMs: number;
-  readonly concurrency: number;
-  readonly retry: RetrySchedule;
-  readonly stopping: AbortSignal;
-  readonly progress: Progress<UnderWay>;
-  /** When interrupted waits end (monotonic), by event id: a broken link must not cut a back-off short. */
-  readonly resting: Map<string, number>;
-  /** How often the inbox has done something for an event: what fails meanwhile for one event alone is that event's own failure. */
-  readonly inboxHealth: { successes: number };
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly failpoints: Failpoints;
-  readonly observe: Observe;
-  readonly troubles: SubscriberTroubles;
-}
-
-/** One delivery, in its session, in its aggregate's turn. */
-interface Post {
-  readonly delivery: Delivery;
-  readonly session: Session;
-  readonly turn: Turn;
-  /** Its aggregate has to wait: what comes behind it must not keep others from being delivered. */
-  readonly hold: () => void;
-}
-
-/** Left without an ack, for another session or process. */
-const left = Symbol("left");
+const noHandler = (type: string): Error => fatal(`there is no handler for ${type}`);
 
 /** True once the delivery is acknowledged; false when it was left for another session. */
-export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
+export async function deliver<Tx>(path: Path<Tx>, post: Taken): Promise<boolean> {
   const { id, type } = post.delivery.envelope;
   const unfit = unfitness(path, post.delivery);
   if (unfit !== null) return setAside(path, post, unfit, 1);
-  if (!path.handles(type)) return ignore(path, post);
+  if (!path.handles(type)) return post.delivery.letter === undefined ? ignore(path, post) : setAside(path, post, noHandler(type), 1);
   await rest(path, post, (path.resting.get(id) ?? 0) - path.clock.monotonic());
   while (post.session.ours()) {
     const failure = await once(path, post);
@@ -92,7 +37,7 @@ export async function deliver<Tx>(path: Path<Tx>, post: Post): Promise<boolean> 
       eventType: type,
       attempts,
       retryInMs: waitMs,
-      error: reasonOf(failure),
+      error: lineOf(failure),
     });
     await rest(path, post, waitMs);
   }
@@ -107,12 +52,12 @@ function unfitness<Tx>(path: Path<Tx>, { unreadable, envelope }: Delivery): Wayb
 }
 
 /** Parks the letter, and only then acknowledges. */
-export async function setAside<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: number): Promise<boolean> {
+export async function setAside<Tx>(path: Path<Tx>, post: Taken, failure: Error, attempts: number): Promise<boolean> {
   post.hold();
   return (await park(path, post, failure, attempts)) && acknowledge(path, post);
 }
 
-async function ignore<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
+async function ignore<Tx>(path: Path<Tx>, post: Taken): Promise<boolean> {
   if (!post.session.ours()) return false;
   const { id, type } = post.delivery.envelope;
   path.observe({ type: "subscriber.ignored", consumer: path.consumer, id, eventType: type });
@@ -123,8 +68,8 @@ async function ignore<Tx>(path: Path<Tx>, post: Post): Promise<boolean> {
  * Mark and work commit together. The failure is the event's own; what belongs to the database costs no attempt, unless the database
  * works for others meanwhile, again and again.
  */
-async function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | typeof left> {
-  const { envelope, topic } = post.delivery;
+async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typeof left> {
+  const { envelope, topic, letter } = post.delivery;
   const { clock, handlerTimeoutMs, failpoints } = path;
   const { id, type } = envelope;
   let lost = 0;
@@ -139,21 +84,26 @@ async function once<Tx>(path: Path<Tx>, post: Post): Promise<Error | null | type
       step.extend(path.concurrency * handlerTimeoutMs + graceMs);
       try {
         await failpoints.hit("before-handle", [id]);
-        const result = await path.inbox.once({ consumer: path.consumer, id }, path.handlerVersion, async (tx) => {
-          if (!post.session.ours()) throw new WaybillError("STOPPED", `event ${id} was given up before its handler began`);
-          work.began = true;
-          work.failure = null;
-          step.extend(handlerTimeoutMs + graceMs);
-          try {
-            const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
-            await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
-            await failpoints.hit("before-commit", [id]);
-          } catch (error) {
-            throw (work.failure = asError(error)); // what the store judges must be readable
-          } finally {
-            step.extend(graceMs);
-          }
-        });
+        const result = await path.inbox.once(
+          { consumer: path.consumer, id },
+          path.handlerVersion,
+          async (tx) => {
+            if (!post.session.ours()) throw new WaybillError("STOPPED", `event ${id} was given up before its handler began`);
+            work.began = true;
+            work.failure = null;
+            step.extend(handlerTimeoutMs + graceMs);
+            try {
+              const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
+              await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
+              await failpoints.hit("before-commit", [id]);
+            } catch (error) {
+              throw (work.failure = asError(error)); // what the store judges must be readable
+            } finally {
+              step.extend(graceMs);
+            }
+          },
+          letter,
+        );
         path.observe({
           type: "subscriber.handled",
           consumer: path.consumer,
@@ -200,22 +150,31 @@ function ofDatabase(error: unknown): boolean {
 }
 
 /** How many attempts have failed. An event whose attempts cannot be counted has had all of them. */
-async function count<Tx>(path: Path<Tx>, post: Post, failure: Error): Promise<number | typeof left> {
+async function count<Tx>(path: Path<Tx>, post: Taken, failure: Error): Promise<number | typeof left> {
   // Its new owner counts: with this failure beside its own it would park the event too soon.
   if (post.delivery.assignment?.ours() === false) return left;
   const key = { consumer: path.consumer, id: post.delivery.envelope.id };
-  const counted = await persist(path, post, "count", () => path.inbox.failed(key, reasonOf(failure)), true);
+  const counted = await persist(path, post, "count", () => path.inbox.failed(key, lineOf(failure)), true);
   return counted instanceof Alone ? path.retry.attempts : counted;
 }
 
 /** True once the letter is durable. */
-async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: number): Promise<boolean> {
+async function park<Tx>(path: Path<Tx>, post: Taken, failure: Error, attempts: number): Promise<boolean> {
   if (!post.session.held()) return false;
-  const { envelope, topic, unreadable } = post.delivery;
+  const { envelope, topic, unreadable, letter: number } = post.delivery;
   const { consumer, handlerVersion } = path;
-  const error = reasonOf(failure);
   const raw = unreadable && { raw: unreadable.raw };
-  const letter: Letter = { envelope, topic, consumer, error, attempts, handlerVersion, ...raw };
+  const reason = reasonOf(failure, [envelope.id, envelope.aggregateId]);
+  const letter: Letter = {
+    envelope,
+    topic,
+    consumer,
+    ...reason,
+    attempts,
+    handlerVersion,
+    ...raw,
+    ...(number !== undefined && { again: number }),
+  };
   if (!(await kept(path, post, letter))) return false;
   path.observe({
     type: "subscriber.died",
@@ -224,13 +183,13 @@ async function park<Tx>(path: Path<Tx>, post: Post, failure: Error, attempts: nu
     eventType: envelope.type,
     topic,
     attempts,
-    error,
+    error: lineOf(failure),
   });
   return true;
 }
 
 /** True once the place that was given has the letter, or the inbox. */
-async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boolean> {
+async function kept<Tx>(path: Path<Tx>, post: Taken, letter: Letter): Promise<boolean> {
   const { letters, inbox, clock, stopping } = path;
   // Whoever does not heed the signal is not waited for: a step that is overdue would cost the seat, and stop the topic.
   const inParkTime = (work: (signal: AbortSignal) => Promise<void>): Promise<void> =>
@@ -238,7 +197,8 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
       if (stopping.aborted) throw new WaybillError("STOPPED", "the subscriber was stopped while a letter was parked");
       throw new WaybillError("STORE_UNAVAILABLE", `the letter was not kept within ${parkMs} ms`);
     });
-  if (letters !== null) {
+  // A letter that was redriven goes back to where it is.
+  if (letters !== null && letter.again === undefined) {
     const parked = await persist(path, post, "park", async () => {
       try {
         await inParkTime((signal) => letters.park(letter, signal));
@@ -267,7 +227,7 @@ async function kept<Tx>(path: Path<Tx>, post: Post, letter: Letter): Promise<boo
   }
 }
 
-async function acknowledge<Tx>(path: Path<Tx>, post: Post, before?: "after-effect"): Promise<boolean> {
+async function acknowledge<Tx>(path: Path<Tx>, post: Taken, before?: "after-effect"): Promise<boolean> {
   if (post.delivery.assignment?.ended.aborted === true) return false;
   const ids = [post.delivery.envelope.id];
   const acked = await persist(path, post, "ack", async () => {
@@ -279,7 +239,7 @@ async function acknowledge<Tx>(path: Path<Tx>, post: Post, before?: "after-effec
   return true;
 }
 
-async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn, hold }: Post, ms: number): Promise<void> {
+async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn, hold }: Taken, ms: number): Promise<void> {
   if (ms <= 0) return;
   hold();
   const { id } = delivery.envelope;
@@ -287,53 +247,4 @@ async function rest<Tx>({ resting, clock }: Path<Tx>, { delivery, session, turn,
   for (const [other, by] of resting) if (by <= now) resting.delete(other);
   resting.set(id, now + ms);
   await turn.aside(() => clock.sleep(ms, session.over));
-}
-
-const graceMs = 30_000;
-const parkMs = 30_000;
-
-/** It failed again and again for this event, while the inbox worked for others. */
-class Alone {
-  readonly failure: Error;
-  constructor(failure: Error) {
-    this.failure = failure;
-  }
-}
-
-const maxAlone = 5;
-
-/**
- * Tries until it works, or until it is shown to fail for this event alone. What was begun is tried at least once, also while draining;
- * then it is left.
- */
-async function persist<Tx, T>(
-  path: Path<Tx>,
-  post: Post,
-  name: SubscriberStep,
-  work: (step: Step) => Promise<T>,
-  ofInbox = false,
-): Promise<T | Alone | typeof left> {
-  const { session, turn, delivery } = post;
-  const { inboxHealth } = path;
-  const { id } = delivery.envelope;
-  let alone = 0;
-  for (let tries = 1, before = inboxHealth.successes; ; tries++) {
-    const step = path.progress.begin({ name, topic: delivery.topic, id }, parkMs + graceMs);
-    try {
-      const done = await work(step);
-      if (ofInbox) inboxHealth.successes += 1;
-      if (tries > 1) path.troubles.over(name, delivery.topic);
-      return done;
-    } catch (error) {
-      if (!session.over.aborted || !isWaybillError(error, "STOPPED")) path.troubles.met(name, error, delivery.topic, id);
-      const foreign = error instanceof MarkHeld; // parked for it, the event could still be applied by the transaction that holds its mark
-      if (ofInbox && !foreign && inboxHealth.successes > before && ++alone === maxAlone) return new Alone(asError(error));
-      before = inboxHealth.successes;
-    } finally {
-      step.end();
-    }
-    if (tries > 1) post.hold();
-    await turn.aside(() => path.clock.sleep(backOff(tries, path.random), session.over));
-    if (!session.ours()) return left;
-  }
 }

@@ -2,6 +2,7 @@ import { show, WaybillError } from "../core/errors.ts";
 import type { Clock } from "../core/clock.ts";
 import type { Envelope } from "../core/event.ts";
 import { letterId, type Letter } from "../core/letter.ts";
+import { wholly } from "../core/reason.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import type { Source } from "../contracts/source.ts";
@@ -63,7 +64,8 @@ export function shortened(letter: Letter): Letter | null {
   if (cuts.length === 0) return null;
   return {
     ...letter,
-    error: `${letter.error} (the inbox ${cuts.join(", and ")})`,
+    cut: true,
+    detail: `${wholly(letter)} (the inbox ${cuts.join(", and ")})`,
     envelope: { ...(texts > keptTexts ? cut(envelope) : envelope), data: envelope.data.slice(0, keptBytes) },
     ...(raw === undefined ? {} : { raw: raw.slice(0, keptBytes) }),
   };

@@ -3,10 +3,13 @@ import { aggregateKey } from "../core/event.ts";
 import type { ServiceRun } from "../core/service.ts";
 import { until, within } from "../core/time.ts";
 import { createProgress } from "../core/progress.ts";
+import type { Letters } from "../contracts/letters.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
-import { deliver, setAside, type Path, type UnderWay } from "./deliver.ts";
+import { deliver, setAside } from "./deliver.ts";
 import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
+import type { Path, UnderWay } from "./persist.ts";
+import { redriveInTurn, redriveLetters } from "./redrive.ts";
 import { createSeat } from "./seat.ts";
 import { receive, type Receive, type Session } from "./session.ts";
 import { createTurns } from "./turns.ts";
@@ -14,6 +17,8 @@ import { createTurns } from "./turns.ts";
 export interface Subscribe<Tx> {
   readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting" | "inboxHealth">;
   readonly source: Source;
+  /** Null where the inbox has none that could be redriven. */
+  readonly letters: Letters | null;
   readonly topics: readonly string[];
   readonly prefetch: number;
   readonly prefetchBytes: number;
@@ -30,7 +35,7 @@ const maxDefects = 3;
 
 /** A subscriber's whole life, from connecting to the last ack. */
 export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): Promise<void> {
-  const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, retentionMs, seatMs, owner } = settings;
+  const { parts, source, topics, prefetch, prefetchBytes, maxWaiting, retentionMs, seatMs, owner, letters } = settings;
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe, troubles } = parts;
   const progress = createProgress<UnderWay>(clock);
@@ -68,6 +73,14 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
     return { source, subscription, draining, stopping, clock, random, observe, troubles, take };
   };
 
+  const redrive = (topic: string, kept: Letters) => ({ consumer, topic, letters: kept, draining, clock, troubles, take });
+  /** What the broker delivers, and the letters that were redriven: both by the one process that has the seat. */
+  const both = async (topic: string, lost: AbortSignal, trusted: () => boolean): Promise<void> => {
+    const redriving = letters === null ? null : redriveLetters(redrive(topic, letters), lost, trusted);
+    await receive(receiving([topic]), lost, trusted);
+    await redriving;
+  };
+
   observe({ type: "subscriber.started", consumer, topics });
   if ((await until(draining, connected(source, draining, parts))) === null) return;
   const ended = new AbortController();
@@ -77,7 +90,10 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   try {
     if (source.can.assign) {
       run.ready();
+      const redriving =
+        letters === null ? [] : topics.map((topic) => redriveInTurn({ ...redrive(topic, letters), ...{ inbox, owner, seatMs, stopping } }));
       await receive(receiving(topics), stopping, () => true);
+      await until(stopping, Promise.all(redriving));
     } else {
       const progressing = (): boolean => progress.overdue().length === 0;
       const seats = topics.map((topic) => ({
@@ -86,7 +102,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
       }));
       await until(draining, Promise.all(seats.map(({ seat }) => seat.ask())));
       run.ready();
-      await Promise.all(seats.map(({ topic, seat }) => seat.keep((lost, trusted) => receive(receiving([topic]), lost, trusted))));
+      await Promise.all(seats.map(({ topic, seat }) => seat.keep((lost, trusted) => both(topic, lost, trusted))));
     }
     await until(stopping, turns.idle());
     if (stopping.aborted) await within(clock, rollbackMs, turns.idle());

@@ -9,9 +9,10 @@ import { retrySchedule, type RetryOptions } from "../core/retry.ts";
 import { createService, type Service } from "../core/service.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
+import type { Letters } from "../contracts/letters.ts";
 import type { Source } from "../contracts/source.ts";
 import type { DeadTopic } from "./dead-letter-topic.ts";
-import type { Path } from "./deliver.ts";
+import type { Path } from "./persist.ts";
 import { decode, schemaIn, type Handler, type Handlers, type Schemas, type SubscriberEvent } from "./event.ts";
 import { letterPlace } from "./letters.ts";
 import { subscribe, type Subscribe } from "./subscribe.ts";
@@ -21,8 +22,8 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** The name under which events count as handled. Several processes may share it: each event has one effect among them. */
   readonly consumer: string;
   readonly source: Source;
-  /** Where marks and effects are kept: a store, or anything that has an inbox. */
-  readonly inbox: { readonly inbox: Inbox<InboxTx> };
+  /** Where marks and effects are kept: a store, or anything that has an inbox. With `letters`, those that are redriven are applied too. */
+  readonly inbox: { readonly inbox: Inbox<InboxTx>; readonly letters?: Letters };
   readonly topics: readonly string[];
   readonly handlers: Handlers<Events, NoInfer<Tx>>;
   /** Payloads are checked and typed by these; one that does not fit is parked. */
@@ -125,6 +126,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
   const settings: Subscribe<InboxTx> = {
     parts,
     source,
+    letters: options.inbox.letters ?? null,
     topics: [...options.topics],
     prefetch: whole("prefetch", options.prefetch ?? concurrency * 16),
     prefetchBytes: whole("prefetchBytes", options.prefetchBytes ?? 32 * 1024 * 1024),

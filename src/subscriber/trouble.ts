@@ -1,7 +1,7 @@
 import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
-import { reasonOf } from "./reason.ts";
+import { lineOf } from "../core/reason.ts";
 
 /** Reports what a subscriber could not do, of which topic and which event, and once that it can again. */
 export interface SubscriberTroubles {
@@ -15,7 +15,7 @@ export interface SubscriberTroubles {
 export function createTroubles(observe: Observe, consumer: string, clock: Clock): SubscriberTroubles {
   const since = new Map<string, number>();
   const report = (step: SubscriberStep, error: unknown, topic: string | null, id: string | null): void =>
-    observe({ type: "subscriber.trouble", consumer, step, topic, id, error: reasonOf(asError(error)) });
+    observe({ type: "subscriber.trouble", consumer, step, topic, id, error: lineOf(asError(error)) });
   const keyOf = (step: SubscriberStep, topic: string | null): string => `${step} ${topic ?? ""}`;
   return {
     met(step, error, topic = null, id = null) {

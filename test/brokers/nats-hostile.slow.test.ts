@@ -99,7 +99,7 @@ await describeWith("nats", "nats: hostile messages", () => {
     });
     await subscriber.start();
     await expect.poll(() => inbox.effects.length, { timeout: 15_000 }).toBe(events.length);
-    await expect.poll(() => inbox.letters.size, { timeout: 15_000 }).toBe(hostile.length);
+    await expect.poll(() => inbox.parked.size, { timeout: 15_000 }).toBe(hostile.length);
     expect([...inbox.effects].sort()).toEqual(events.map(({ id }) => id).sort());
     expect(of("subscriber.died")).toHaveLength(hostile.length);
     expect(of("subscriber.trouble")).toEqual([]);

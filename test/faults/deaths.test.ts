@@ -68,10 +68,10 @@ describe.concurrent("deaths", () => {
     finish();
     await scene.drain(...(await relays));
 
-    const stateOf = (event: string): unknown => scene.sql("SELECT status, last_error FROM outbox WHERE id = ?", event)[0];
-    expect(stateOf(first)).toEqual({ status: "PUBLISHED", last_error: null });
-    expect(stateOf(id)).toEqual({ status: "DEAD", last_error: expect.stringMatching(/^CRASHED_RELAY: /) as string });
-    for (const follower of followers) expect(stateOf(follower)).toEqual({ status: "BLOCKED", last_error: null });
+    const stateOf = (event: string): unknown => scene.sql("SELECT status, error_code FROM outbox WHERE id = ?", event)[0];
+    expect(stateOf(first)).toEqual({ status: "PUBLISHED", error_code: null });
+    expect(stateOf(id)).toEqual({ status: "DEAD", error_code: "CRASHED_RELAY" });
+    for (const follower of followers) expect(stateOf(follower)).toEqual({ status: "BLOCKED", error_code: null });
     expect(scene.sql("SELECT id FROM outbox WHERE status = 'DEAD'"), "nothing else is parked").toEqual([{ id }]);
     const delivered = scene.sql("SELECT DISTINCT id FROM log WHERE aggregate_id = ?", killer.aggregateId);
     expect(delivered, "its aggregate stops before it").toEqual([{ id: first }]);

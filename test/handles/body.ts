@@ -238,7 +238,7 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
       test("has handlers whose effect, events and mark are kept together, once", async () => {
         await using store = ground.through!(handle, library.db);
         const event = draft("handled", 1);
-        const applying = (): Promise<"done" | "seen"> =>
+        const applying = (): Promise<string> =>
           store.inbox.once(key("e1"), 1, async (tx) => {
             await effect(tx, "handled");
             await createOutbox({ store }).add(tx, event);

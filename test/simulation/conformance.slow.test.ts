@@ -74,7 +74,7 @@ async function openStore(oneWriter: boolean): Promise<StoreHarness<SimDb, SimTx>
       server.database.rollback(tx.server);
     },
     commitInside: (tx) => server.database.commit(tx.server),
-    letters: async () => [...server.database.image.letters.values()],
+    letters: async () => [...server.database.image.tables.letters.values()].map(({ row }) => row),
     audit: async () => server.database.image.tables.audit.map(({ who, action, events }): AuditLine => ({ who, action, events })),
     close: async () => end(),
   };

@@ -1,7 +1,6 @@
 import type { Added, Row } from "../../src/core/event.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
-import type { LetterRow } from "../../src/core/letter.ts";
 import { insert } from "../../src/stores/memory/database.ts";
 import { createTables, type Tables } from "../../src/stores/memory/tables.ts";
 
@@ -10,7 +9,6 @@ export interface Image {
   readonly tables: Tables;
   readonly marks: Map<string, { readonly handledAt: number; readonly handlerVersion: number; readonly finished: boolean }>;
   readonly failures: Map<string, { readonly count: number; readonly failedAt: number }>;
-  readonly letters: Map<string, LetterRow>;
   readonly seats: Map<string, { readonly owner: string; readonly endsAt: number }>;
   /** The user's own: a counter for each aggregate, rows, and a log. */
   readonly counters: Map<string, number>;
@@ -30,6 +28,8 @@ export interface ServerTx {
   readonly effects: unknown[];
   /** Finished when its work has come to its end: a handler may commit before that. */
   mark: { readonly name: string; readonly handlerVersion: number; finished: boolean } | null;
+  /** The letter that its work applies. */
+  letter: bigint | null;
   readonly locks: Set<string>;
 }
 
@@ -54,7 +54,6 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
     tables: createTables(),
     marks: new Map(),
     failures: new Map(),
-    letters: new Map(),
     seats: new Map(),
     counters: new Map(),
     written: new Map(),
@@ -102,6 +101,7 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
       written: [],
       effects: [],
       mark: null,
+      letter: null,
       locks: new Set(),
     };
     open.add(tx);
@@ -136,6 +136,7 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
         const { name, handlerVersion, finished } = tx.mark;
         image.marks.set(name, { handledAt: now, handlerVersion, finished });
         if (finished) image.failures.delete(name);
+        if (finished && tx.letter !== null) tables.letters.delete(tx.letter);
       }
       end(tx);
     },

@@ -130,7 +130,7 @@ function lettersOf({ broker, inbox }: World): { consumer: string; id: string }[]
     .flatMap((topic) =>
       broker.messages(topic).map(({ headers, attributes }) => ({ consumer: headers["waybill-dead-consumer"]!, id: attributes["id"]! })),
     );
-  return [...onTopics, ...inbox.database.image.letters.values()];
+  return [...onTopics, ...[...inbox.database.image.tables.letters.values()].map(({ row }) => row)];
 }
 
 async function readAll(world: World, drainedMs: number): Promise<Reads> {

@@ -1,16 +1,18 @@
-import type { Inbox, InboxKey, Seat } from "../../src/contracts/inbox.ts";
+import type { Applied, Inbox, InboxKey, Seat } from "../../src/contracts/inbox.ts";
 import type { LeaseStore } from "../../src/contracts/lease-store.ts";
+import type { Letters } from "../../src/contracts/letters.ts";
 import type { Action, ActionReport, DeadFilter, Operator } from "../../src/contracts/operator.ts";
 import type { OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
 import type { Store } from "../../src/contracts/store.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { SessionEnded } from "../../src/core/blameless.ts";
-import { letterRow } from "../../src/core/letter.ts";
 import { orAborted } from "../../src/core/time.ts";
 import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
+import { marksEvent, parkedVersion } from "../../src/stores/kit/letters.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
+import { createLetters, keepLetter } from "../../src/stores/memory/letters.ts";
 import { createOperator } from "../../src/stores/memory/operator.ts";
 import { createOutboxStore } from "../../src/stores/memory/outbox-store.ts";
 import { schema } from "../../src/stores/memory/tables.ts";
@@ -26,8 +28,8 @@ export interface SimTx {
   count(aggregate: string, by: number): Promise<number>;
   write(id: string, row: unknown): void;
   effect(effect: unknown): void;
-  /** False when the mark is there already. Another transaction that is about to make it is waited for. */
-  mark(name: string, handlerVersion: number): Promise<boolean>;
+  /** Null unless the mark is there already. Another transaction that is about to make it is waited for. */
+  mark(name: string, handlerVersion: number, letter?: bigint): Promise<Applied | null>;
   savepoint(): Savepoint;
   rollbackTo(savepoint: Savepoint): Promise<void>;
 }
@@ -63,9 +65,14 @@ const unavailable = (sent: boolean): WaybillError =>
 /** The memory store's claims, settles, leases and operator, behind a network, over a database whose transactions overlap. */
 export function createStoreServer(clock: Clock, server: Server, oneWriter: boolean): StoreServer {
   const database = createDatabase(clock, oneWriter);
-  const build = (): { outbox: OutboxStore; leases: LeaseStore; operator: Operator } => {
+  const build = (): { outbox: OutboxStore; leases: LeaseStore; letters: Letters; operator: Operator } => {
     const { tables } = database.image;
-    return { outbox: createOutboxStore(tables, clock), leases: createLeaseStore(tables, clock), operator: createOperator(tables, clock) };
+    return {
+      outbox: createOutboxStore(tables, clock),
+      leases: createLeaseStore(tables, clock),
+      letters: createLetters(tables, clock),
+      operator: createOperator(tables, clock),
+    };
   };
   let parts = build();
   return {
@@ -162,6 +169,14 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           leave: (relay) => onLanes(allLanes, () => parts.leases.leave(relay)),
         },
         inbox: createInbox(clock, database, db, write),
+        letters: {
+          groups: (filter) => read(() => parts.letters.groups(filter)),
+          list: (filter) => read(() => parts.letters.list(filter)),
+          show: (seq) => read(() => parts.letters.show(seq)),
+          redrive: (filter, by) => write(() => parts.letters.redrive(filter, by)),
+          discard: (filter, by) => write(() => parts.letters.discard(filter, by)),
+          redriven: (consumer, topic, limit) => read(() => parts.letters.redriven(consumer, topic, limit)),
+        },
         operator: {
           status: () => read(() => parts.operator.status()),
           list: (filter) =>
@@ -218,14 +233,22 @@ function connect(process: Process, server: Server, database: Database, committed
           refuse(tx);
           tx.effects.push(effect);
         },
-        mark: (name, handlerVersion) =>
+        mark: (name, handlerVersion, letter) =>
           within(tx, async () => {
             await database.lock(tx, `mark ${name}`);
-            const made = database.image.marks.get(name);
+            const { marks, tables } = database.image;
+            if (letter !== undefined && (tables.letters.get(letter)?.redrivenAt ?? null) === null) return "seen";
+            const made = marks.get(name);
             if (made?.finished === false) throw new WaybillError("EFFECT_UNFINISHED", "an earlier attempt committed inside its handler");
-            if (made !== undefined) return false;
+            const parked = made?.handlerVersion === parkedVersion;
+            if (parked && letter === undefined) return "parked";
+            if (made !== undefined && !parked) {
+              if (letter !== undefined) tables.letters.delete(letter);
+              return "seen";
+            }
             tx.mark = { name, handlerVersion, finished: false };
-            return true;
+            tx.letter = letter ?? null;
+            return null;
           }),
         savepoint: () => database.savepoint(tx),
         rollbackTo: (savepoint) => within(tx, () => database.rollbackTo(tx, savepoint)),
@@ -263,13 +286,14 @@ function connect(process: Process, server: Server, database: Database, committed
 
 function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(execute: () => T | Promise<T>) => Promise<T>): Inbox<SimTx> {
   return {
-    async once(key, handlerVersion, work) {
+    async once(key, handlerVersion, work, letter) {
       const name = nameOf(key);
       const tx = await db.begin();
       try {
-        if (!(await tx.mark(name, handlerVersion))) {
+        const before = await tx.mark(name, handlerVersion, letter);
+        if (before !== null) {
           await db.rollback(tx);
-          return "seen";
+          return before;
         }
         await work(tx);
         if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
@@ -289,14 +313,15 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
         failures.set(nameOf(key), { count, failedAt: clock.now() });
         return count;
       }),
-    park: (letter) => {
-      const row = letterRow(letter);
-      const name = JSON.stringify([row.consumer, row.topic, row.id, row.digest]);
-      return write(() => {
-        const { letters } = database.image;
-        if (!letters.has(name)) letters.set(name, row);
-      });
-    },
+    park: (letter) =>
+      write(() => {
+        const { marks, failures, tables } = database.image;
+        keepLetter(tables, letter, clock.now());
+        if (!marksEvent(letter)) return;
+        const name = nameOf({ consumer: letter.consumer, id: letter.envelope.id });
+        failures.delete(name);
+        if (!marks.has(name)) marks.set(name, { handledAt: clock.now(), handlerVersion: parkedVersion, finished: true });
+      }),
     forget: (before, limit, consumer) =>
       write(() => {
         const { marks, failures } = database.image;

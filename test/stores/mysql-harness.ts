@@ -9,6 +9,7 @@ import {
   type MysqlPool,
   type MysqlStore,
 } from "../../src/stores/mysql/index.ts";
+import { SCHEMA_VERSION } from "../../src/stores/mysql/schema.ts";
 import { writeHostile } from "./mysql-hostile.ts";
 
 export interface MysqlHarness extends StoreHarness<MysqlDatabase, MysqlConnection> {
@@ -89,7 +90,7 @@ export function casesOn(
         letters: async () =>
           (
             await rows(
-              `SELECT consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw, error_code, error, attempts, handler_version
+              `SELECT consumer, topic, id, digest, aggregate_type, aggregate_id, event_type, envelope, data, raw, whole, error_code, error, error_detail, attempts, handler_version
                FROM waybill_letters ORDER BY seq`,
             )
           ).map(
@@ -104,8 +105,10 @@ export function casesOn(
               envelope,
               data,
               raw,
+              whole,
               errorCode,
               error,
+              errorDetail,
               attempts,
               version,
             ]) => ({
@@ -119,8 +122,10 @@ export function casesOn(
               envelope: String(envelope),
               data: data as Buffer,
               raw: raw as Buffer | null,
+              whole: Number(whole),
               errorCode: String(errorCode),
               error: String(error),
+              errorDetail: String(errorDetail),
               attempts: Number(attempts),
               handlerVersion: Number(version),
             }),
@@ -157,7 +162,7 @@ const tables = [
 async function empty(pool: mysql2.Pool): Promise<void> {
   for (const table of tables) await pool.query(`DELETE FROM ${table}`);
   await pool.query("UPDATE waybill_lanes SET owner = NULL, epoch = 0, reopened = 0");
-  await pool.query("UPDATE waybill_meta SET version = 2");
+  await pool.query(`UPDATE waybill_meta SET version = ${SCHEMA_VERSION}`);
 }
 
 const moments: Readonly<Record<string, readonly string[]>> = {

@@ -200,7 +200,7 @@ await describeWith("mariadb", "plain SQL on MariaDB", () => {
     await query(url, "CREATE TABLE t (n int)");
     await query(url, "INSERT INTO t VALUES (1)");
     await using store = mysql({ url, schema, names });
-    expect(await store.schema.migrate()).toEqual([1, 2]);
+    expect(await store.schema.migrate()).toEqual([1, 2, 3]);
     expect(await store.schema.migrate()).toEqual([]);
     await store.schema.check();
     const pool = mysql2.createPool(url);
@@ -278,7 +278,7 @@ await describeWith("mariadb", "plain SQL on MariaDB", () => {
     for (const sql of statements.slice(0, 5)) await query(url, sql);
     await expect(store.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED" });
     const applied = await Promise.all([1, 2, 3].map(() => store.schema.migrate()));
-    expect(applied.flat()).toEqual([1, 2]);
+    expect(applied.flat()).toEqual([1, 2, 3]);
     await store.schema.check();
     expect((await store.leases.look()).lanes).toHaveLength(64);
   });

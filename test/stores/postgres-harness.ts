@@ -115,8 +115,10 @@ const letterIn = (row: Readonly<Record<string, unknown>>): LetterRow =>
     envelope: row["envelope"],
     data: row["data"],
     raw: row["raw"],
+    whole: row["whole"],
     errorCode: row["error_code"],
     error: row["error"],
+    errorDetail: row["error_detail"],
     attempts: row["attempts"],
     handlerVersion: row["handler_version"],
   }) as LetterRow;

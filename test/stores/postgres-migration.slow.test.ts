@@ -32,7 +32,7 @@ async function drain(store: PostgresStore, relay = "r"): Promise<Claim[]> {
   }
 }
 
-await describeWith("postgres", "from version 1 to version 2 on PostgreSQL", () => {
+await describeWith("postgres", "from earlier versions on PostgreSQL", () => {
   let server: Postgres;
   const pools: pg.Pool[] = [];
   beforeAll(async () => {
@@ -64,12 +64,12 @@ await describeWith("postgres", "from version 1 to version 2 on PostgreSQL", () =
   describe.each(Object.entries(layouts))("%s", (layout, file) => {
     test("the tables come out as those of a new database, and as they are printed", async () => {
       const migrated = await old(file);
-      expect(await postgres({ pool: migrated }).schema.migrate()).toEqual([2]);
+      expect(await postgres({ pool: migrated }).schema.migrate()).toEqual([2, 3]);
       expect(await postgres({ pool: migrated }).schema.migrate()).toEqual([]);
       const more = layout === "partitions" ? ({ partitions: "day" } as const) : {};
       const made = await empty();
       const fresh = postgres({ pool: made, ...more });
-      expect(await fresh.schema.migrate()).toEqual([1, 2]);
+      expect(await fresh.schema.migrate()).toEqual([1, 2, 3]);
       const printed = await empty();
       await printed.query(fresh.schema.print());
       const upgraded = await old(file);
@@ -85,6 +85,26 @@ await describeWith("postgres", "from version 1 to version 2 on PostgreSQL", () =
       await postgres({ pool: printed }).schema.check();
     });
 
+    test("tables of version 2 come out the same, their errors are told and found, and rights on an error are kept", async () => {
+      const migrated = await old(file.replace("v1", "v2"));
+      const role = `relay_${databases}`;
+      await migrated.query(`CREATE ROLE ${role}; GRANT UPDATE (last_error) ON outbox TO ${role}`);
+      await migrated.query(
+        "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, status, last_error) VALUES ('Order', '1', 'E', '1', 'DEAD', 'MESSAGE_TOO_LARGE: no')",
+      );
+      const store = postgres({ pool: migrated });
+      expect(await store.schema.migrate()).toEqual([3]);
+      const other = await old(file);
+      await postgres({ pool: other }).schema.migrate();
+      expect(await schemaOf(migrated)).toEqual(await schemaOf(other));
+      expect((await store.operator.status()).dead).toMatchObject([{ error: "MESSAGE_TOO_LARGE: no", events: 1 }]);
+      expect((await store.operator.redrive({ error: "MESSAGE_TOO" }, { who: "ann", dryRun: true })).events).toBe(1);
+      const { rows } = await migrated.query(
+        `SELECT has_column_privilege('${role}', 'outbox', 'error_code', 'UPDATE') AND has_column_privilege('${role}', 'outbox', 'error_detail', 'UPDATE') AS may`,
+      );
+      expect(rows).toEqual([{ may: true }]);
+    });
+
     test("every hostile row that is there ends DEAD with the cause in words, and all others flow", async () => {
       const pool = await old(file);
       await pool.query(
@@ -95,7 +115,7 @@ await describeWith("postgres", "from version 1 to version 2 on PostgreSQL", () =
         `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', i % 50, 'E', '1' FROM generate_series(1, 500) i`,
       );
       const store = postgres({ pool });
-      expect(await store.schema.migrate()).toEqual([2]);
+      expect(await store.schema.migrate()).toEqual([2, 3]);
       expect(await drain(store)).toHaveLength(1_000 + hostile.length);
       const { rows } = await pool.query<{ seq: string; status: string; last_error: string | null }>(
         "SELECT seq, status, last_error FROM outbox WHERE status <> 'PUBLISHED'",
@@ -213,7 +233,7 @@ await describeWith("postgres", "from version 1 to version 2 on PostgreSQL", () =
     await lasting.query("SELECT pg_sleep(2)");
     await lasting.query("COMMIT");
     lasting.release();
-    expect(await migrated).toEqual([2]);
+    expect(await migrated).toEqual([2, 3]);
     const before = written;
     while (written < before + 100) await Promise.race([...writing, new Promise((resolve) => setImmediate(resolve))]);
     expect((await store.leases.look()).live, "the relay of version 1").toEqual(["old"]);

@@ -54,17 +54,51 @@ async function drain(): Promise<readonly Claim[]> {
   }
 }
 
+describe("tables of version 2", () => {
+  test("become those of a new file, and their letters and errors are told, found and redriven", async () => {
+    const file = join(folder, "version-2.db");
+    const before = open(file);
+    before.exec(readFileSync(new URL("sqlite-v2.sql", import.meta.url), "utf8"));
+    before.exec(event("a").replace("payload)", "payload, status, last_error)").replace("'{}')", "'{}', 'DEAD', 'MESSAGE_TOO_LARGE: no')"));
+    const letter = "'billing', 'orders', 'Order', '1', 'E'";
+    for (const [id, error] of [
+      ["e1", "no such account"],
+      ["e2", "no (the inbox did not take its 9 bytes: these are the first 3)"],
+    ])
+      before.exec(
+        `INSERT INTO waybill_letters (parked_at, consumer, topic, aggregate_type, aggregate_id, event_type, id, digest, envelope, data, error_code, error, attempts, handler_version)
+         VALUES ('2026-01-01T00:00:00.000Z', ${letter}, '${id}', '', '{}', x'', 'HANDLER', '${error}', 5, 1)`,
+      );
+    const migrated = sqlite({ path: file });
+    expect(await migrated.schema.migrate()).toEqual([3]);
+    await store.schema.migrate();
+    const tables = (of: SqliteDatabase): unknown[] =>
+      (of.prepare("SELECT name, sql FROM sqlite_master ORDER BY name").all() as { sql: string | null }[]).map((row) => ({ ...row }));
+    expect(tables(before)).toEqual(tables(db));
+    expect((await migrated.operator.status()).dead).toMatchObject([{ error: "MESSAGE_TOO_LARGE: no", events: 1 }]);
+    expect((await migrated.operator.redrive({ error: "MESSAGE_TOO" }, { who: "ann", dryRun: true })).events).toBe(1);
+    expect(await migrated.letters.redrive({ consumer: "billing" }, { who: "ann", dryRun: false })).toEqual({
+      letters: 1,
+      unfit: 1,
+      ids: ["e1"],
+    });
+    await migrated[Symbol.asyncDispose]();
+    before.close();
+  });
+});
+
 describe("tables of version 1", () => {
   test("are refused until they are migrated, and events in every state are there afterwards", async () => {
     for (const status of ["PENDING", "PUBLISHED", "BLOCKED", "DEAD", "DISCARDED"])
       db.exec(event(status).replace("payload)", "payload, status)").replace("'{}')", `'{}', '${status}')`));
     db.exec("INSERT INTO inbox VALUES ('billing', 'e1', '2026-01-01T00:00:00.000Z', 1)");
-    await expect(store.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED", message: /version 1.*needs 2/ });
-    const before = all("SELECT * FROM outbox ORDER BY seq");
-    expect(await store.schema.migrate()).toEqual([2]);
+    await expect(store.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED", message: /version 1.*needs 3/ });
+    const columns = Object.keys(all("SELECT * FROM outbox")[0]!).join(", ");
+    const before = all(`SELECT ${columns} FROM outbox ORDER BY seq`);
+    expect(await store.schema.migrate()).toEqual([2, 3]);
     expect(await store.schema.migrate()).toEqual([]);
     await store.schema.check();
-    expect(all("SELECT * FROM outbox ORDER BY seq")).toEqual(before);
+    expect(all(`SELECT ${columns} FROM outbox ORDER BY seq`)).toEqual(before);
     expect(await store.inbox.once({ consumer: "billing", id: "e1" }, 1, () => expect.unreachable())).toBe("seen");
     expect((await drain()).map(({ envelope }) => envelope.aggregateId)).toEqual(["PENDING"]);
   });
@@ -125,7 +159,7 @@ describe("tables of version 1", () => {
     const writer = fork(new URL("sqlite-writer.mjs", import.meta.url), [path]);
     try {
       await once(writer, "message");
-      expect(await store.schema.migrate()).toEqual([2]);
+      expect(await store.schema.migrate()).toEqual([2, 3]);
       await once(writer, "message");
       await drain();
       let added = 0;

@@ -81,8 +81,10 @@ async function create(): Promise<FileHarness> {
         envelope: row["envelope"]!,
         data: row["data"]!,
         raw: row["raw"]!,
+        whole: row["whole"]!,
         errorCode: row["error_code"]!,
         error: row["error"]!,
+        errorDetail: row["error_detail"]!,
         attempts: row["attempts"]!,
         handlerVersion: row["handler_version"]!,
       })),
@@ -221,7 +223,7 @@ describe("sqlite", () => {
   own("tables that are missing or newer than this code are told apart", async ({ path, store, db }) => {
     const empty = sqlite({ path: `${path}.empty` });
     await expect(empty.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED" });
-    expect(await empty.schema.migrate()).toEqual([1, 2]);
+    expect(await empty.schema.migrate()).toEqual([1, 2, 3]);
     await empty.schema.check();
     await empty[Symbol.asyncDispose]();
     db.exec("UPDATE waybill_meta SET version = 999");

@@ -51,7 +51,7 @@ describe("an assignment that the broker gave to another process", () => {
     await clock.advance(60_000);
     expect(inbox.effects).toEqual([good.id]);
     expect(inbox.failures.size).toBe(0);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
     expect(broker.acked).toEqual([]);
   });
 
@@ -64,7 +64,7 @@ describe("an assignment that the broker gave to another process", () => {
     await clock.advance(100);
     broker.takeAway("a");
     await clock.advance(60_000);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
     expect(broker.acked).toEqual([]);
   });
 

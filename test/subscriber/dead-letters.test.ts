@@ -23,8 +23,8 @@ describe("a letter", () => {
     broker.add(topic, placed);
     await subscriber({ handlers: refusing, handlerVersion: 7 }).start();
     await eventually(() => broker.acked.length === 1);
-    expect([...inbox.letters.values()]).toEqual([
-      { envelope: placed, topic, consumer: "stock", error: "no such customer !", attempts: 1, handlerVersion: 7 },
+    expect([...inbox.parked.values()]).toEqual([
+      { envelope: placed, topic, consumer: "stock", code: "", error: "no such customer !", detail: "", attempts: 1, handlerVersion: 7 },
     ]);
     expect(broker.letters).toEqual([]);
   });
@@ -38,7 +38,7 @@ describe("a letter", () => {
     expect([broker.acked, of("subscriber.died")]).toEqual([[], []]);
     await clock.advance(60_000);
     await eventually(() => broker.acked.length === 1);
-    expect(inbox.letters.size).toBe(1);
+    expect(inbox.parked.size).toBe(1);
     expect(of("subscriber.died")).toHaveLength(1);
   });
 
@@ -72,7 +72,7 @@ describe("a letter", () => {
   it("that the inbox takes only in part is kept in part, and says so", async () => {
     const { broker, inbox, subscriber, clock } = setup();
     const large = envelope("a", {}, { data: new Uint8Array(1_000_000) });
-    inbox.refuses = (step, id) => (step === "park" && id === large.id && inbox.letters.size === 0 ? new Error("packet too large") : null);
+    inbox.refuses = (step, id) => (step === "park" && id === large.id && inbox.parked.size === 0 ? new Error("packet too large") : null);
     const { park } = inbox.inbox;
     inbox.inbox.park = async (letter) => {
       if (letter.envelope.data.byteLength > 500_000) throw new Error("packet too large");
@@ -88,9 +88,9 @@ describe("a letter", () => {
       await clock.advance(10_000);
     }
     await eventually(() => broker.acked.length === 21);
-    const [letter] = inbox.letters.values();
+    const [letter] = inbox.parked.values();
     expect(letter!.envelope.data.byteLength).toBe(262_144);
-    expect(letter!.error).toContain("the inbox did not take its 1000000 bytes");
+    expect([letter!.cut, letter!.detail]).toEqual([true, expect.stringContaining("the inbox did not take its 1000000 bytes")]);
   });
 
   it("that the inbox calls too large is kept in part at once, also while no other message comes", async () => {
@@ -103,7 +103,7 @@ describe("a letter", () => {
     broker.add(topic, envelope("a", {}, { data: new Uint8Array(1_000_000) }));
     await subscriber({ handlers: refusing }).start();
     await eventually(() => broker.acked.length === 1);
-    expect([...inbox.letters.values()].map((letter) => letter.envelope.data.byteLength)).toEqual([262_144]);
+    expect([...inbox.parked.values()].map((letter) => letter.envelope.data.byteLength)).toEqual([262_144]);
   });
 
   it("whose headers and names the inbox does not take is kept without most of them, under its name", async () => {
@@ -123,11 +123,11 @@ describe("a letter", () => {
       await clock.advance(10_000);
     }
     await eventually(() => broker.acked.length === 21);
-    const [letter] = inbox.letters.values();
+    const [letter] = inbox.parked.values();
     expect(letterRow(letter!).id).toBe(letterRow({ ...letter!, envelope: large }).id);
     expect(letter!.envelope.headers).toMatchObject({ tenant: "north", x: expect.stringMatching(/^x{30000,}$/) as string });
     expect(letter!.envelope.data).toEqual(large.data);
-    expect(letter!.error).toContain("names and headers of");
+    expect([letter!.cut, letter!.detail]).toEqual([true, expect.stringContaining("names and headers of")]);
   });
 });
 
@@ -188,7 +188,7 @@ describe("a letter on a dead-letter topic", () => {
     expect(broker.letters).toHaveLength(1);
     expect(of("subscriber.trouble")).toHaveLength(6);
     expect(of("subscriber.died")).toHaveLength(1);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
   });
 
   it("that the broker refuses for what it is goes to the inbox, and the next one is delivered", async () => {
@@ -207,7 +207,7 @@ describe("a letter on a dead-letter topic", () => {
     }).start();
     await eventually(() => broker.acked.length === 2);
     expect(broker.letters).toEqual([]);
-    expect([...inbox.letters.values()]).toMatchObject([{ envelope: placed, error: "no" }]);
+    expect([...inbox.parked.values()]).toMatchObject([{ envelope: placed, error: "no" }]);
     expect(inbox.effects).toEqual([follower.id]);
     expect(of("subscriber.died")).toHaveLength(1);
   });
@@ -234,8 +234,10 @@ describe("a letter on a dead-letter topic", () => {
     const kept: unknown[] = [];
     await subscriber({ handlers: refusing, deadLetters: { park: async (letter) => void kept.push(letter) } }).start();
     await eventually(() => broker.acked.length === 1);
-    expect(kept).toEqual([{ envelope: placed, topic, consumer: "stock", error: "no such customer !", attempts: 1, handlerVersion: 1 }]);
-    expect([broker.letters.length, inbox.letters.size]).toEqual([0, 0]);
+    expect(kept).toEqual([
+      { envelope: placed, topic, consumer: "stock", code: "", error: "no such customer !", detail: "", attempts: 1, handlerVersion: 1 },
+    ]);
+    expect([broker.letters.length, inbox.parked.size]).toEqual([0, 0]);
   });
 
   it("needs a source that can publish", () => {

@@ -127,7 +127,7 @@ describe("order", () => {
 
           expect(new Set(broker.acked).size).toBe(all.length);
           expect(new Set(inbox.effects).size).toBe(inbox.effects.length);
-          const dead = new Set([...inbox.letters.values()].map(({ envelope: { id } }) => id));
+          const dead = new Set([...inbox.parked.values()].map(({ envelope: { id } }) => id));
           for (const aggregate of ["a", "b", "c"]) {
             const added = all.filter(({ aggregateId }) => aggregateId === aggregate).map(({ id }) => id);
             expect(inbox.effects.filter((id) => aggregateOf.get(id) === aggregate)).toEqual(added.filter((id) => !dead.has(id)));

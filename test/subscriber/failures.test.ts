@@ -37,7 +37,7 @@ describe("attempts", () => {
     await clock.advance(1);
     await eventually(() => broker.acked.length === 1);
     expect(at).toEqual([0, 1_000, 6_000, 36_000, 156_000]);
-    expect([...inbox.letters.values()]).toMatchObject([{ topic, consumer: "stock", envelope: placed, attempts: 5, error: "out of stock" }]);
+    expect([...inbox.parked.values()]).toMatchObject([{ topic, consumer: "stock", envelope: placed, attempts: 5, error: "out of stock" }]);
     expect(of("subscriber.failed").map(({ attempts, retryInMs }) => [attempts, retryInMs])).toEqual([
       [1, 1_000],
       [2, 5_000],
@@ -103,7 +103,7 @@ describe("attempts", () => {
       broker.breakLink(new Error("link lost"));
     }
     expect(at.length).toBeLessThanOrEqual(4);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
   });
 
   it("are not spent by the database: what it cannot do now is done later", async () => {
@@ -158,7 +158,7 @@ describe("attempts", () => {
     await eventually(() => broker.acked.length === 1);
     expect(inbox.effects).toEqual([placed.id]);
     expect(of("subscriber.died")).toEqual([]);
-    expect([inbox.failures.size, inbox.letters.size]).toEqual([0, 0]);
+    expect([inbox.failures.size, inbox.parked.size]).toEqual([0, 0]);
   });
 
   it("are spent by a handler that ends its own transaction every time", async () => {
@@ -210,7 +210,7 @@ describe("attempts", () => {
     await clock.advance(10_000);
     await eventually(() => broker.acked.length === 1);
     expect(of("subscriber.died")).toMatchObject([{ attempts: 1 }]);
-    expect(inbox.letters.size).toBe(1);
+    expect(inbox.parked.size).toBe(1);
     for (const error of [make(), new Error("wraps it", { cause: make() })]) expect(() => causesOf(error)).not.toThrow();
   });
 
@@ -222,7 +222,7 @@ describe("attempts", () => {
     await subscriber({}).start();
     await eventually(() => broker.acked.length === 1);
     expect(of("subscriber.died")).toMatchObject([{ id: placed.id, attempts: 1, error: "EFFECT_UNFINISHED: half of it is there" }]);
-    expect([inbox.effects.length, inbox.letters.size]).toEqual([0, 1]);
+    expect([inbox.effects.length, inbox.parked.size]).toEqual([0, 1]);
   });
 
   it("are spent by a commit that the handler's work made impossible", async () => {

@@ -210,7 +210,7 @@ export interface FakeInbox {
   readonly failures: Map<string, number>;
   readonly errors: string[];
   /** The first that was parked of each message. */
-  readonly letters: Map<string, Letter>;
+  readonly parked: Map<string, Letter>;
   readonly seats: Map<string, { owner: string; expiresAt: number }>;
   /** Thrown by the next calls, instead of doing anything. */
   readonly troubles: {
@@ -245,7 +245,7 @@ export function fakeInbox(clock: Clock): FakeInbox {
     effects: [],
     failures: new Map(),
     errors: [],
-    letters: new Map(),
+    parked: new Map(),
     refuses: () => null,
     forgets: [],
     old: [],
@@ -293,7 +293,7 @@ export function fakeInbox(clock: Clock): FakeInbox {
         refuse("park", letter.envelope.id);
         const { consumer, topic, id, digest } = letterRow(letter);
         const name = [consumer, topic, id, digest].join(" ");
-        if (!fake.letters.has(name)) fake.letters.set(name, letter);
+        if (!fake.parked.has(name)) fake.parked.set(name, letter);
       },
       async forget(before, limit, consumer) {
         fake.forgets.push([before.toISOString(), limit, consumer]);

@@ -41,7 +41,7 @@ describe("drain", () => {
     await service.drain();
     expect(inbox.failures.get(placed.id)).toBe(2);
     expect(broker.acked).toEqual([]);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
   });
 
   it("does not wait for a letter that cannot be parked", async () => {

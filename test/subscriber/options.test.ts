@@ -80,7 +80,7 @@ describe("a catalogue", () => {
     await after.start();
     await eventually(() => broker.acked.length >= 2);
     await after.drain();
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
   });
 
   it("refuses handlers of types it does not hold", () => {

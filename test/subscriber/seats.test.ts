@@ -156,7 +156,7 @@ describe("a seat", () => {
     inbox.seats.set(`stock ${topic}`, { owner: "another", expiresAt: Infinity });
     await clock.advance(60_000);
     expect(inbox.failures.get(placed.id)).toBe(1);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
     expect(broker.acked).toEqual([]);
   });
 
@@ -175,7 +175,7 @@ describe("a seat", () => {
     broker.add(topic, placed);
     await eventually(() => inbox.failures.has(placed.id));
     await settle();
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
     expect(broker.acked).toEqual([]);
   });
 
@@ -213,7 +213,7 @@ describe("a seat", () => {
     inbox.seats.set(`stock ${topic}`, { owner: "another", expiresAt: clock.now() + 600_000 });
     await clock.advance(400_000);
     expect(inbox.failures.get(placed.id)).toBe(2);
-    expect(inbox.letters.size).toBe(0);
+    expect(inbox.parked.size).toBe(0);
     expect(broker.acked).toEqual([]);
   });
 

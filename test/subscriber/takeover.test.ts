@@ -79,7 +79,7 @@ describe("three processes", () => {
         for (let i = 0; i < 300 && new Set(broker.acked).size < added.length; i++) await clock.advance(1_000);
         for (const n of [0, 1, 2]) await end(n, "drain");
 
-        expect(inbox.letters.size).toBe(0);
+        expect(inbox.parked.size).toBe(0);
         expect(new Set(broker.acked).size).toBe(added.length);
         for (const aggregate of ["a", "b"]) {
           const ids = added.filter((one) => one.aggregate === aggregate).map(({ id }) => id);

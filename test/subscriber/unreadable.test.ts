@@ -19,8 +19,8 @@ describe("a message that is no event", () => {
     await subscriber({ handlers: { "*": (event, tx) => tx.write(event.id) } }).start();
     await eventually(() => broker.acked.length === 2);
     expect(inbox.effects).toEqual([next.id]);
-    expect([...inbox.letters.values()]).toMatchObject([
-      { topic, consumer: "stock", raw: junk.raw, error: "MESSAGE_UNREADABLE: it has no id" },
+    expect([...inbox.parked.values()]).toMatchObject([
+      { topic, consumer: "stock", raw: junk.raw, code: "MESSAGE_UNREADABLE", error: "it has no id" },
     ]);
     expect(of("subscriber.died")).toMatchObject([{ id: "unreadable:7", topic, error: "MESSAGE_UNREADABLE: it has no id" }]);
     expect(of("subscriber.trouble")).toEqual([]);
@@ -35,7 +35,7 @@ describe("a message that is no event", () => {
     expect(broker.acked).toEqual([]);
     await clock.advance(5_000);
     await eventually(() => broker.acked.length === 1);
-    expect(inbox.letters.size).toBe(1);
+    expect(inbox.parked.size).toBe(1);
   });
 
   it("goes to the inbox where letters have a topic: a topic carries events", async () => {
@@ -43,7 +43,7 @@ describe("a message that is no event", () => {
     broker.addUnreadable(topic, unreadableEnvelope("unreadable:7"), junk);
     await subscriber({ deadTopic: "{topic}.dead" }).start();
     await eventually(() => broker.acked.length === 1);
-    expect([broker.letters.length, inbox.letters.size]).toEqual([0, 1]);
+    expect([broker.letters.length, inbox.parked.size]).toEqual([0, 1]);
   });
 });
 
@@ -60,7 +60,7 @@ describe("an id that no inbox can mark", () => {
     await subscriber({}).start();
     await eventually(() => broker.acked.length === 2);
     expect(inbox.effects).toEqual([next.id]);
-    expect([...inbox.letters.values()]).toMatchObject([{ envelope: odd }]);
+    expect([...inbox.parked.values()]).toMatchObject([{ envelope: odd }]);
     expect(of("subscriber.died")).toMatchObject([
       { error: expect.stringContaining("MESSAGE_UNREADABLE: its id cannot be marked") as string },
     ]);
@@ -71,7 +71,7 @@ describe("an id that no inbox can mark", () => {
     broker.add(topic, envelope("a", {}, { id: "a\0b", type: "OrderShipped" }));
     await subscriber({}).start();
     await eventually(() => broker.acked.length === 1);
-    expect([of("subscriber.ignored").length, inbox.letters.size]).toEqual([1, 0]);
+    expect([of("subscriber.ignored").length, inbox.parked.size]).toEqual([1, 0]);
   });
 });
 
@@ -128,7 +128,7 @@ describe("what the database refuses", () => {
       await clock.advance(10_000);
     }
     await eventually(() => broker.acked.length === 60);
-    expect([of("subscriber.died").length, inbox.letters.size, inbox.effects.includes(follower.id)]).toEqual([0, 0, false]);
+    expect([of("subscriber.died").length, inbox.parked.size, inbox.effects.includes(follower.id)]).toEqual([0, 0, false]);
     frozen = false;
     await clock.advance(60_000);
     await eventually(() => broker.acked.length === 62);
@@ -180,7 +180,7 @@ describe("a delivery that the subscriber itself fails at", () => {
     const [odd, next] = [envelope("a"), envelope("b")];
     Object.defineProperty(odd, "type", {
       get: (): string => {
-        if (inbox.letters.size === 0 && !parking) throw new TypeError("a defect");
+        if (inbox.parked.size === 0 && !parking) throw new TypeError("a defect");
         return "OrderPlaced";
       },
     });

@@ -1,5 +1,116 @@
-import { type Letter, type LetterRow, letterRow } from "../../core/letter.ts";
+import type { LetterFilter, LetterGroup, LetterRecord, LetterReport, WholeLetter } from "../../contracts/letters.ts";
+import { WaybillError } from "../../core/errors.ts";
+import type { Envelope } from "../../core/event.ts";
+import { type Letter, type LetterRow, letterRow, markable } from "../../core/letter.ts";
+import type { Cells } from "./status.ts";
 
 /** What is kept of a letter, by column: each is called as its field, in snake case. Its key comes first: consumer, topic, id and digest. */
 export const letterColumns = (letter: Letter): readonly (readonly [column: string, value: LetterRow[keyof LetterRow]])[] =>
   Object.entries(letterRow(letter)).map(([name, value]) => [name.replaceAll(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`), value]);
+
+/** Of a letter that failed again, what is new. */
+const renewed = ["error_code", "error", "error_detail", "attempts", "handler_version"];
+export const renewedColumns = (letter: Letter): ReturnType<typeof letterColumns> =>
+  letterColumns(letter).filter(([column]) => renewed.includes(column));
+
+/** The version in a mark that no handler has made: its event has a letter. */
+export const parkedVersion = 0;
+
+/** Does parking it mark its event? A message that is no event comes again as the same letter. */
+export const marksEvent = ({ envelope, raw }: Letter): boolean => raw === undefined && markable(envelope.id);
+
+/** How many ids a report names. */
+export const reportedIds = 10_000;
+
+/** What the columns of a letter must hold to match; ids and `error` apart. */
+export function letterTests(filter: LetterFilter): readonly (readonly [column: string, value: string])[] {
+  const tests = [
+    ["consumer", filter.consumer],
+    ["topic", filter.topic],
+    ["aggregate_type", filter.aggregateType],
+    ["aggregate_id", filter.aggregateId],
+    ["event_type", filter.type],
+  ] as const;
+  return tests.flatMap(([column, value]) => (value === undefined ? [] : [[column, value]]));
+}
+
+type Reads<Row> = Cells<Row> & { bytes(row: Row, name: string): Uint8Array | null };
+
+/** Of the columns of the table, with `size` and `is_raw` beside them. */
+export function letterOf<Row>(row: Row, { text, number, isSet, dateOrNull }: Cells<Row>): LetterRecord {
+  return {
+    seq: BigInt(text(row, "seq")),
+    consumer: text(row, "consumer"),
+    topic: text(row, "topic"),
+    id: text(row, "id"),
+    aggregateType: text(row, "aggregate_type"),
+    aggregateId: text(row, "aggregate_id"),
+    type: text(row, "event_type"),
+    errorCode: text(row, "error_code"),
+    error: text(row, "error"),
+    errorDetail: text(row, "error_detail"),
+    attempts: number(row, "attempts"),
+    handlerVersion: number(row, "handler_version"),
+    parkedAt: dateOrNull(row, "parked_at") ?? new Date(0),
+    redrivenAt: dateOrNull(row, "redriven_at"),
+    bytes: number(row, "size"),
+    unfit: isSet(row, "is_raw") ? "no event" : number(row, "whole") === 0 ? "cut" : null,
+  };
+}
+
+/** The same with `envelope`, `data` and `raw`. */
+export function wholeLetterOf<Row>(row: Row, cells: Reads<Row>): WholeLetter {
+  const data = cells.bytes(row, "data") ?? new Uint8Array(0);
+  return { ...letterOf(row, cells), envelope: envelopeOf(cells.text(row, "envelope"), data), raw: cells.bytes(row, "raw") };
+}
+
+/** As `letterRow` wrote it. */
+export function envelopeOf(texts: string, data: Uint8Array): Envelope {
+  try {
+    const { seq, createdAt, ...rest } = JSON.parse(texts) as Omit<Envelope, "data" | "seq" | "createdAt"> &
+      Record<"seq" | "createdAt", string>;
+    const envelope = { ...rest, seq: BigInt(seq), createdAt: new Date(createdAt), data };
+    for (const name of ["id", "aggregateType", "aggregateId", "type", "contentType"] as const)
+      if (typeof envelope[name] !== "string") throw new Error(`${name} is no text`);
+    if (typeof envelope.headers !== "object" || envelope.headers === null) throw new Error("headers are no object");
+    return envelope;
+  } catch (cause) {
+    throw new WaybillError("ROW_UNREADABLE", "the letter's envelope is not what the library wrote", { cause });
+  }
+}
+
+/** Of the columns consumer, topic, told, letters, redriven, oldest and example. */
+export const letterGroupOf = <Row>(row: Row, { text, number, dateOrNull }: Cells<Row>): LetterGroup => ({
+  consumer: text(row, "consumer"),
+  topic: text(row, "topic"),
+  error: text(row, "told"),
+  letters: number(row, "letters"),
+  redriven: number(row, "redriven"),
+  oldest: dateOrNull(row, "oldest") ?? new Date(0),
+  example: text(row, "example"),
+});
+
+/** Named ids must have letters, and for a redrive such as can be applied: silence would look like success. */
+export function refuseUnfit(
+  action: "redrive" | "discard",
+  ids: readonly string[],
+  found: readonly Pick<LetterRecord, "id" | "unfit">[],
+): void {
+  for (const id of ids) {
+    const letters = found.filter((letter) => letter.id === id);
+    if (letters.length === 0) throw new WaybillError("NOT_FOUND", `there is no letter of event ${JSON.stringify(id)}`);
+    if (action === "redrive" && letters.every(({ unfit }) => unfit !== null))
+      throw new WaybillError(
+        "WRONG_STATE",
+        letters[0]?.unfit === "cut"
+          ? `the letter of ${id} does not hold the whole message: publish the event again, then discard the letter`
+          : `${id} names a message that is no event, and no handler can be given it: discard the letter`,
+      );
+  }
+}
+
+export const reportOf = (ids: readonly string[], unfit: number): LetterReport => ({
+  letters: ids.length,
+  unfit,
+  ids: ids.slice(0, reportedIds),
+});

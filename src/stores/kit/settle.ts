@@ -1,4 +1,5 @@
 import type { Claim, Outcome } from "../../contracts/outbox-store.ts";
+import { told, type Reason } from "../../core/reason.ts";
 import type { HeldBy } from "./claim.ts";
 
 /**
@@ -36,9 +37,8 @@ interface SettlePlan {
   readonly blocked: readonly bigint[];
 }
 
-export interface Failed {
+export interface Failed extends Required<Reason> {
   readonly seq: bigint;
-  readonly error: string;
   /** Null for one that is dead. */
   readonly afterMs: number | null;
 }
@@ -70,9 +70,10 @@ export function planSettle(outcomes: readonly Outcome[], storedOf: (claim: Claim
       waiting.set(`${claim.lane} ${destination}`, { destination, lane: claim.lane, why });
       blocked.push(seq);
     } else if (outcome.as !== "published") {
-      const { error } = outcome;
-      failed.push({ seq, error, afterMs: outcome.as === "parked" ? null : outcome.afterMs });
-      if (holdable) holds.set(aggregate, { claim, destination: null, why: error, free: outcome.as === "parked" && outcome.release });
+      const { code = "", error, detail = "" } = outcome;
+      failed.push({ seq, code, error, detail, afterMs: outcome.as === "parked" ? null : outcome.afterMs });
+      if (holdable)
+        holds.set(aggregate, { claim, destination: null, why: told(outcome), free: outcome.as === "parked" && outcome.release });
     }
   }
   return { failed, holds: [...holds.values()], waiting: [...waiting.values()], blocked };

@@ -36,7 +36,7 @@ export interface StatusRows<Row> {
   readonly holds: readonly Row[];
   /** destination, why, since, aggregates. */
   readonly breakers: readonly Row[];
-  /** error, events, oldest. */
+  /** error, events, oldest, example. */
   readonly dead: readonly Row[];
   /** holds, claimed, suspects. */
   readonly facts: Row;
@@ -87,7 +87,12 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
       aggregates: number(row, "aggregates"),
     })),
     window: { events: number(facts, "claimed"), suspects: number(facts, "suspects") },
-    dead: of.dead.map((row) => ({ error: text(row, "error"), events: number(row, "events"), oldest: date(row, "oldest") })),
+    dead: of.dead.map((row) => ({
+      error: text(row, "error"),
+      events: number(row, "events"),
+      oldest: date(row, "oldest"),
+      example: text(row, "example"),
+    })),
     schemaVersion,
     watch,
   };

@@ -120,7 +120,7 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
       transaction,
       table: <Key, Value>(name: string) => new Map(own.get(name)) as ReadonlyMap<Key, Value>,
       audit: () => [...tables.audit],
-      letters: () => [...tables.letters.values()],
+      letters: () => [...tables.letters.values()].map(({ row }) => row),
     },
   };
 }
@@ -135,7 +135,7 @@ export function insert(tables: Tables, seq: bigint, row: Row, createdAt: number)
     status: "PENDING",
     retryCount: 0,
     nextAttemptAt: null,
-    lastError: null,
+    failure: null,
     publishedAt: null,
     window: null,
     queued: false,

@@ -1,30 +1,37 @@
 import type { Inbox, InboxKey, Seat } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
-import { letterRow, type LetterRow } from "../../core/letter.ts";
+import { marksEvent, parkedVersion } from "../kit/letters.ts";
 import type { Database, MemoryTx } from "./database.ts";
+import { keepLetter } from "./letters.ts";
+import type { Tables } from "./tables.ts";
 
 interface Mark {
   readonly handledAt: number;
   readonly handlerVersion: number;
 }
 
-export function createInbox(database: Database, clock: Clock, letters: Map<string, LetterRow>): Inbox<MemoryTx> {
+export function createInbox(database: Database, clock: Clock, tables: Tables): Inbox<MemoryTx> {
+  const { letters } = tables;
   const marks = new Map<string, Mark>();
   const failures = new Map<string, { count: number; lastError: string; failedAt: number }>();
   /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
   const seats = new Map<string, { owner: string; endsAt: number }>();
 
   return {
-    once: (key, handlerVersion, work) =>
+    once: (key, handlerVersion, work, letter) =>
       database.db.transaction(async (tx) => {
         const name = nameOf(key);
-        if (marks.has(name)) return "seen";
-        await work(tx);
+        const mark = marks.get(name);
+        if (letter === undefined && mark?.handlerVersion === parkedVersion) return "parked";
+        if (letter !== undefined && (letters.get(letter)?.redrivenAt ?? null) === null) return "seen";
+        const first = mark === undefined || mark.handlerVersion === parkedVersion;
+        if (first) await work(tx);
         database.changesOf(tx).marks.push(() => {
-          marks.set(name, { handledAt: clock.now(), handlerVersion });
+          if (first) marks.set(name, { handledAt: clock.now(), handlerVersion });
+          if (letter !== undefined) letters.delete(letter);
           failures.delete(name);
         });
-        return "done";
+        return first ? "done" : "seen";
       }),
     failed: async (key, error) => {
       const count = (failures.get(nameOf(key))?.count ?? 0) + 1;
@@ -32,10 +39,11 @@ export function createInbox(database: Database, clock: Clock, letters: Map<strin
       return count;
     },
     park: async (letter) => {
-      const row = letterRow(letter);
-      const name = JSON.stringify([row.consumer, row.topic, row.id, row.digest]);
-      if (letters.has(name)) return;
-      letters.set(name, { ...row, data: Uint8Array.from(row.data), raw: row.raw === null ? null : Uint8Array.from(row.raw) });
+      keepLetter(tables, letter, clock.now());
+      if (!marksEvent(letter)) return;
+      const mark = nameOf({ consumer: letter.consumer, id: letter.envelope.id });
+      failures.delete(mark);
+      if (!marks.has(mark)) marks.set(mark, { handledAt: clock.now(), handlerVersion: parkedVersion });
     },
     forget: async (before, limit, consumer) => {
       const drop = <Kept>(from: Map<string, Kept>, at: (kept: Kept) => number): number => {

@@ -6,6 +6,7 @@ import { createWake } from "../../core/wake.ts";
 import { createDatabase, type MemoryDb, type MemoryTx } from "./database.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
+import { createLetters } from "./letters.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
 import { createTables, schema } from "./tables.ts";
@@ -43,7 +44,8 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
     },
     outbox: createOutboxStore(tables, clock),
     leases: createLeaseStore(tables, clock),
-    inbox: createInbox(database, clock, tables.letters),
+    inbox: createInbox(database, clock, tables),
+    letters: createLetters(tables, clock),
     operator: createOperator(tables, clock),
     wake,
     [Symbol.asyncDispose]: async () => undefined,

@@ -17,6 +17,7 @@ import { bytesOf, weightOf } from "./claim.ts";
 import { startReleasing } from "./holds.ts";
 import { stateOf, statusOf } from "./status.ts";
 import { enqueue, type StoredEvent, type Tables } from "./tables.ts";
+import { told } from "../../core/reason.ts";
 
 const purgeBatch = 10_000;
 
@@ -104,13 +105,13 @@ function endedAt(event: StoredEvent): number | null {
   return event.status === "DISCARDED" ? event.createdAt : null;
 }
 
-function matches({ row, lastError }: StoredEvent, { ids, aggregateType, aggregateId, type, error }: DeadFilter): boolean {
+function matches({ row, failure }: StoredEvent, { ids, aggregateType, aggregateId, type, error }: DeadFilter): boolean {
   return (
     (ids === undefined || ids.includes(row.id)) &&
     (aggregateType === undefined || aggregateType === row.aggregateType) &&
     (aggregateId === undefined || aggregateId === row.aggregateId) &&
     (type === undefined || type === row.type) &&
-    (error === undefined || error === lastError)
+    (error === undefined || (failure !== null && told(failure).startsWith(error)))
   );
 }
 
@@ -131,7 +132,7 @@ const listed = (tables: Tables, event: StoredEvent, filter: EventFilter, clock: 
 const withoutLarge = (event: WholeEvent): EventRecord => (event.payloadBytes > listedBytes ? { ...event, payload: null } : event);
 
 function toRecord(tables: Tables, event: StoredEvent, clock: Clock): WholeEvent {
-  const { row, seq, lane, createdAt, retryCount, nextAttemptAt, lastError, publishedAt } = event;
+  const { row, seq, lane, createdAt, retryCount, nextAttemptAt, failure, publishedAt } = event;
   const state = stateOf(tables, event, clock);
   const held = tables.holds.get(event.aggregate);
   const isHeld = held !== undefined && ["PENDING", "FAILED", "BLOCKED", "DEAD"].includes(event.status);
@@ -147,9 +148,13 @@ function toRecord(tables: Tables, event: StoredEvent, clock: Clock): WholeEvent 
     state,
     retryCount,
     nextAttemptAt: nextAttemptAt === null ? null : new Date(nextAttemptAt),
-    lastError,
+    lastError: failure?.error ?? null,
+    errorCode: textOrNull(failure?.code),
+    errorDetail: textOrNull(failure?.detail),
     publishedAt: publishedAt === null ? null : new Date(publishedAt),
     owner: state === "PUBLISHING" ? event.window!.relay : null,
     hold: isHeld ? held.why : null,
   };
 }
+
+const textOrNull = (text: string | undefined): string | null => (text === undefined || text === "" ? null : text);

@@ -5,6 +5,7 @@ import { fenced, seqOf } from "../kit/settle.ts";
 import { claim, dataOf, ownedLanes } from "./claim.ts";
 import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
 import { isFinal, leaveWindow, type HoldRow, type StoredEvent, type Tables } from "./tables.ts";
+import { told } from "../../core/reason.ts";
 
 export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
   return {
@@ -60,13 +61,13 @@ function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number
         status: "FAILED",
         retryCount: event.retryCount + 1,
         nextAttemptAt: now + outcome.afterMs,
-        lastError: outcome.error,
+        failure: outcome,
       });
-      hold(tables, event, outcome.error, null, now);
+      hold(tables, event, told(outcome), null, now);
       return;
     case "parked":
-      Object.assign(event, { status: "DEAD", retryCount: event.retryCount + 1, nextAttemptAt: null, lastError: outcome.error });
-      if (!outcome.release) hold(tables, event, outcome.error, null, now);
+      Object.assign(event, { status: "DEAD", retryCount: event.retryCount + 1, nextAttemptAt: null, failure: outcome });
+      if (!outcome.release) hold(tables, event, told(outcome), null, now);
       else if (held?.causeSeq === event.seq) startReleasing(tables, held);
       return;
     case "returned":

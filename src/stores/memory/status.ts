@@ -4,6 +4,7 @@ import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import { noEvents, oldestOf, shown, type Wait } from "../kit/status.ts";
 import { isLive, type RelayLease, type StoredEvent, type Tables } from "./tables.ts";
+import { told } from "../../core/reason.ts";
 
 /** PENDING and FAILED events that a live relay has in hand show as PUBLISHING. */
 export function stateOf(tables: Tables, event: StoredEvent, clock: Clock): State {
@@ -95,13 +96,14 @@ function breakers(tables: Tables): BreakerStatus[] {
 }
 
 function deadGroups(tables: Tables): DeadGroup[] {
-  const groups = new Map<string, { events: number; oldest: number }>();
-  for (const { status, lastError, createdAt } of tables.events.values()) {
+  const groups = new Map<string, { events: number; oldest: number; example: string }>();
+  for (const { status, failure, createdAt, row } of tables.events.values()) {
     if (status !== "DEAD") continue;
-    const group = groups.get(lastError ?? "");
-    groups.set(lastError ?? "", { events: (group?.events ?? 0) + 1, oldest: Math.min(createdAt, group?.oldest ?? Infinity) });
+    const error = failure === null ? "" : told(failure);
+    const { events = 0, oldest = Infinity, example = row.id } = groups.get(error) ?? {};
+    groups.set(error, { events: events + 1, oldest: Math.min(createdAt, oldest), example });
   }
   return [...groups]
-    .map(([error, { events, oldest }]) => ({ error, events, oldest: new Date(oldest) }))
+    .map(([error, { oldest, ...group }]) => ({ error, ...group, oldest: new Date(oldest) }))
     .sort((a, b) => b.events - a.events);
 }

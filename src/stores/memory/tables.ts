@@ -3,6 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import type { Row, State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import type { LetterRow } from "../../core/letter.ts";
+import type { Reason } from "../../core/reason.ts";
 
 /** What is written; PUBLISHING is derived from windows. */
 type Status = Exclude<State, "PUBLISHING">;
@@ -16,12 +17,19 @@ export interface StoredEvent {
   status: Status;
   retryCount: number;
   nextAttemptAt: number | null;
-  lastError: string | null;
+  failure: Reason | null;
   publishedAt: number | null;
   /** The unsettled window that has claimed it. */
   window: OpenWindow | null;
   /** Is it in its lane's queue? The queue drops what is not pending any more only when a scan meets it. */
   queued: boolean;
+}
+
+export interface KeptLetter {
+  readonly seq: bigint;
+  row: LetterRow;
+  readonly parkedAt: number;
+  redrivenAt: number | null;
 }
 
 export interface LaneState {
@@ -100,7 +108,9 @@ export interface Tables {
   readonly relays: Map<string, RelayLease>;
   readonly audit: AuditRecord[];
   /** By consumer, topic and id. */
-  readonly letters: Map<string, LetterRow>;
+  /** By number, which is the order in which they were parked. */
+  readonly letters: Map<bigint, KeptLetter>;
+  lastLetter: bigint;
 }
 
 /** Nothing outlives the process, so there is never anything to upgrade. */
@@ -128,6 +138,7 @@ export function createTables(): Tables {
     relays: new Map(),
     audit: [],
     letters: new Map(),
+    lastLetter: 0n,
   };
 }
 

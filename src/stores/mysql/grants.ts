@@ -20,7 +20,7 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     `GRANT INSERT (${written}) ON ${n.outbox} TO waybill_writer`,
     // Relay: claims and settles, and purges what is published. PROCESS shows it which transactions are open, and so where its scans may begin.
     "CREATE ROLE IF NOT EXISTS waybill_relay",
-    `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, published_at) ON ${n.outbox} TO waybill_relay`,
+    `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, error_code, error_detail, published_at) ON ${n.outbox} TO waybill_relay`,
     ...each("SELECT, INSERT, UPDATE, DELETE", [n.relays, n.windows, n.suspects, n.holds, n.destinations], "waybill_relay"),
     `GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay`,
     `GRANT SELECT, DELETE ON ${n.keys} TO waybill_relay`,
@@ -33,7 +33,7 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     "CREATE ROLE IF NOT EXISTS waybill_subscriber",
     ...each("SELECT, INSERT, UPDATE, DELETE", [n.inbox, n.attempts, n.seats, n.letters], "waybill_subscriber"),
     `GRANT SELECT ON ${n.meta} TO waybill_subscriber`,
-    // Operator: reads everything, redrives, discards and purges.
+    // Operator: reads everything, redrives, discards and purges, letters included.
     "CREATE ROLE IF NOT EXISTS waybill_operator",
     `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator`,
     ...each(
@@ -44,6 +44,7 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     ...each("SELECT, UPDATE", [n.lanes, n.holds], "waybill_operator"),
     `GRANT SELECT, DELETE ON ${n.keys} TO waybill_operator`,
     `GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator`,
+    `GRANT DELETE, UPDATE (redriven_at) ON ${n.letters} TO waybill_operator`,
     ...partitions("waybill_operator"),
   ];
 }

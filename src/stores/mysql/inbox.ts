@@ -1,15 +1,16 @@
-import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { parkedVersion } from "../kit/letters.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import { idleSettings, type Connection, type MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type AskTransaction } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./lease-store.ts";
-import { keepLetter } from "./letters.ts";
+import { keepLetter } from "./keep-letter.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
 import { beginAndCommit, stayingInside } from "./transactor.ts";
@@ -47,20 +48,32 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   const goHome = async (ask: AskTransaction, rows: Awaited<ReturnType<AskTransaction>>, { database }: Home): Promise<void> => {
     if (database !== null && databaseIn(rows) !== database) await ask(`USE ${quote(database)}`);
   };
-  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>): Promise<"done" | "seen"> => {
+  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>, letter?: bigint): Promise<Applied> => {
     let cutOff: Cut | undefined;
     const attempt = (watch: WatchRollback) =>
-      applying.transaction(async (own, lend, cut) => {
+      applying.transaction<Applied>(async (own, lend, cut) => {
         cutOff = cut;
         const ask: AskTransaction = (sql, values) =>
           own(sql, values).catch((error: unknown) => {
             throw explain(error, connection.place);
           });
         const at = (home ??= await findHome(ask));
-        const marked = await mark(ask, at.names, key, handlerVersion).catch((error: unknown) => {
+        const { letters } = at.names;
+        const dropLetter = async (): Promise<unknown> => letter !== undefined && ask(`DELETE FROM ${letters} WHERE seq = ${letter}`);
+        // The letter first and then the mark, as whoever parks locks them.
+        const redriven = `SELECT 1 AS kept FROM ${letters} WHERE seq = ${letter} AND redriven_at IS NOT NULL FOR UPDATE`;
+        const marking = async (): Promise<Applied | "gone" | null> =>
+          letter !== undefined && (await ask(redriven)).length === 0
+            ? "gone"
+            : mark(ask, at.names, key, handlerVersion, letter !== undefined);
+        const before = await marking().catch((error: unknown) => {
           throw errnoOf(error) === lockWait ? new MarkHeld(connection.place, error) : error;
         });
-        if (!marked) return "seen";
+        if (before === "gone") return "seen";
+        if (before !== null) {
+          await dropLetter();
+          return before;
+        }
         const dead = (told: unknown, why: unknown): void => {
           if (isSilence(told)) throw new SessionEnded(connection.place, why);
         };
@@ -79,16 +92,17 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           }),
         );
         await finish(ask, at.names, key, (rows) => goHome(ask, rows, at));
+        await dropLetter();
         return "done";
       });
     return rolledBackInTime(attempt, async () => cutOff?.());
   };
 
   return {
-    async once(key, handlerVersion, work) {
+    async once(key, handlerVersion, work, letter) {
       for (let attempt = 1; ; attempt++) {
         try {
-          return await apply(key, handlerVersion, work);
+          return await apply(key, handlerVersion, work, letter);
         } catch (error) {
           if (error instanceof MarkHeld || !isConflict(error) || attempt === attempts) throw error;
         }
@@ -145,23 +159,32 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 }
 
 /**
- * False when the event was applied before. Two at once: the second waits here for the first. A statement of the handler
- * that commits by itself commits the mark too, with half an effect: so a mark counts only once it is finished.
+ * Null when it was not there before, or was that of the letter that is applied now. Two at once: the second waits here for the first. A
+ * statement of the handler that commits by itself commits the mark too, with half an effect: so a mark counts only once it is finished.
  */
-async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion: number): Promise<boolean> {
+async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion: number, ofLetter: boolean): Promise<Applied | null> {
   const { consumer, id } = key;
   try {
     await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES (?, ?, ?, 0)`, [consumer, id, handlerVersion]);
-    return true;
+    return null;
   } catch (error) {
     if (errnoOf(error) !== 1062) throw error;
   }
   // As it is now, whatever snapshot the transaction has. The insert that failed has locked the mark.
   const found = await ask(
-    `SELECT IF(finished = 1, 'finished', 'open') AS mark FROM ${n.inbox} WHERE consumer = ? AND event_id = ? LOCK IN SHARE MODE`,
+    `SELECT IF(finished = 1, IF(handler_version = ${parkedVersion}, 'parked', 'seen'), 'open') AS mark FROM ${n.inbox}
+     WHERE consumer = ? AND event_id = ? ${ofLetter ? "FOR UPDATE" : "LOCK IN SHARE MODE"}`,
     [consumer, id],
   );
-  if (textIn(found[0]?.[0]) === "finished") return false;
+  const before = textIn(found[0]?.[0]);
+  if (before === "parked" && ofLetter) {
+    await ask(
+      `UPDATE ${n.inbox} SET handler_version = ?, finished = 0, processed_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND event_id = ?`,
+      [handlerVersion, consumer, id],
+    );
+    return null;
+  }
+  if (before === "parked" || before === "seen") return before;
   throw new WaybillError(
     "EFFECT_UNFINISHED",
     "an earlier attempt committed before its handler had finished (TRUNCATE, DDL, LOCK TABLES or COMMIT in it): part of its effect may be there",

@@ -14,6 +14,7 @@ import { createExamination } from "./examine.ts";
 import { createInbox, onOwnConnections, type Applying } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { askOf } from "./handle.ts";
+import { createLetters } from "./letters.ts";
 import { namesOf, type MysqlNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
@@ -87,6 +88,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
       onPublish,
     }),
     leases: createLeaseStore(connection, names, clock),
+    letters: createLetters(connection, names),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),

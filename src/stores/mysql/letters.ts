@@ -1,43 +1,138 @@
-import { WaybillError } from "../../core/errors.ts";
-import type { Letter } from "../../core/letter.ts";
-import { letterColumns } from "../kit/letters.ts";
-import type { MysqlSession } from "./connection.ts";
-import { errnoOf } from "./driver.ts";
+import type { LetterFilter, LetterReport, Letters } from "../../contracts/letters.ts";
+import type { Action } from "../../contracts/operator.ts";
+import { letterGroupOf, letterOf, letterTests, refuseUnfit, reportOf, wholeLetterOf } from "../kit/letters.ts";
+import { auditedOf } from "../kit/operator.ts";
+import { shown } from "../kit/status.ts";
+import { audit } from "./audit.ts";
+import type { Connection, MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
+import { beginsWith, bigOf, cells, numberOf, textOf } from "./rows.ts";
+import { list, literal, type SqlValue } from "./values.ts";
 
-/** A statement has two digits for each byte, and a server takes 16 MiB at once by default. */
-const bytesPerStatement = 2 * 1024 * 1024;
-const duplicate = 1062;
-const keyed = ["consumer", "topic", "id", "digest"];
-const which = keyed.map((column) => `${column} = ?`).join(" AND ");
+const empty = literal("");
+const errorCharacters = 64 * 1024;
+const told = `CONCAT_WS(${literal(": ")}, NULLIF(l.error_code, ${empty}), l.error)`;
+const columns = `l.seq, l.consumer, l.topic, l.id, ${["aggregate_type", "aggregate_id", "event_type", "error_code"].map((name) => `CAST(l.${name} AS BINARY) AS ${name}`).join(", ")},
+  CAST(LEFT(l.error, ${errorCharacters}) AS BINARY) AS error, CAST(LEFT(COALESCE(l.error_detail, ${empty}), ${errorCharacters}) AS BINARY) AS error_detail,
+  l.attempts, l.handler_version, l.parked_at, l.redriven_at, l.whole, l.raw IS NOT NULL AS is_raw, COALESCE(OCTET_LENGTH(l.raw), OCTET_LENGTH(l.data)) AS size`;
+const fit = "l.raw IS NULL AND l.whole = 1";
+/** How many letters are dealt with in one transaction. */
+const actBatch = 2_000;
 
-/** One that is there stays as it is. What is large comes in pieces, all in one transaction. */
-export async function keepLetter({ change, run }: Pick<MysqlSession, "change" | "run">, n: Names, letter: Letter): Promise<void> {
-  const row = letterColumns(letter);
-  const key = row.slice(0, keyed.length).map(([, text]) => Buffer.from(String(text)));
-  const large = row.filter((each): each is [string, Uint8Array] => each[1] instanceof Uint8Array);
-  try {
-    await change(
-      `INSERT INTO ${n.letters} (${row.map(([column]) => column).join(", ")}) VALUES (${row.map(() => "?").join(", ")})`,
-      row.map(([, value], at) => key[at] ?? (value instanceof Uint8Array ? value.subarray(0, bytesPerStatement) : value)),
-    );
-  } catch (error) {
-    if (errnoOf(error) !== duplicate) throw error;
-    return;
-  }
-  for (const [column, bytes] of large)
-    for (let from = bytesPerStatement; from < bytes.byteLength; from += bytesPerStatement)
-      await change(`UPDATE ${n.letters} SET ${column} = CONCAT(${column}, ?) WHERE ${which}`, [
-        bytes.subarray(from, from + bytesPerStatement),
-        ...key,
-      ]);
-  if (large.every(([, { byteLength }]) => byteLength <= bytesPerStatement)) return;
-  // Beyond max_allowed_packet CONCAT yields NULL, and a session that is not strict only warns.
-  const [kept] = await run(`SELECT OCTET_LENGTH(data) AS data, OCTET_LENGTH(raw) AS raw FROM ${n.letters} WHERE ${which}`, key);
-  for (const [column, { byteLength }] of large)
-    if (String(kept?.[column]) !== String(byteLength))
-      throw new WaybillError(
-        "PAYLOAD_TOO_LARGE",
-        `the server did not keep the ${byteLength} bytes of a letter's ${column}: raise its max_allowed_packet`,
+const bytes = (row: MysqlRow, name: string): Uint8Array | null => row[name] ?? null;
+
+export function createLetters(connection: Connection, n: Names): Letters {
+  const { run } = connection;
+  return {
+    async groups(filter) {
+      const { where, values } = which(filter);
+      const rows = await run(
+        `SELECT l.consumer, l.topic, CAST(l.told AS BINARY) AS told, COUNT(*) AS letters, COUNT(l.redriven_at) AS redriven, MIN(l.parked_at) AS oldest,
+           MIN(l.id) AS example
+         FROM (SELECT l.consumer, l.topic, l.id, l.parked_at, l.redriven_at, LEFT(${told}, 4096) AS told FROM ${n.letters} l WHERE ${where}) l
+         GROUP BY l.consumer, l.topic, l.told ORDER BY letters DESC, l.consumer, l.topic, told LIMIT ${shown}`,
+        values,
       );
+      return rows.map((row) => letterGroupOf(row, cells));
+    },
+    async list({ beforeSeq, limit, ...filter }) {
+      const { where, values } = which(filter);
+      const before = beforeSeq === undefined ? "" : `AND l.seq < ${beforeSeq}`;
+      const rows = await run(`SELECT ${columns} FROM ${n.letters} l WHERE ${where} ${before} ORDER BY l.seq DESC LIMIT ${limit}`, values);
+      return rows.map((row) => letterOf(row, cells));
+    },
+    async show(seq) {
+      const [row] = await run(
+        `SELECT ${columns}, CAST(l.envelope AS BINARY) AS envelope, l.data, l.raw FROM ${n.letters} l WHERE l.seq = ${seq}`,
+      );
+      return row === undefined ? null : wholeLetterOf(row, { ...cells, bytes });
+    },
+    redrive: (filter, by) => act(connection, n, "redrive", filter, by, by.most),
+    discard: (filter, by) => act(connection, n, "discard", filter, by),
+    async redriven(consumer, topic, limit) {
+      const rows = await run(
+        `SELECT ${columns} FROM ${n.letters} l WHERE l.consumer = ? AND l.topic = ? AND l.redriven_at IS NOT NULL ORDER BY l.seq LIMIT ${limit}`,
+        [Buffer.from(consumer), Buffer.from(topic)],
+      );
+      return rows.map((row) => letterOf(row, cells));
+    },
+  };
+}
+
+async function act(
+  connection: Connection,
+  n: Names,
+  action: "redrive" | "discard",
+  filter: LetterFilter,
+  by: Action,
+  most = Infinity,
+): Promise<LetterReport> {
+  const { where, values } = which(filter);
+  if (filter.ids !== undefined) {
+    const found = await connection.run(`SELECT ${columns} FROM ${n.letters} l WHERE ${where}`, values);
+    refuseUnfit(
+      action,
+      filter.ids,
+      found.map((row) => letterOf(row, cells)),
+    );
+  }
+  const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL`;
+  const rows = await connection.run(
+    `SELECT l.seq, l.id FROM ${n.letters} l WHERE ${meant} ${action === "discard" ? "" : `AND ${fit}`} ORDER BY l.seq
+     ${most === Infinity ? "" : `LIMIT ${most}`}`,
+    values,
+  );
+  const [unfit] =
+    action === "discard" ? [] : await connection.run(`SELECT COUNT(*) AS n FROM ${n.letters} l WHERE ${meant} AND NOT (${fit})`, values);
+  const unfitLetters = unfit === undefined ? 0 : numberOf(unfit, "n");
+  if (by.dryRun)
+    return reportOf(
+      rows.map((row) => textOf(row, "id")),
+      unfitLetters,
+    );
+  const ids: string[] = [];
+  for (let start = 0; start < rows.length; start += actBatch) {
+    const seqs = rows.slice(start, start + actBatch).map((row) => bigOf(row, "seq"));
+    ids.push(...(await connection.transaction((session) => actOn(session, n, action, seqs, filter, by))));
+  }
+  return reportOf(ids, unfitLetters);
+}
+
+/** A letter that a subscriber is applying is locked until it is gone, or has failed again. */
+async function actOn(
+  session: MysqlSession,
+  n: Names,
+  action: "redrive" | "discard",
+  seqs: readonly bigint[],
+  filter: LetterFilter,
+  by: Action,
+): Promise<readonly string[]> {
+  const still = action === "discard" ? "" : "AND redriven_at IS NULL";
+  const rows = await session.run(`SELECT seq, id FROM ${n.letters} WHERE seq IN (${list(seqs)}) ${still} ORDER BY seq FOR UPDATE`);
+  const ids = rows.map((row) => textOf(row, "id"));
+  if (rows.length === 0) return ids;
+  const those = `WHERE seq IN (${list(rows.map((row) => bigOf(row, "seq")))})`;
+  await session.change(
+    action === "discard" ? `DELETE FROM ${n.letters} ${those}` : `UPDATE ${n.letters} SET redriven_at = UTC_TIMESTAMP(6) ${those}`,
+  );
+  await audit(session.change, n, action, by.who, rows.length, auditedOf(filter, ids));
+  return ids;
+}
+
+/** The names of its key are bytes in the table. */
+const binary = ["consumer", "topic"];
+
+function which({ ids, error, ...filter }: LetterFilter): { readonly where: string; readonly values: readonly SqlValue[] } {
+  const tests = letterTests(filter);
+  const where = ["TRUE", ...tests.map(([column]) => `l.${column} = ?`)];
+  const values: SqlValue[] = tests.map(([column, value]) => (binary.includes(column) ? Buffer.from(value) : value));
+  if (error !== undefined) {
+    where.push(beginsWith(told));
+    values.push(error, error);
+  }
+  if (ids !== undefined) {
+    where.push(`l.id IN (${["NULL", ...ids.map(() => "?")].join(", ")})`);
+    values.push(...ids.map((id) => Buffer.from(id)));
+  }
+  return { where: where.join(" AND "), values };
 }

@@ -9,7 +9,7 @@ import { createPace } from "./pace.ts";
 import { readPayload } from "./payloads.ts";
 import { purge } from "./purge.ts";
 import { readStored, recordColumns, storedOf } from "./records.ts";
-import { bigOf, numberOf, textOf } from "./rows.ts";
+import { beginsWith, bigOf, numberOf, textOf, toldError } from "./rows.ts";
 import { readStatus } from "./status.ts";
 import { list, type SqlValue } from "./values.ts";
 
@@ -105,9 +105,10 @@ async function actOn(
 
 function whichDead({ ids, ...filter }: DeadFilter): { readonly where: string; readonly values: readonly SqlValue[] } {
   const tests = testsOf(filter);
-  const where = ["o.status = 'DEAD'", ...tests.map(([column]) => `o.${column} = ?`)];
+  const errors = filter.error === undefined ? [] : [filter.error];
+  const where = ["o.status = 'DEAD'", ...tests.map(([column]) => `o.${column} = ?`), ...errors.map(() => beginsWith(toldError))];
   if (ids !== undefined) where.push(`o.id IN (${["NULL", ...ids.map(() => "?")].join(", ")})`);
-  return { where: where.join(" AND "), values: [...tests.map(([, value]) => value), ...(ids ?? [])] };
+  return { where: where.join(" AND "), values: [...tests.map(([, value]) => value), ...errors, ...errors, ...(ids ?? [])] };
 }
 
 /** No event has another id: the column holds nothing else, and the server refuses to compare. */

@@ -5,14 +5,17 @@ import type { MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
 import type { ReadPace } from "./pace.ts";
 import { bigOf, dateOrNull, envelopeColumns, isSet, lacksPayload, numberOf, payloadSizeOf, readEvent, textOf, textOrNull } from "./rows.ts";
-import { list } from "./values.ts";
+import { list, literal } from "./values.ts";
 
 /** As much of an error as a person reads. */
 const errorCharacters = 64 * 1024;
 
+const empty = literal("");
+
 /** Everything of an event, from the view of all events named `o`; its payload up to what a list has. */
 export const recordColumns = `${envelopeColumns(listedBytes)}, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
-  CAST(LEFT(o.last_error, ${errorCharacters}) AS BINARY) AS last_error, o.published_at, CAST(o.owner AS BINARY) AS owner, CAST(o.hold AS BINARY) AS hold`;
+  CAST(LEFT(o.last_error, ${errorCharacters}) AS BINARY) AS last_error,
+  CAST(NULLIF(o.error_code, ${empty}) AS BINARY) AS error_code, CAST(LEFT(NULLIF(o.error_detail, ${empty}), ${errorCharacters}) AS BINARY) AS error_detail, o.published_at, CAST(o.owner AS BINARY) AS owner, CAST(o.hold AS BINARY) AS hold`;
 
 export function storedOf(row: MysqlRow): Stored {
   const {
@@ -29,6 +32,8 @@ export function storedOf(row: MysqlRow): Stored {
     retryCount: numberOf(row, "retry_count"),
     nextAttemptAt: dateOrNull(row, "next_attempt_at"),
     lastError: textOrNull(row, "last_error"),
+    errorCode: textOrNull(row, "error_code"),
+    errorDetail: textOrNull(row, "error_detail"),
     publishedAt: dateOrNull(row, "published_at"),
     owner: textOrNull(row, "owner"),
     hold: textOrNull(row, "hold"),

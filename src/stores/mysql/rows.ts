@@ -2,6 +2,7 @@ import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import type { Weight } from "../../core/within-bytes.ts";
 import type { Cells } from "../kit/status.ts";
 import type { MysqlRow } from "./connection.ts";
+import { literal } from "./values.ts";
 
 /** Text comes as its bytes: a connection's own character set might not hold it. */
 const asBytes = (...names: readonly string[]): string => names.map((name) => `CAST(o.${name} AS BINARY) AS ${name}`).join(", ");
@@ -85,6 +86,11 @@ export function dateOrNull(row: MysqlRow, name: string): Date | null {
 export function dateOf(row: MysqlRow, name: string): Date {
   return new Date(`${textOf(row, name).replace(" ", "T")}Z`);
 }
+
+/** Code and text of an event's failure, from the outbox table named `o`. Before version 3, the text had its code in it. */
+export const toldError = `CONCAT_WS(${literal(": ")}, NULLIF(o.error_code, ${literal("")}), COALESCE(o.last_error, ${literal("")}))`;
+/** Whether a text begins with a value, of which two are given. Byte by byte, whatever collations the two have. */
+export const beginsWith = (text: string): string => `LEFT(CAST(${text} AS BINARY), OCTET_LENGTH(?)) = CAST(? AS BINARY)`;
 
 export const cells: Cells<MysqlRow> = { text: textOf, textOrNull, number: numberOf, isSet, dateOrNull };
 

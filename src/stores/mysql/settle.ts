@@ -107,7 +107,8 @@ async function fail(own: Own, n: Names, failed: readonly Failed[]): Promise<void
     afterMs === null ? "NULL" : `UTC_TIMESTAMP(6) + INTERVAL ${literal(Math.round(afterMs * 1000))} MICROSECOND`;
   await own.change(
     `UPDATE ${n.outbox} FORCE INDEX (PRIMARY) SET retry_count = LEAST(GREATEST(retry_count, 0), ${mostRetries}) + 1, status = ${by(({ afterMs }) => (afterMs === null ? "'DEAD'" : "'FAILED'"))},
-       next_attempt_at = ${by(due)}, last_error = ${by(({ error }) => literal(error))}
+       next_attempt_at = ${by(due)}, last_error = ${by(({ error }) => literal(error))},
+       error_code = ${by(({ code }) => literal(code))}, error_detail = ${by(({ detail }) => literal(detail))}
      WHERE seq IN (${list(failed.map(({ seq }) => seq))}) AND status IN ('PENDING', 'FAILED')`,
   );
 }

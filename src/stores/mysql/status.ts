@@ -3,7 +3,7 @@ import type { State } from "../../core/event.ts";
 import { counted, noEvents, oldestSql, shown, statusOf } from "../kit/status.ts";
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { cells, dateOf, numberOf, textOf } from "./rows.ts";
+import { cells, dateOf, numberOf, textOf, toldError } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
@@ -76,9 +76,9 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        ) w ON w.destination = d.destination ORDER BY d.destination`,
     ),
     dead: await run(
-      `SELECT CAST(COALESCE(o.last_error, ${literal("")}) AS BINARY) AS error, COUNT(*) AS events, MIN(o.created_at) AS oldest
-       FROM (SELECT last_error, created_at FROM ${n.outbox} FORCE INDEX (state) WHERE status = 'DEAD' ORDER BY published_at DESC, seq DESC LIMIT ${lettersRead}) o
-       GROUP BY o.last_error ORDER BY events DESC, error LIMIT ${shown}`,
+      `SELECT CAST(o.told AS BINARY) AS error, COUNT(*) AS events, MIN(o.created_at) AS oldest, CAST(MIN(o.id) AS BINARY) AS example
+       FROM (SELECT ${toldError} AS told, created_at, id FROM ${n.outbox} o FORCE INDEX (state) WHERE status = 'DEAD' ORDER BY published_at DESC, seq DESC LIMIT ${lettersRead}) o
+       GROUP BY o.told ORDER BY events DESC, error LIMIT ${shown}`,
     ),
     facts: facts!,
     schemaVersion: await versionOf(run, n),

@@ -271,6 +271,21 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
 )`),
     ];
   },
+  // Code and detail of an error apart from its text, and when a letter was redriven.
+  (n) => {
+    const add = (to: string, column: string): TableStep => ({ sql: `ALTER TABLE ${to} ADD COLUMN ${column}`, done: columnThere });
+    return [
+      add(n.outbox, `error_code ${token(64)}`),
+      add(n.outbox, "error_detail MEDIUMTEXT"),
+      add(n.letters, "whole TINYINT NOT NULL DEFAULT 1"),
+      add(n.letters, "error_detail LONGTEXT"),
+      add(n.letters, "redriven_at DATETIME(6)"),
+      { sql: `ALTER TABLE ${n.letters} ADD KEY redriven (consumer, topic, redriven_at)`, done: indexThere },
+      // Letters that were cut say so in their error until now.
+      { sql: `UPDATE ${n.letters} SET whole = 0 WHERE error LIKE '%(the inbox did not take its %'` },
+      { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },
+    ];
+  },
 ];
 
 /** The version of the tables; the last step, once everything else is there. */

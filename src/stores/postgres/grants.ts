@@ -18,7 +18,7 @@ GRANT EXECUTE ON FUNCTION ${n.add}(json) TO waybill_writer;
 -- Relay: claims and settles, and purges what is published. To see for how long others hold the tables back, it also
 -- needs what a superuser gives: GRANT pg_read_all_stats TO waybill_relay; and the same for the operator.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_relay;
-GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, published_at) ON ${n.outbox} TO waybill_relay;
+GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, error_code, error_detail, published_at) ON ${n.outbox} TO waybill_relay;
 GRANT SELECT ON SEQUENCE ${n.seq} TO waybill_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.holds}, ${n.destinations} TO waybill_relay;
 GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay;
@@ -29,12 +29,13 @@ ${partitions("waybill_relay")}-- Subscriber: the inbox, beside whatever its hand
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_subscriber;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_subscriber;
 GRANT SELECT ON ${n.meta} TO waybill_subscriber;
--- Operator: reads everything, redrives, discards and purges.
+-- Operator: reads everything, redrives, discards and purges, letters included.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator;
 GRANT SELECT ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.destinations}, ${n.meta}, ${n.events}, ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_operator;
 GRANT SELECT, UPDATE ON ${n.lanes}, ${n.holds} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (created_at) ON ${n.keys} TO waybill_operator;
 GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator;
+GRANT DELETE, UPDATE (redriven_at) ON ${n.letters} TO waybill_operator;
 ${partitions("waybill_operator")}`;
 }

@@ -1,10 +1,10 @@
-import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
-import { letterColumns } from "../kit/letters.ts";
+import { letterColumns, marksEvent, parkedVersion, renewedColumns } from "../kit/letters.ts";
 import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { again } from "../kit/pool.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
@@ -28,25 +28,39 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       throw explain(error, connection.place);
     });
 
-  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>): Promise<"done" | "seen"> => {
+  /** The letter first and then the mark, as whoever parks locks them. */
+  const waiting: Applying<Tx>["query"] = (tx, sql, values) =>
+    query(tx, sql, values).catch((error: unknown) => {
+      throw causesOf(error).some((cause) => sqlStateOf(cause) === "55P03") ? new MarkHeld(connection.place, error) : error;
+    });
+  /** In place of the mark that the letter left. */
+  const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
+         WHERE i.handler_version = ${parkedVersion}`;
+  const dropLetter = `DELETE FROM ${n.letters} WHERE seq = $1::bigint`;
+
+  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>, letter?: bigint): Promise<Applied> => {
     let marked: Readonly<Record<string, unknown>> | undefined;
     const attempt = (watch: WatchRollback) =>
-      applying.transaction(async (tx) => {
-        [marked] = await query(
+      applying.transaction<Applied>(async (tx) => {
+        if (letter !== undefined) {
+          const kept = `SELECT 1 AS kept FROM ${n.letters} WHERE seq = $1::bigint AND redriven_at IS NOT NULL FOR UPDATE`;
+          if ((await waiting(tx, kept, [String(letter)])).length === 0) return "seen";
+        }
+        [marked] = await waiting(
           tx,
-          `INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
-         ON CONFLICT DO NOTHING RETURNING pg_current_xact_id()::text AS xid, pg_backend_pid()::text AS backend`,
+          `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
+         ON CONFLICT ${letter === undefined ? "DO NOTHING" : takeOver} RETURNING pg_current_xact_id()::text AS xid, pg_backend_pid()::text AS backend`,
           [key.consumer, key.id, handlerVersion],
-        ).catch((error: unknown) => {
-          throw causesOf(error).some((cause) => sqlStateOf(cause) === "55P03") ? new MarkHeld(connection.place, error) : error;
-        });
+        );
         if (marked === undefined) {
-          const [mark] = await query(tx, `SELECT finished::text AS finished FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`, [
-            key.consumer,
-            key.id,
-          ]);
+          const [mark] = await query(
+            tx,
+            `SELECT finished::text AS finished, handler_version::text AS version FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`,
+            [key.consumer, key.id],
+          );
           if (mark?.["finished"] === "false") throw unfinished(key);
-          return "seen";
+          if (letter !== undefined) await query(tx, dropLetter, [String(letter)]);
+          return mark?.["version"] === String(parkedVersion) ? "parked" : "seen";
         }
         await watch(async () => work(tx)).catch(async (error: unknown) => {
           // The handler may have thrown anything. Whether its session is there is what the session itself tells.
@@ -67,6 +81,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           if (isWaybillError(error, "NO_TRANSACTION")) return []; // the handle noticed first
           throw isSessionEnd(error) ? new SessionEnded(connection.place, error) : error;
         });
+        if (letter !== undefined && kept.length === 1) await query(tx, dropLetter, [String(letter)]);
         if (kept.length !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
         return "done";
       });
@@ -80,7 +95,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   };
 
   return {
-    once: (key, handlerVersion, work) => again(() => apply(key, handlerVersion, work), isConflict),
+    once: (key, handlerVersion, work, letter) => again(() => apply(key, handlerVersion, work, letter), isConflict),
     async failed(key, error) {
       const [row] = await connection.run(
         `INSERT INTO ${n.attempts} AS a (consumer, event_id, attempts, last_error, failed_at) VALUES ($1, $2, 1, $3, clock_timestamp())
@@ -91,12 +106,25 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       return Number(row!["attempts"]);
     },
     async park(letter) {
-      const kept = letterColumns(letter);
-      await connection.run(
-        `INSERT INTO ${n.letters} (${kept.map(([column]) => column).join(", ")}) VALUES (${kept.map((_, at) => `$${at + 1}`).join(", ")})
-         ON CONFLICT (consumer, topic, id, digest) DO NOTHING`,
-        kept.map(([, value]) => value),
-      );
+      const kept = letter.again === undefined ? letterColumns(letter) : renewedColumns(letter);
+      const columns = kept.map(([column]) => column).join(", ");
+      const values = kept.map((_, at) => `$${at + 1}`).join(", ");
+      const key = [letter.consumer, letter.envelope.id];
+      await connection.transaction(async (run) => {
+        await run(
+          letter.again === undefined
+            ? `INSERT INTO ${n.letters} (${columns}) VALUES (${values}) ON CONFLICT (consumer, topic, id, digest) DO NOTHING`
+            : `UPDATE ${n.letters} SET redriven_at = NULL, (${columns}) = ROW (${values}) WHERE seq = ${letter.again}`,
+          kept.map(([, value]) => value),
+        );
+        if (!marksEvent(letter)) return;
+        await run(
+          `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2)
+           INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), ${parkedVersion}, true)
+           ON CONFLICT DO NOTHING`,
+          key,
+        );
+      });
     },
     async forget(before, limit, consumer) {
       const old = (table: string, moment: string): string =>

@@ -13,6 +13,7 @@ import type { PgClient, PgPool } from "./driver.ts";
 import { createExamination } from "./examine.ts";
 import { createInbox, onOwnClients, type Applying } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
+import { createLetters } from "./letters.ts";
 import { createListening } from "./listen.ts";
 import { namesOf, type PostgresNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
@@ -85,6 +86,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     schema: createSchema(connection, names, partitions),
     outbox: createOutboxStore({ connection, names, clock, newId, onPublish }),
     leases: createLeaseStore(connection, names, clock),
+    letters: createLetters(connection, names),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),

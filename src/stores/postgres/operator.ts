@@ -8,7 +8,7 @@ import type { Names } from "./names.ts";
 import { readPayload } from "./payload.ts";
 import { purge } from "./purge.ts";
 import { recordColumns, storedOf } from "./records.ts";
-import { list, storable } from "./rows.ts";
+import { list, storable, toldError } from "./rows.ts";
 import { readStatus } from "./status.ts";
 
 export function createOperator(connection: Connection, n: Names): Operator {
@@ -76,9 +76,10 @@ async function act(run: Run, n: Names, action: "redrive" | "discard", filter: De
 }
 
 function whichDead({ ids, ...filter }: DeadFilter): { readonly where: string; readonly values: readonly unknown[] } {
-  const tests = testsOf(filter.error === undefined ? filter : { ...filter, error: storable(filter.error) });
+  const tests = testsOf(filter);
   const values: unknown[] = tests.map(([, value]) => value);
   const where = ["o.status = 'DEAD'", ...tests.map(([column], at) => `o.${column} = $${at + 1}`)];
+  if (filter.error !== undefined) where.push(`starts_with(${toldError}, $${values.push(storable(filter.error))})`);
   if (ids !== undefined) where.push(`o.id = ANY ($${values.push(ids)}::text[])`);
   return { where: where.join(" AND "), values };
 }

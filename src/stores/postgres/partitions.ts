@@ -12,7 +12,7 @@ const pagesCounted = 10_000;
 const lockTimeout = "500ms";
 
 const columns = `seq, id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key,
-  created_at, available_at, status, retry_count, next_attempt_at, last_error, published_at`;
+  created_at, available_at, status, retry_count, next_attempt_at, last_error, published_at, error_code, error_detail`;
 
 /** What a partition must not take with it; an index for each part. */
 const stays = `(${pending}) OR (${delayed}) OR status = 'FAILED' OR status = 'BLOCKED' OR status = 'DEAD'
@@ -61,8 +61,15 @@ BEGIN
     RETURN NEXT;
   END LOOP;
 END $waybill$;
+${dropPartition(n)}
+REVOKE ALL ON FUNCTION ${n.add_partitions}(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ${n.drop_partition}(timestamptz, boolean, text[]) FROM PUBLIC;
+`;
+
+/** It names the columns that it moves: whoever adds one replaces it. */
+export const dropPartition = (n: Names): string => `
 -- Drops the oldest partition of which every event was added before that moment, leaving out those that are named.
-CREATE FUNCTION ${n.drop_partition}(before timestamptz, emptied boolean, leaving text[])
+CREATE OR REPLACE FUNCTION ${n.drop_partition}(before timestamptz, emptied boolean, leaving text[])
 RETURNS TABLE (name text, done text, events bigint, moved bigint) ${definer} AS $waybill$
 #variable_conflict use_variable
 DECLARE
@@ -120,8 +127,6 @@ BEGIN
   END;
   RETURN NEXT;
 END $waybill$;
-REVOKE ALL ON FUNCTION ${n.add_partitions}(integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION ${n.drop_partition}(timestamptz, boolean, text[]) FROM PUBLIC;
 `;
 
 /** Inside a string of plpgsql that `format` reads. */

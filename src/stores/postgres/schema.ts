@@ -11,6 +11,7 @@ import { checkFrom, checkVersion, inOneTransaction, refuseLayout, refuseNewer, t
 import { firstPartitions, partitionTables } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
 import { columns, version2 } from "./version-2.ts";
+import { errorColumns, version3 } from "./version-3.ts";
 
 /** Every event with its derived state. */
 function events(n: Names): string {
@@ -223,7 +224,7 @@ CREATE TABLE ${n.seats} (
 CREATE VIEW ${n.events} AS ${events(n)};
 ${unit === null ? "" : partitionTables(n, storage)}`;
 
-const migrations: readonly Migration[] = [{ then: version1 }, { first: columns, then: version2 }];
+const migrations: readonly Migration[] = [{ then: version1 }, { first: columns, then: version2 }, { first: errorColumns, then: version3 }];
 
 export const SCHEMA_VERSION = migrations.length;
 

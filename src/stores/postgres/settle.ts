@@ -94,9 +94,9 @@ async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]):
 
 async function fail(run: Run, n: Names, failed: readonly Failed[]): Promise<void> {
   await run(
-    `UPDATE ${n.outbox} o SET status = CASE WHEN f."afterMs" IS NULL THEN 'DEAD' ELSE 'FAILED' END, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error,
+    `UPDATE ${n.outbox} o SET status = CASE WHEN f."afterMs" IS NULL THEN 'DEAD' ELSE 'FAILED' END, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error, error_code = f.code, error_detail = nullif(f.detail, ''),
        next_attempt_at = clock_timestamp() + f."afterMs" * interval '1 millisecond'
-     FROM json_to_recordset($1::json) AS f (seq bigint, "afterMs" double precision, error text)
+     FROM json_to_recordset($1::json) AS f (seq bigint, "afterMs" double precision, code text, error text, detail text)
      WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
     [json(failed)],
   );

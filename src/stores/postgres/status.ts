@@ -1,11 +1,12 @@
 import type { Status } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
+import { maxMarkBytes } from "../../core/letter.ts";
 import { counted, noEvents, shown, statusOf, type Wait } from "../kit/status.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
-import { cells, ms } from "./rows.ts";
+import { cells, ms, toldError } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { readWatch } from "./watch.ts";
 
@@ -135,9 +136,9 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        FROM ${n.destinations} d GROUP BY d.destination ORDER BY d.destination LIMIT ${shown}`,
     ),
     dead: await run(
-      `SELECT coalesce(last_error, '') AS error, count(*) AS events, ${ms("min(created_at)")} AS oldest
-       FROM (SELECT last_error, created_at FROM ${n.outbox} WHERE status = 'DEAD' LIMIT ${counted}) d
-       GROUP BY last_error ORDER BY count(*) DESC, 1 LIMIT ${shown}`,
+      `SELECT error, count(*) AS events, ${ms("min(created_at)")} AS oldest, min(id) AS example
+       FROM (SELECT ${toldError} AS error, created_at, left(id, ${maxMarkBytes}) AS id FROM ${n.outbox} o WHERE status = 'DEAD' LIMIT ${counted}) d
+       GROUP BY error ORDER BY count(*) DESC, 1 LIMIT ${shown}`,
     ),
     facts: facts!,
     schemaVersion: await versionOf(run, n),

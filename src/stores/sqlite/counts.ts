@@ -2,7 +2,7 @@ import { states, type State } from "../../core/event.ts";
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { counted, noEvents, oldestSql } from "../kit/status.ts";
 import { delayed, pending } from "./predicates.ts";
-import { foreign, iso } from "./rows.ts";
+import { foreign, iso, toldError } from "./rows.ts";
 import { publishingAt } from "./schema.ts";
 
 /** How many places of the table an estimate looks at. */
@@ -82,6 +82,7 @@ export function oldestWaiting(statements: Statements, { states: { PENDING } }: C
 }
 
 /** Dead events by their error; of more than are counted, the oldest. */
-export const deadGroups = `SELECT error AS group_error, count(*) AS events, min(CASE WHEN ${isDate} THEN at END) AS first
-  FROM (SELECT coalesce(last_error, '') AS error, created_at AS at FROM outbox WHERE status = 'DEAD' ORDER BY seq LIMIT ${counted})
+export const deadGroups = `SELECT error AS group_error, count(*) AS events, min(CASE WHEN ${isDate} THEN at END) AS first,
+    min(${foreign("id")}) AS example
+  FROM (SELECT ${toldError} AS error, created_at AS at, id FROM outbox WHERE status = 'DEAD' ORDER BY seq LIMIT ${counted})
   GROUP BY error`;

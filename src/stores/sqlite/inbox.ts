@@ -1,23 +1,34 @@
-import type { Inbox, InboxKey } from "../../contracts/inbox.ts";
+import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { lend } from "../../core/lend.ts";
-import { letterColumns } from "../kit/letters.ts";
+import { letterColumns, marksEvent, parkedVersion, renewedColumns } from "../kit/letters.ts";
 import { inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { iso, leaseOf } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
   const expiry = createExpiry(clock);
   return {
-    once: (key, handlerVersion, work) =>
-      connection.write(async (statements, db) => {
+    once: (key, handlerVersion, work, letter) =>
+      connection.write<Applied>(async (statements, db) => {
+        const dropLetter = (): unknown =>
+          letter !== undefined && statements.run("DELETE FROM waybill_letters WHERE seq = ?", [Number(letter)]);
+        const redriven = "SELECT 1 AS kept FROM waybill_letters WHERE seq = ? AND redriven_at IS NOT NULL";
+        if (letter !== undefined && statements.get(redriven, [Number(letter)]) === undefined) return "seen";
+        // In place of the mark that the letter left.
+        const takeOver = `UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = 0 WHERE handler_version = ${parkedVersion}`;
         const marked = statements.run(
-          "INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
+          `INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0)
+           ON CONFLICT DO ${letter === undefined ? "NOTHING" : takeOver}`,
           [key.consumer, key.id, iso(clock.now()), handlerVersion],
         );
-        if (marked === 0) return seen(statements, key);
+        if (marked === 0) {
+          const before = seen(statements, key);
+          dropLetter();
+          return before;
+        }
         const lent = lend(db, () => isOpen(db));
         try {
           await work(lent.handle);
@@ -39,6 +50,7 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           ]) === 1;
         if (!kept) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
         statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", [key.consumer, key.id]);
+        dropLetter();
         return "done";
       }),
     failed: (key, error) =>
@@ -53,11 +65,25 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
       }),
     park: (letter) =>
       connection.write((statements) => {
-        const kept = letterColumns(letter);
+        const kept = letter.again === undefined ? letterColumns(letter) : renewedColumns(letter);
+        const values = kept.map(([, value]) => value);
+        if (letter.again === undefined)
+          statements.run(
+            `INSERT INTO waybill_letters (parked_at, ${kept.map(([column]) => column).join(", ")}) VALUES (?${", ?".repeat(kept.length)})
+             ON CONFLICT DO NOTHING`,
+            [iso(clock.now()), ...values],
+          );
+        else
+          statements.run(
+            `UPDATE waybill_letters SET redriven_at = NULL, ${kept.map(([column]) => `${column} = ?`).join(", ")} WHERE seq = ?`,
+            [...values, Number(letter.again)],
+          );
+        if (!marksEvent(letter)) return;
+        const key = [letter.consumer, letter.envelope.id];
+        statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", key);
         statements.run(
-          `INSERT INTO waybill_letters (parked_at, ${kept.map(([column]) => column).join(", ")}) VALUES (?${", ?".repeat(kept.length)})
-           ON CONFLICT DO NOTHING`,
-          [iso(clock.now()), ...kept.map(([, value]) => value)],
+          `INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ${parkedVersion}, 1) ON CONFLICT DO NOTHING`,
+          [...key, iso(clock.now())],
         );
       }),
     forget: (before, limit, consumer) =>
@@ -99,9 +125,9 @@ function isOpen(db: object): boolean {
 }
 
 /** A mark that is there without its work having reached its end was committed by a statement of the handler's. */
-function seen(statements: Statements, { consumer, id }: InboxKey): "seen" {
-  const mark = statements.get("SELECT finished FROM inbox WHERE consumer = ? AND event_id = ?", [consumer, id]);
-  if (Number(mark?.["finished"]) === 1) return "seen";
+function seen(statements: Statements, { consumer, id }: InboxKey): Applied {
+  const mark = statements.get("SELECT finished, handler_version FROM inbox WHERE consumer = ? AND event_id = ?", [consumer, id]);
+  if (Number(mark?.["finished"]) === 1) return Number(mark?.["handler_version"]) === parkedVersion ? "parked" : "seen";
   throw new WaybillError(
     "EFFECT_UNFINISHED",
     `an earlier attempt of ${consumer} at event ${id} ended its transaction before the handler had finished`,

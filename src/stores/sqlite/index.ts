@@ -10,6 +10,7 @@ import type { OpenSqlite, SqliteDatabase } from "../../drivers/sqlite/driver.ts"
 import { createExamination } from "./examine.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
+import { createLetters } from "./letters.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
 import { createSchema } from "./schema.ts";
@@ -49,6 +50,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     outbox: createOutboxStore(connection, clock, uuidv7(clock, systemRandom)),
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),
+    letters: createLetters(connection, clock),
     operator: createOperator(connection, clock),
     housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),

@@ -8,7 +8,7 @@ import { startReleasing } from "./holds.ts";
 import { readPayload } from "./payload.ts";
 import { purge } from "./purge.ts";
 import { recordColumns, storedOf } from "./records.ts";
-import { foreign, iso, textOf } from "./rows.ts";
+import { beginsWith, foreign, iso, textOf, toldError } from "./rows.ts";
 import { eventsAt } from "./schema.ts";
 import { readStatus } from "./status.ts";
 
@@ -53,9 +53,10 @@ function act(statements: Statements, action: "redrive" | "discard", filter: Dead
   refuseOthers(filter.ids ?? [], (id) => statements.get("SELECT status FROM outbox WHERE id = ?", [id])?.["status"] as string | undefined);
   const tests = testsOf(filter).map(([column, value]): [string, string] => [`${column} = ?`, value]);
   if (filter.ids !== undefined) tests.push(["id IN (SELECT value FROM json_each(?))", JSON.stringify(filter.ids)]);
+  const errors = filter.error === undefined ? [] : [filter.error];
   const rows = statements.all(
-    `SELECT seq, ${foreign("id")} AS shown FROM outbox WHERE ${["status = 'DEAD'", ...tests.map(([test]) => test)].join(" AND ")} ORDER BY seq`,
-    tests.map(([, value]) => value),
+    `SELECT seq, ${foreign("id")} AS shown FROM outbox WHERE ${["status = 'DEAD'", ...tests.map(([test]) => test), ...errors.map(() => beginsWith(toldError))].join(" AND ")} ORDER BY seq`,
+    [...tests.map(([, value]) => value), ...errors, ...errors],
   );
   const seqs = rows.map((row) => Number(row["seq"]));
   const list = JSON.stringify(seqs);

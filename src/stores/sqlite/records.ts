@@ -12,7 +12,8 @@ export const recordColumns = (
 ): string => `${envelopeColumns}, ${sizeOf} AS size, CASE WHEN ${sizeOf} <= ${inline} THEN ${dataOf} END AS data, o.payload IS NOT NULL AS is_text,
   o.lane, o.state, ${countOf("o.retry_count")} AS retry_count,
   ${foreign("o.available_at")} AS available_at, ${foreign("o.next_attempt_at")} AS next_attempt_at, ${foreign("o.published_at")} AS published_at,
-  ${foreign("o.last_error", errorBytes)} AS last_error, o.owner, o.hold`;
+  ${foreign("o.last_error", errorBytes)} AS last_error, ${foreign("nullif(o.error_code, '')")} AS error_code,
+  ${foreign("nullif(o.error_detail, '')", errorBytes)} AS error_detail, o.owner, o.hold`;
 
 export function storedOf(row: SqliteRow): Stored {
   const { data, ...envelope } = readEnvelope(row, row["data"]).envelope;
@@ -29,6 +30,8 @@ export function storedOf(row: SqliteRow): Stored {
     retryCount: Number(row["retry_count"]),
     nextAttemptAt: dateOrNull(row["next_attempt_at"]),
     lastError: text("last_error"),
+    errorCode: text("error_code"),
+    errorDetail: text("error_detail"),
     publishedAt: dateOrNull(row["published_at"]),
     owner: text("owner"),
     hold: text("hold"),

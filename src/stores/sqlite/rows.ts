@@ -90,6 +90,11 @@ export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
   return { renewal, leftMs: Date.parse(renewal) - clock.now(), ttlMs: Number(row["ttl_ms"]) };
 }
 
+/** Code and text of an event's failure. Before version 3, the text had its code in it. */
+export const toldError = "coalesce(nullif(error_code, '') || ': ', '') || coalesce(last_error, '')";
+/** Whether a text begins with a value, of which two are given. */
+export const beginsWith = (text: string): string => `substr(${text}, 1, length(?)) = ?`;
+
 export const cells: Cells<SqliteRow> = {
   text: (row, name) => (typeof row[name] === "object" ? textOf(row[name]) : String(row[name])),
   textOrNull: (row, name) => (row[name] === null ? null : textOf(row[name])),

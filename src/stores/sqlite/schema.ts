@@ -4,6 +4,7 @@ import type { Connection, Statements } from "../../drivers/sqlite/connection.ts"
 import { checkFrom, checkVersion, inOneTransaction, refuseNewer } from "../kit/schema.ts";
 import { delayed, pending } from "./predicates.ts";
 import { toVersion2 } from "./version-2.ts";
+import { toVersion3 } from "./version-3.ts";
 
 export const now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
@@ -173,6 +174,7 @@ CREATE TABLE waybill_seats (
 CREATE VIEW outbox_events AS ${eventsAt(now)};
 `,
   toVersion2,
+  toVersion3,
 ];
 
 export const SCHEMA_VERSION = migrations.length;

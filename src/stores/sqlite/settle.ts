@@ -70,10 +70,11 @@ function settleFailures(statements: Statements, outcomes: readonly Outcome[], no
     const row = stored.get(Number(envelope.seq));
     return row && { aggregate: String(row["aggregate"]), held: heldOf(row) };
   });
-  for (const { seq, error, afterMs } of failed)
+  for (const { seq, code, error, detail, afterMs } of failed)
     statements.run(
-      `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ? WHERE seq = ?`,
-      [afterMs === null ? "DEAD" : "FAILED", afterMs === null ? null : iso(nowMs + afterMs), error, Number(seq)],
+      `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ?,
+         error_code = ?, error_detail = ? WHERE seq = ?`,
+      [...(afterMs === null ? ["DEAD", null] : ["FAILED", iso(nowMs + afterMs)]), error, code, detail, Number(seq)],
     );
   for (const hold of holds) writeHold(statements, hold, nowMs);
   statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", [

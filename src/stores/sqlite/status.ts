@@ -31,7 +31,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
        FROM waybill_destinations d GROUP BY d.destination ORDER BY d.destination`,
     ),
     dead: statements.all(
-      `SELECT ${foreign("group_error", 64 * 1024)} AS error, events, ${foreign("first")} AS oldest FROM (${deadGroups}) ORDER BY events DESC, group_error`,
+      `SELECT ${foreign("group_error", 64 * 1024)} AS error, events, ${foreign("first")} AS oldest, example FROM (${deadGroups}) ORDER BY events DESC, group_error`,
     ),
     facts: statements.get(
       `SELECT (SELECT count(*) FROM waybill_holds) AS holds, (SELECT coalesce(sum(json_array_length(seqs)), 0) FROM waybill_windows) AS claimed,
