@@ -78,6 +78,10 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const status = await scene.status();
     assert.deepEqual(status.states, { PENDING: 1, PUBLISHING: 0, PUBLISHED: 1, FAILED: 1, BLOCKED: 4, DEAD: 3, DISCARDED: 0 });
     assert.deepEqual([status.holds.aggregates, status.holds.blocked, status.holds.list.length], [5, 4, 5]);
+    assert.deepEqual(
+      status.holds.list.flatMap(({ destination }) => destination ?? []),
+      ["t"],
+    );
     near(new Date(scene.clock.now() - status.oldestUnpublishedMs!), scene.clock.now() - 30_000);
     const [breaker, ...others] = status.breakers;
     assert.deepEqual([breaker?.destination, breaker?.aggregates, others], ["t", 1, []]);

@@ -40,7 +40,7 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual([holds.aggregates, holds.blocked], [1, 5]);
     assert.deepEqual(
       { ...holds.list[0]!, since: null },
-      { aggregateType: "Order", aggregateId: aggregates[0]!, why: "no", causeId: cause, since: null, releasing: false },
+      { aggregateType: "Order", aggregateId: aggregates[0]!, why: "no", destination: null, causeId: cause, since: null, releasing: false },
     );
 
     await scene.clock.advance(12_000);

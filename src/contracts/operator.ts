@@ -149,6 +149,8 @@ export interface HoldStatus {
   readonly aggregateType: string;
   readonly aggregateId: string;
   readonly why: string;
+  /** The topic that the aggregate waits for. Null when it waits for its cause. */
+  readonly destination: string | null;
   readonly causeId: string | null;
   readonly since: Date;
   readonly releasing: boolean;

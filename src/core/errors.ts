@@ -191,6 +191,11 @@ export const errorTable = {
       "With --naive, this is what the run is meant to show. Otherwise keep the data (dev --data FOLDER, verify --keep --report PATH) and report it as a bug.",
     retryable: false,
   },
+  NEEDS_ATTENTION: {
+    meaning: "waybill status --check found dead events, or events that have waited for too long.",
+    remedy: "The message says which. docs/runbook.md says what to do about each.",
+    retryable: false,
+  },
   UNSAFE_SETTING: {
     meaning: "waybill doctor found live settings of the store or the broker that break a promise.",
     remedy: "Change each setting as the report says. docs/doctor.md explains every check.",

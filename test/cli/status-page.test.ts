@@ -1,5 +1,6 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { page } from "../../src/cli/commands/status.ts";
+import { verdictsOf } from "../../src/cli/verdict.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import type { Status } from "../../src/contracts/operator.ts";
 
@@ -18,8 +19,87 @@ const status: Status = {
 };
 
 test("status says in words which counts are estimates", () => {
-  const text = page(createOutput({ write: () => true, colour: false }, false), status, []).join("\n");
+  const text = page(createOutput({ write: () => true, colour: false }, false), status, [], []).join("\n");
   expect(text).toMatch(/PUBLISHED +about 20,000,000/);
   expect(text).toMatch(/3 aggregates, about 135,000 blocked events/);
   expect(text).toMatch(/PENDING +1$/m);
+});
+
+describe("the verdict", () => {
+  const now = Date.UTC(2030, 0, 1);
+  const minute = 60_000;
+  const ago = (ms: number): Date => new Date(now - ms);
+  const live = { relay: "r", live: true, expiresAt: ago(-10_000), lanes: [], window: 0, windowLimit: 1_500 };
+  const none = { claimableMs: null, blockedMs: null, deadMs: null, types: [] };
+  const well: Status = {
+    ...status,
+    states: { PENDING: 0, PUBLISHING: 0, PUBLISHED: 5, FAILED: 0, BLOCKED: 0, DEAD: 0, DISCARDED: 0 },
+    estimated: [],
+    relays: [live],
+    holds: { aggregates: 0, blocked: 0, list: [] },
+  };
+  const pending = (events: number, claimableMs: number | null): Partial<Status> => ({
+    states: { ...well.states, PENDING: events },
+    oldest: { ...none, claimableMs },
+  });
+  const hold = {
+    ...{
+      aggregateType: "Order",
+      aggregateId: "o-1",
+      why: "DEAD: TOO_LARGE: 2 MB",
+      destination: null,
+      causeId: "e-1",
+      since: ago(minute),
+      releasing: false,
+    },
+  };
+  const topic = { destination: "order.events", why: "no leader", since: ago(10 * minute), aggregates: 3 };
+
+  test.each<[string, Partial<Status>, readonly string[]]>([
+    ["nothing waits", {}, ["all is well: 1 relay runs, nothing waits"]],
+    ["little waits", pending(12, 500), ["all is well: 1 relay runs, 12 events wait, none too long"]],
+    ["no relay, nothing to do", { relays: [{ ...live, live: false }] }, ["no relay is running, and nothing waits"]],
+    [
+      "no relay, and events for a moment",
+      { relays: [], ...pending(1, 500) },
+      ["no relay is running and 1 event waits, the oldest for 500ms"],
+    ],
+    [
+      "no relay, and events for long",
+      { relays: [], ...pending(12, 6 * minute) },
+      ["! no relay is running and 12 events wait, the oldest for 6m"],
+    ],
+    ["no relay, and delayed events", { relays: [], ...pending(2, null) }, ["no relay is running and 2 events wait, none of them is due"]],
+    ["relays that are late", pending(12, 6 * minute), ["! relays are running, but 12 events wait, the oldest for 6m"]],
+    [
+      "a blocked aggregate, and its dead event",
+      {
+        states: { ...well.states, BLOCKED: 2, DEAD: 1 },
+        oldest: { ...none, blockedMs: minute, deadMs: 2 * minute },
+        holds: { aggregates: 1, blocked: 2, list: [hold] },
+        dead: [{ error: "TOO_LARGE: 2 MB", example: "e-1", events: 1, oldest: ago(2 * minute) }],
+      },
+      ["! 1 event is dead, the oldest for 2m: TOO_LARGE: 2 MB", "one aggregate (Order o-1) is blocked by event e-1: DEAD: TOO_LARGE: 2 MB"],
+    ],
+    [
+      "aggregates that have been blocked for long",
+      {
+        oldest: { ...none, blockedMs: 6 * minute },
+        holds: { aggregates: 140, blocked: 200, list: [hold, { ...hold, aggregateId: "o-2" }] },
+      },
+      ["! 140 aggregates are blocked; the first is Order o-1, by event e-1: DEAD: TOO_LARGE: 2 MB"],
+    ],
+    [
+      "a topic that is away, whose aggregates are not told a second time",
+      {
+        oldest: { ...none, blockedMs: 6 * minute },
+        breakers: [topic],
+        holds: { aggregates: 3, blocked: 3, list: [{ ...hold, destination: "order.events", why: "no leader" }] },
+      },
+      ["! order.events has taken no events for 10m, and 3 aggregates wait for it: no leader"],
+    ],
+  ])("on %s", (_, more, expected) => {
+    const verdicts = verdictsOf({ ...well, ...more }, now, 5 * minute);
+    expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
+  });
 });

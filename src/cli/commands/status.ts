@@ -1,42 +1,70 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
 import type { Status } from "../../contracts/operator.ts";
+import { systemClock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { count, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
 import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
-import { command } from "../parse.ts";
+import { duration } from "../duration.ts";
+import { command, flag } from "../parse.ts";
 import { storeFlag } from "../places.ts";
+import { usage } from "../usage.ts";
+import { verdictsOf, type StatusVerdict } from "../verdict.ts";
 import { storeOf } from "./shared.ts";
 
 export const status = command({
   name: "status",
   summary:
-    "Shows events by state, the oldest that waits, relays and their lanes, holds, destinations, dead events, and what makes the tables grow.",
-  flags: storeFlag,
-  examples: ["waybill status --store sqlite:./app.db", "waybill status --store sqlite:./app.db --json"],
+    "Says what needs attention, then shows events by state, the oldest that wait, relays and their lanes, holds, destinations, dead events, and what makes the tables grow.",
+  flags: {
+    ...storeFlag,
+    check: flag.switch("say only what needs attention, and exit with 1 if something does; for cron"),
+    "max-age": flag.value(
+      "TIME",
+      "how long an event or a topic may wait before --check fails (default: 5m)",
+      duration(1, 365 * 86_400_000),
+    ),
+  },
+  examples: [
+    "waybill status --store sqlite:./app.db",
+    "waybill status --store sqlite:./app.db --json",
+    "waybill status --store sqlite:./app.db --check --max-age 2m",
+  ],
   async run(terminal, values) {
+    if (values["max-age"] !== undefined && !values.check) usage("--max-age is for --check: add it");
     await using opened = await storeOf(terminal, values);
     const current = await opened.store.operator.status();
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
-    terminal.out.answer(watch === undefined ? current : { ...current, watch: { ...watch, warnings } }, () =>
-      page(terminal.out, current, warnings),
-    );
+    const verdicts = verdictsOf(current, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
+    const json = { verdicts, ...current, ...(watch !== undefined && { watch: { ...watch, warnings } }) };
+    // Cron mails whatever is printed: a check of what is well prints nothing.
+    if (terminal.out.json || !values.check) terminal.out.answer(json, () => page(terminal.out, current, verdicts, warnings));
+    const failing = verdicts.filter((verdict) => verdict.failing);
+    if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
   },
 });
 
-export function page(out: Output, status: Status, warnings: readonly WatchWarning[]): string[] {
-  const { states, estimated, oldestUnpublishedMs, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
+const defaultMaxAgeMs = 5 * 60_000;
+
+export function page(out: Output, status: Status, verdicts: readonly StatusVerdict[], warnings: readonly WatchWarning[]): string[] {
+  const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
   const blocked = estimated.includes("BLOCKED") ? `${about(holds.blocked)} blocked events` : count(holds.blocked, "blocked event");
   const unlisted = holds.aggregates - holds.list.length;
+  const age = (ms: number | null): string => (ms === null ? "none" : inWords(ms));
   return paragraphs([
+    verdicts.map(({ text, failing }) => (failing ? out.bold(text) : text)),
     ...listed(["state", "events"], Object.keys(states) as State[], (state) => [state, shown(status, state)]),
     fields(out, [
-      ["oldest unpublished", oldestUnpublishedMs === null ? "none" : inWords(oldestUnpublishedMs)],
+      ["oldest unpublished", age(oldestUnpublishedMs)],
+      ["oldest claimable", age(oldest.claimableMs)],
+      ["oldest blocked", age(oldest.blockedMs)],
+      ["oldest dead", age(oldest.deadMs)],
       ["window", `${count(window.events, "event")}, ${count(window.suspects, "suspect")}`],
       ["lanes", `${lanes.owned} owned, ${lanes.free} free of ${lanes.total}`],
       ["holds", `${count(holds.aggregates, "aggregate")}, ${blocked}`],

@@ -32,7 +32,7 @@ export interface StatusRows<Row> {
   readonly lanes: readonly Row[];
   /** relay, live, expires_at, claimed, window_limit. */
   readonly relays: readonly Row[];
-  /** aggregate_type, aggregate_id, why, cause_id, since, releasing. */
+  /** aggregate_type, aggregate_id, why, destination, cause_id, since, releasing. */
   readonly holds: readonly Row[];
   /** destination, why, since, aggregates. */
   readonly breakers: readonly Row[];
@@ -75,6 +75,7 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
         aggregateType: text(row, "aggregate_type"),
         aggregateId: text(row, "aggregate_id"),
         why: text(row, "why"),
+        destination: textOrNull(row, "destination"),
         causeId: textOrNull(row, "cause_id"),
         since: date(row, "since"),
         releasing: isSet(row, "releasing"),

@@ -70,10 +70,11 @@ function relayStatus(tables: Tables, relay: string, lease: RelayLease, clock: Cl
 
 function holdList(tables: Tables): HoldStatus[] {
   const oldest = [...tables.holds.values()].sort((a, b) => a.since - b.since).slice(0, shown);
-  return oldest.map(({ aggregateType, aggregateId, why, causeSeq, since, freeTo }) => ({
+  return oldest.map(({ aggregateType, aggregateId, why, destination, causeSeq, since, freeTo }) => ({
     aggregateType,
     aggregateId,
     why,
+    destination,
     causeId: tables.events.get(causeSeq)?.row.id ?? null,
     since: new Date(since),
     releasing: freeTo !== null,

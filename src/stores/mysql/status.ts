@@ -64,7 +64,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        FROM ${n.relays} r ORDER BY r.relay`,
     ),
     holds: await run(
-      `SELECT CAST(h.aggregate_type AS BINARY) AS aggregate_type, CAST(h.aggregate_id AS BINARY) AS aggregate_id, CAST(h.why AS BINARY) AS why,
+      `SELECT CAST(h.aggregate_type AS BINARY) AS aggregate_type, CAST(h.aggregate_id AS BINARY) AS aggregate_id, CAST(h.why AS BINARY) AS why, CAST(h.destination AS BINARY) AS destination,
               h.since, h.free_to IS NOT NULL AS releasing, o.id AS cause_id
        FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
     ),

@@ -127,7 +127,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        FROM ${n.relays} r ORDER BY r.relay`,
     ),
     holds: await run(
-      `SELECT h.aggregate_type, h.aggregate_id, h.why, ${ms("h.since")} AS since, h.free_to IS NOT NULL AS releasing, o.id AS cause_id
+      `SELECT h.aggregate_type, h.aggregate_id, h.why, h.destination, ${ms("h.since")} AS since, h.free_to IS NOT NULL AS releasing, o.id AS cause_id
        FROM ${n.holds} h LEFT JOIN ${n.outbox} o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
     ),
     breakers: await run(

@@ -21,7 +21,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
     lanes: statements.all("SELECT lane, owner FROM waybill_lanes WHERE owner IS NOT NULL ORDER BY lane"),
     relays: relays.map((row) => ({ ...row, live: Number(isLive(row, nowMs)) })),
     holds: statements.all(
-      `SELECT ${foreign("h.aggregate_type")} AS aggregate_type, ${foreign("h.aggregate_id")} AS aggregate_id, h.why, h.since,
+      `SELECT ${foreign("h.aggregate_type")} AS aggregate_type, ${foreign("h.aggregate_id")} AS aggregate_id, h.why, h.destination, h.since,
               h.free_to IS NOT NULL AS releasing, CASE WHEN o.seq IS NOT NULL THEN coalesce(${foreign("o.id")}, X'') END AS cause_id
        FROM waybill_holds h LEFT JOIN outbox o ON o.seq = h.cause_seq ORDER BY h.since LIMIT ${shown}`,
     ),

@@ -1,0 +1,73 @@
+import type { Status } from "../contracts/operator.ts";
+import type { State } from "../core/event.ts";
+import { inWords } from "../core/in-words.ts";
+import { count, shorten } from "../core/text.ts";
+
+/** What an operator should know first, in words. */
+export interface StatusVerdict {
+  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "well";
+  /** Fails `status --check`: somebody has to look. */
+  readonly failing: boolean;
+  readonly text: string;
+}
+
+/** The worst first. What is younger than `maxAgeMs` may be on its way, and fails nothing; a dead event never moves by itself. */
+export function verdictsOf(status: Status, now: number, maxAgeMs: number): readonly StatusVerdict[] {
+  const found = [...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs), ...dead(status)];
+  if (found.length > 0) return found.sort((a, b) => Number(b.failing) - Number(a.failing));
+  const relays = count(liveOf(status), "relay runs", "relays run");
+  const waits = waiting(status) === 0 ? "nothing waits" : `${waitingInWords(status)}, none too long`;
+  return [{ about: "well", failing: false, text: `all is well: ${relays}, ${waits}` }];
+}
+
+const liveOf = ({ relays }: Status): number => relays.filter(({ live }) => live).length;
+const unpublished = ["PENDING", "PUBLISHING", "FAILED"] as const satisfies readonly State[];
+const waiting = ({ states }: Status): number => unpublished.reduce((sum, state) => sum + states[state], 0);
+const waitingInWords = (status: Status): string =>
+  `${status.estimated.length > 0 ? "about " : ""}${count(waiting(status), "event waits", "events wait")}`;
+
+function lag(status: Status, maxAgeMs: number): StatusVerdict[] {
+  const { claimableMs } = status.oldest;
+  const late = claimableMs !== null && claimableMs > maxAgeMs;
+  const oldest = claimableMs === null ? "none of them is due" : `the oldest for ${inWords(claimableMs)}`;
+  if (liveOf(status) === 0) {
+    const text =
+      waiting(status) === 0 ? "no relay is running, and nothing waits" : `no relay is running and ${waitingInWords(status)}, ${oldest}`;
+    return [{ about: "relays", failing: late, text }];
+  }
+  return late ? [{ about: "lag", failing: true, text: `relays are running, but ${waitingInWords(status)}, ${oldest}` }] : [];
+}
+
+function topics({ breakers }: Status, now: number, maxAgeMs: number): StatusVerdict[] {
+  return breakers.map(({ destination, why, since, aggregates }) => {
+    const ageMs = Math.max(0, now - since.getTime());
+    const text = `${destination} has taken no events for ${inWords(ageMs)}, and ${count(aggregates, "aggregate waits", "aggregates wait")} for it: ${shorten(why, 200)}`;
+    return { about: "topic", failing: ageMs > maxAgeMs, text };
+  });
+}
+
+/** Aggregates that wait for an event of theirs. Those that wait for a topic are told with the topic. */
+function blocked({ holds, breakers, oldest }: Status, maxAgeMs: number): StatusVerdict[] {
+  const forTopics = breakers.reduce((sum, { aggregates }) => sum + aggregates, 0);
+  const held = holds.list.filter((hold) => !hold.releasing && hold.destination === null);
+  const aggregates = Math.max(held.length, holds.aggregates - forTopics - holds.list.filter(({ releasing }) => releasing).length);
+  const [first] = held;
+  if (first === undefined || aggregates <= 0) return [];
+  const cause = `event ${first.causeId ?? "unknown"}: ${shorten(first.why, 200)}`;
+  const name = `${first.aggregateType} ${first.aggregateId}`;
+  const text =
+    aggregates === 1
+      ? `one aggregate (${name}) is blocked by ${cause}`
+      : `${aggregates} aggregates are blocked; the first is ${name}, by ${cause}`;
+  return [{ about: "blocked", failing: oldest.blockedMs !== null && oldest.blockedMs > maxAgeMs, text }];
+}
+
+function dead({ states: { DEAD }, oldest: { deadMs }, dead: groups }: Status): StatusVerdict[] {
+  if (DEAD === 0) return [];
+  const age = deadMs === null ? "" : `, the oldest for ${inWords(deadMs)}`;
+  const most =
+    groups[0] === undefined
+      ? ""
+      : `: ${shorten(groups[0].error, 200)}${groups.length > 1 ? `, and ${count(groups.length - 1, "other error")}` : ""}`;
+  return [{ about: "dead", failing: true, text: `${count(DEAD, "event is dead", "events are dead")}${age}${most}` }];
+}
