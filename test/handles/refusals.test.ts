@@ -6,8 +6,20 @@ import { BaseSQLiteDatabase, SQLiteSyncDialect } from "drizzle-orm/sqlite-core";
 import { drizzle as onProxy } from "drizzle-orm/sqlite-proxy";
 import Database from "libsql";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { fromDrizzle, fromKnex, fromMikroOrm, fromPg, fromPrisma } from "../../src/outbox/handles/index.ts";
+import {
+  fromDrizzle,
+  fromKnex,
+  fromKysely,
+  fromMikroOrm,
+  fromMysql2,
+  fromPg,
+  fromPostgresJs,
+  fromPrisma,
+  fromSequelize,
+  fromTypeorm,
+} from "../../src/outbox/handles/index.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
+import { mysql } from "../../src/stores/mysql/index.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { draft } from "../support/outbox.ts";
@@ -135,4 +147,95 @@ test("a library in place of a store's client, and half of it, are refused", () =
   for (const options of [{ tx: fromKnex }, { db: {} }, { tx: () => ({}), db: {} }, { tx: fromKnex, db: null }])
     expect(() => postgres({ ...half, ...options } as never)).toThrow(refused("INVALID_OPTION"));
   expect(() => createOutbox({ store: {} as never, tx: fromKnex })).toThrow(refused("INVALID_OPTION"));
+});
+
+describe("what is nothing of a library's", () => {
+  const store = postgres({ url: "postgres://localhost/app" });
+  const nothing: readonly unknown[] = [7, "tx", {}, () => undefined, { query: 1, rows: [] }, new Date(0)];
+  const handles = {
+    ...{ fromDrizzle, fromKnex, fromKysely, fromMikroOrm, fromMysql2, fromPg, fromPostgresJs, fromPrisma, fromSequelize, fromTypeorm },
+  };
+
+  test.each(Object.entries(handles))("%s refuses in words, and does not take it for a database of its own", async (name, tx) => {
+    const outbox = createOutbox({ store, tx: tx as typeof fromDrizzle });
+    for (const given of nothing) {
+      const adding = async (): Promise<unknown> => outbox.add(given as never, draft("1", 1));
+      const added = await adding().catch((error: unknown) => error);
+      expect(added, name).toMatchObject({
+        code: "NO_TRANSACTION",
+        message: expect.stringMatching(/^outbox\.add needs a transaction of /) as string,
+      });
+      const begun = await outbox.transaction(given as never, async () => undefined).catch((error: unknown) => error);
+      expect(begun, name).toMatchObject({
+        code: "INVALID_OPTION",
+        message: expect.stringMatching(/^outbox\.transaction needs what /) as string,
+      });
+    }
+  });
+
+  test("a database of Drizzle in place of its transaction is named as such", () => {
+    const db = onProxy(async () => ({ rows: [] }));
+    const outbox = createOutbox({ store, tx: fromDrizzle });
+    expect(() => outbox.add(db as never, draft("1", 1))).toThrow("a Drizzle database was given in place of its transaction");
+  });
+});
+
+describe("an outbox without a handle", () => {
+  const stores = {
+    postgres: postgres({ url: "postgres://localhost/app" }),
+    mysql: mysql({ url: "mysql://localhost/app" }),
+    sqlite: sqlite({ path: join(tmpdir(), "waybill-none.db") }),
+  };
+  const method = (): unknown => undefined;
+  /** Their databases and their transactions, by what they have. Some have a `query` like a client's. */
+  const foreign: readonly (readonly [string, readonly object[]])[] = [
+    ["fromDrizzle", [onProxy(async () => ({ rows: [] }))]],
+    ["fromKysely", [{ selectFrom: method, insertInto: method, isTransaction: true, transaction: method }]],
+    [
+      "fromKnex",
+      [Object.assign(() => undefined, { raw: method, select: method, insert: method, transaction: method, queryBuilder: method })],
+    ],
+    ["fromPrisma", [{ $queryRawUnsafe: method, $transaction: method }]],
+    ["fromTypeorm", [{ getRepository: method, transaction: method, query: method }]],
+    [
+      "fromSequelize",
+      [
+        { getQueryInterface: method, transaction: method, query: method },
+        { sequelize: {}, commit: method, rollback: method },
+      ],
+    ],
+    ["fromMikroOrm", [{ isInTransaction: method, getTransactionContext: method, transactional: method }]],
+    [
+      "fromPostgresJs",
+      [
+        Object.assign(() => undefined, { unsafe: method, begin: method }),
+        Object.assign(() => undefined, { unsafe: method, savepoint: method }),
+      ],
+    ],
+  ];
+
+  test.each(Object.entries(stores))("names the one that is missing, on %s", async (_, store) => {
+    const outbox = createOutbox({ store: store as never });
+    for (const [handle, given] of foreign) {
+      for (const one of given) {
+        const adding = async (): Promise<unknown> => outbox.add(one as never, draft("1", 1));
+        for (const refusal of [
+          await adding().catch((error: unknown) => error),
+          await outbox.transaction(one as never, method).catch((error: unknown) => error),
+        ]) {
+          expect(refusal, handle).toMatchObject({ code: "INVALID_OPTION", message: expect.stringContaining(`tx: ${handle}`) as string });
+          expect((refusal as Error).message).toContain("waybill/handles");
+        }
+      }
+    }
+  });
+
+  test.each(Object.entries(stores))("refuses nothing at all in words, on %s", async (_, store) => {
+    const outbox = createOutbox({ store: store as never });
+    for (const given of [null, undefined, 7, "tx", {}, { query: {} }]) {
+      const adding = async (): Promise<unknown> => outbox.add(given as never, draft("1", 1));
+      expect(await adding().catch((error: unknown) => error)).toMatchObject({ code: "NO_TRANSACTION" });
+      expect(await outbox.transaction(given as never, method).catch((error: unknown) => error)).toMatchObject({ code: "INVALID_OPTION" });
+    }
+  });
 });

@@ -2,7 +2,7 @@ import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
-import { type Begin, ended, handle, noTransaction } from "./handle.ts";
+import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf, unwrapped, type Rows } from "./result.ts";
 
 /** What `db.transaction(…)` gives to its callback. */
@@ -35,6 +35,7 @@ interface Query {
 /** The transaction that `db.transaction(…)` gives to its callback, on any asynchronous driver. */
 export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>({
   name: "Drizzle",
+  owns: ({ transaction }) => isMethod(transaction),
   open(given) {
     const tx = given as Inside;
     if (typeof tx.rollback !== "function") throw noTransaction("a Drizzle database was given in place of its transaction");

@@ -3,6 +3,8 @@ import { show, WaybillError } from "../../core/errors.ts";
 
 interface Library<Db, Tx> {
   readonly name: string;
+  /** Whether it is a database or a transaction of this library at all. */
+  owns(given: Readonly<Record<string, unknown>>): boolean;
   /** How this transaction runs a statement; throws where the library can tell that there is none. */
   open(tx: Tx): SqlTransaction["query"];
   /** Whether it is a transaction already: another inside it would be a savepoint, and `outbox.transaction` promises a commit. */
@@ -10,16 +12,24 @@ interface Library<Db, Tx> {
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
 }
 
-export function handle<Db, Tx, B extends Begins>({ name, open, isInside, begin }: Library<Db, Tx>): Handle<Db, Tx, B> {
-  return Object.assign((tx: Tx): SqlTransaction => ({ query: open(tx) }), {
+export function handle<Db, Tx, B extends Begins>({ name, owns, open, isInside, begin }: Library<Db, Tx>): Handle<Db, Tx, B> {
+  const isOwn = (given: unknown): boolean =>
+    ((typeof given === "object" && given !== null) || typeof given === "function") && owns(given as Readonly<Record<string, unknown>>);
+  const transactionOf = (tx: Tx): SqlTransaction => {
+    if (!isOwn(tx)) throw new WaybillError("NO_TRANSACTION", `outbox.add needs a transaction of ${name}, not ${show(tx)}`);
+    return { query: open(tx) };
+  };
+  return Object.assign(transactionOf, {
     async begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T> {
-      if (db === null || db === undefined)
+      if (!isOwn(db))
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs what ${name} begins transactions on, not ${show(db)}`);
       if (await isInside(db)) throw alreadyInside(name);
       return begin(db, work);
     },
   });
 }
+
+export const isMethod = (value: unknown): boolean => typeof value === "function";
 
 /** What many libraries begin a transaction with. */
 export interface Begin<Tx> {

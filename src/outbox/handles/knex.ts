@@ -1,7 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { raw } from "./raw.ts";
-import { type Begin, ended, handle, noTransaction } from "./handle.ts";
+import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 
 export interface KnexTransaction {
   isCompleted(): boolean;
@@ -18,6 +18,7 @@ interface KnexBegins extends Begins {
 /** The transaction that `knex.transaction(…)` gives. */
 export const fromKnex = handle<KnexDb, KnexTransaction, KnexBegins>({
   name: "Knex",
+  owns: ({ raw: statement }) => isMethod(statement),
   open(trx) {
     if (typeof trx.isCompleted !== "function") throw noTransaction("a Knex instance was given in place of its transaction");
     if (trx.isCompleted()) throw ended("Knex");

@@ -33,6 +33,7 @@ interface Begin {
 /** The transaction that `db.transaction().execute(…)` or `db.startTransaction().execute()` gives. */
 export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
   name: "Kysely",
+  owns: ({ isTransaction }) => typeof isTransaction === "boolean",
   open(tx) {
     if (!tx.isTransaction) throw noTransaction("a Kysely instance was given in place of its transaction");
     return async (sql, parameters) => {

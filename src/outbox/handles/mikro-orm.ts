@@ -2,7 +2,7 @@ import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Method } from "./method.ts";
 import { raw } from "./raw.ts";
-import { ended, handle, noTransaction } from "./handle.ts";
+import { ended, handle, isMethod, noTransaction } from "./handle.ts";
 
 /** An `EntityManager` of one of the SQL drivers: the one that `em.transactional(…)` gives, or that `em.begin()` was called on. */
 export interface MikroOrmTransaction {
@@ -26,6 +26,7 @@ interface Begin {
 /** The entity manager that `em.transactional(…)` of MikroORM gives to its callback. */
 export const fromMikroOrm = handle<MikroOrmDb, MikroOrmTransaction, MikroOrmBegins>({
   name: "MikroORM",
+  owns: ({ isInTransaction }) => isMethod(isInTransaction),
   open(em) {
     const trx = (em.isInTransaction() ? em.getTransactionContext() : undefined) as { isCompleted?(): boolean } | undefined;
     if (trx === undefined) throw noTransaction("an entity manager of MikroORM was given that is not in a transaction");

@@ -1,6 +1,6 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
-import { handle, noTransaction } from "./handle.ts";
+import { handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** A connection of `mysql2/promise`, of a pool or not. */
@@ -22,6 +22,7 @@ interface Mysql2Begins extends Begins {
 /** The transaction of a `mysql2` connection, between its START TRANSACTION and its COMMIT; whether there is one, the server tells. */
 export const fromMysql2 = handle<Mysql2Db, Mysql2Transaction, Mysql2Begins>({
   name: "mysql2",
+  owns: ({ query }) => isMethod(query),
   open(connection) {
     if (isPool(connection)) throw noTransaction("a mysql2 pool was given, whose statements each commit by themselves");
     const run = connection as unknown as Record<"query" | "execute", (sql: string, values: readonly unknown[]) => Promise<unknown>>;

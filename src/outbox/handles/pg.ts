@@ -2,7 +2,7 @@ import type { Begins } from "../../contracts/handle.ts";
 import { checkOut, type PooledClient } from "../../core/check-out.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
-import { alreadyInside, handle, noTransaction } from "./handle.ts";
+import { alreadyInside, handle, isMethod, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
 
 /** A `Client` or `PoolClient`. */
@@ -27,6 +27,7 @@ interface PgBegins extends Begins {
 /** The transaction of a `pg` client, between its BEGIN and its COMMIT. */
 export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
   name: "pg",
+  owns: ({ query, connect }) => isMethod(query) || isMethod(connect),
   open(client) {
     if (isPool(client)) throw noTransaction("a pg pool was given, whose statements each commit by themselves");
     if (client.getTransactionStatus?.() === "I") throw noTransaction("the pg client has no open transaction");

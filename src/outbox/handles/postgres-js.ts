@@ -1,7 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
 import type { Method, TakenBy } from "./method.ts";
-import { handle, noTransaction } from "./handle.ts";
+import { handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** The `sql` that `sql.begin(…)` gives to its callback. */
@@ -33,6 +33,7 @@ const text = 25;
 /** The transaction that `sql.begin(…)` of postgres.js gives to its callback. */
 export const fromPostgresJs = handle<PostgresJsDb, PostgresJsTransaction, PostgresJsBegins>({
   name: "postgres.js",
+  owns: ({ unsafe }) => isMethod(unsafe),
   open(given) {
     const sql = given as unknown as Inside;
     if (typeof sql.savepoint !== "function") throw noTransaction("the sql of postgres.js was given in place of the one that begin gives");

@@ -1,7 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { sqlStateOf } from "../../core/causes.ts";
 import type { GivenBy, Method } from "./method.ts";
-import { ended, handle, noTransaction } from "./handle.ts";
+import { ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
 /** The client that an interactive `prisma.$transaction(…)` gives to its callback. */
@@ -25,6 +25,7 @@ interface Inside {
 /** The client that an interactive transaction of Prisma gives to its callback. */
 export const fromPrisma = handle<PrismaDb, PrismaTransaction, PrismaBegins>({
   name: "Prisma",
+  owns: ({ $queryRawUnsafe }) => isMethod($queryRawUnsafe),
   open(tx) {
     if (isClient(tx)) throw noTransaction("a Prisma client was given in place of the one that $transaction gives");
     return async (sql, values) => {

@@ -1,7 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
 import type { Method } from "./method.ts";
 import { rewrite } from "./placeholders.ts";
-import { type Begin, ended, handle, noTransaction } from "./handle.ts";
+import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { unwrapped, type Rows } from "./result.ts";
 
 /** A `Transaction`, from `sequelize.transaction(…)` with a callback or without. */
@@ -30,6 +30,7 @@ interface Inside {
 /** The transaction that `sequelize.transaction(…)` gives. */
 export const fromSequelize = handle<SequelizeDb, SequelizeTransaction, SequelizeBegins>({
   name: "Sequelize",
+  owns: ({ transaction, commit }) => isMethod(transaction) || isMethod(commit),
   open(transaction) {
     const { sequelize } = transaction as Inside;
     if (typeof sequelize?.query !== "function" || typeof transaction.commit !== "function")

@@ -1,7 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { lending } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
-import { type Begin, ended, handle, noTransaction } from "./handle.ts";
+import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { unwrapped, type Rows } from "./result.ts";
 
 /** An `EntityManager` inside a transaction: what `dataSource.transaction(…)` gives, or `queryRunner.manager`. */
@@ -32,6 +32,7 @@ interface Inside {
 /** The entity manager that `dataSource.transaction(…)` of TypeORM gives to its callback. */
 export const fromTypeorm = handle<TypeormDb, TypeormTransaction, TypeormBegins>({
   name: "TypeORM",
+  owns: ({ getRepository }) => isMethod(getRepository),
   open({ queryRunner }) {
     if (queryRunner === undefined) throw noTransaction("an entity manager of TypeORM was given that is not in a transaction");
     if (!queryRunner.isTransactionActive || queryRunner.isReleased) throw ended("TypeORM");

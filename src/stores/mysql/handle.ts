@@ -1,5 +1,6 @@
 import type { SqlTransaction } from "../../contracts/handle.ts";
 import { show, WaybillError } from "../../core/errors.ts";
+import { refuseLibrary } from "../../core/libraries.ts";
 import { withoutValues, type MysqlConnection, type MysqlQuery } from "./driver.ts";
 import { fill, type SqlValue } from "./values.ts";
 
@@ -11,6 +12,7 @@ export type AskTransaction = (sql: string, values?: readonly SqlValue[]) => Prom
 
 /** The values are in the statement: no library has to pass them on, and none can misread them. */
 export function askOf(tx: MysqlTransaction): AskTransaction {
+  refuseLibrary(tx);
   const { query, promise, execute } = (tx ?? {}) as { query?: unknown; promise?: unknown; execute?: unknown };
   if (typeof query !== "function")
     throw new WaybillError(

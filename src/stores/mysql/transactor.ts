@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Transactor } from "../../contracts/outbox-store.ts";
 import { show, WaybillError } from "../../core/errors.ts";
+import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool } from "./driver.ts";
@@ -17,6 +18,7 @@ export function createTransactor(at: ServerPlace): Transactor<MysqlDatabase, Mys
 
   return {
     async transaction(db, work) {
+      refuseLibrary(db);
       if (isPool(db)) return onPool(db, at, (connection) => runTransaction(connection, at, work));
       if (typeof (db as Partial<MysqlConnection> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a connection of mysql2/promise, not ${show(db)}`);

@@ -1,6 +1,7 @@
 import type { Transactor } from "../../contracts/outbox-store.ts";
 import { systemClock } from "../../core/clock.ts";
 import { show, WaybillError } from "../../core/errors.ts";
+import { refuseLibrary } from "../../core/libraries.ts";
 import { within } from "../../core/time.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient } from "./driver.ts";
@@ -13,6 +14,7 @@ export function createTransactor(place: string, patienceMs: number): Transactor<
   return {
     async transaction(db, work) {
       const at = { place, patienceMs };
+      refuseLibrary(db);
       if (isPool(db)) return onClient(db, at, (client) => runTransaction(client, at, work));
       if (typeof (db as Partial<PgClient> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a client of pg, not ${show(db)}`);

@@ -2,6 +2,7 @@ import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
+import { refuseLibrary } from "../../core/libraries.ts";
 import { idTaken } from "../kit/writing.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
@@ -12,6 +13,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
   return {
     synchronous: false,
     async append(tx, rows) {
+      refuseLibrary(tx);
       refuseWithoutTransaction(tx);
       let found: readonly Readonly<Record<string, unknown>>[];
       try {

@@ -4,6 +4,7 @@ import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import type { Added, Row } from "../../core/event.ts";
+import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import { refuseOther } from "../../drivers/sqlite/clients.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
@@ -30,13 +31,16 @@ export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
   return {
     synchronous: true,
     append(tx, rows) {
-      if ("query" in tx) return inTurn(tx, steps(copied(rows), false));
+      refuseLibrary(tx);
+      if (isOfLibrary(tx)) return inTurn(tx, steps(copied(rows), false));
       refuseWithoutTransaction(tx);
       refuseOther(path, tx);
       return Promise.resolve(atOnce(tx, steps(rows, true)));
     },
   };
 }
+
+const isOfLibrary = (tx: SqliteTransaction): tx is SqlTransaction => typeof (tx as Partial<SqlTransaction>).query === "function";
 
 function atOnce<T>(db: SqliteDatabase, steps: AppendSteps<T>): T {
   let step = steps.next();
@@ -109,6 +113,7 @@ export function createTransactor(path: string, lockTimeoutMs: number): Transacto
 
   return {
     async transaction(db, work) {
+      refuseLibrary(db);
       if (typeof (db as Partial<SqliteDatabase> | null)?.prepare !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a handle of a SQLite client, not ${show(db)}`);
       const outer = inside.getStore() ?? [];
