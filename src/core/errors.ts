@@ -87,7 +87,7 @@ export const errorTable = {
   },
   NOT_MIGRATED: {
     meaning: "The database has no Waybill tables, or they are older than this version needs.",
-    remedy: "Run `waybill migrate --store URL`.",
+    remedy: "`waybill migrate --store URL` creates and upgrades them, beside traffic too. With --print it only shows its SQL.",
     retryable: false,
   },
   SCHEMA_NEWER: {
@@ -96,8 +96,8 @@ export const errorTable = {
     retryable: false,
   },
   STORE_READ_ONLY: {
-    meaning: "This user may not write to the database file, to its folder, or to the schema.",
-    remedy: "Let this user write to the file and its folder, or grant the right on the server.",
+    meaning: "This user may not write to the database, or the database takes no writes, as a standby does.",
+    remedy: "Give this user the right that the message names, or use a database that takes writes.",
     retryable: false,
   },
   STORE_CORRUPT: {

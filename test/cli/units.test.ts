@@ -5,7 +5,7 @@ import { failure } from "../../src/cli/failure.ts";
 import { createOutput, plain, table } from "../../src/cli/output.ts";
 import { laneNumbers, moment, names, whole, type Read } from "../../src/cli/read.ts";
 import { redact } from "../../src/cli/redact.ts";
-import { WaybillError } from "../../src/core/errors.ts";
+import { errorTable, WaybillError } from "../../src/core/errors.ts";
 import { inWords } from "../../src/core/in-words.ts";
 import { redactText, visible } from "../../src/core/text.ts";
 
@@ -84,7 +84,7 @@ describe("secrets", () => {
 describe("errors", () => {
   test("say what, the way out and the code, and no stack", () => {
     const { lines, exitCode } = failure(new WaybillError("NOT_MIGRATED", "no tables"), { json: false, debug: false });
-    expect(lines).toEqual(["waybill: no tables", "  Run `waybill migrate --store URL`. [NOT_MIGRATED]"]);
+    expect(lines).toEqual(["waybill: no tables", `  ${errorTable.NOT_MIGRATED.remedy} [NOT_MIGRATED]`]);
     expect(exitCode).toBe(1);
   });
 

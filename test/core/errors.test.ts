@@ -10,6 +10,11 @@ describe("errors", () => {
     expect(error.remedy).toBe(errorTable.STORE_UNAVAILABLE.remedy);
   });
 
+  test("speak of files only where the message does: a database may be a server", () => {
+    const { meaning, remedy } = errorTable.STORE_READ_ONLY;
+    expect(`${meaning} ${remedy}`).not.toMatch(/file|folder/);
+  });
+
   test("are told apart by code, never by class", () => {
     const error: unknown = new WaybillError("STOPPED", "x");
     expect(isWaybillError(error)).toBe(true);

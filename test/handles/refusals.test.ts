@@ -18,6 +18,7 @@ import {
   fromSequelize,
   fromTypeorm,
 } from "../../src/outbox/handles/index.ts";
+import type { Store } from "../../src/contracts/store.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { mysql } from "../../src/stores/mysql/index.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
@@ -181,11 +182,11 @@ describe("what is nothing of a library's", () => {
 });
 
 describe("an outbox without a handle", () => {
-  const stores = {
+  const stores: readonly (readonly [string, Store<unknown>])[] = Object.entries({
     postgres: postgres({ url: "postgres://localhost/app" }),
     mysql: mysql({ url: "mysql://localhost/app" }),
     sqlite: sqlite({ path: join(tmpdir(), "waybill-none.db") }),
-  };
+  } as unknown as Record<string, Store<unknown>>);
   const method = (): unknown => undefined;
   /** Their databases and their transactions, by what they have. Some have a `query` like a client's. */
   const foreign: readonly (readonly [string, readonly object[]])[] = [
@@ -214,14 +215,14 @@ describe("an outbox without a handle", () => {
     ],
   ];
 
-  test.each(Object.entries(stores))("names the one that is missing, on %s", async (_, store) => {
-    const outbox = createOutbox({ store: store as never });
+  test.each(stores)("names the one that is missing, on %s", async (_, store) => {
+    const outbox = createOutbox({ store: store });
     for (const [handle, given] of foreign) {
       for (const one of given) {
-        const adding = async (): Promise<unknown> => outbox.add(one as never, draft("1", 1));
+        const adding = async (): Promise<unknown> => outbox.add(one, draft("1", 1));
         for (const refusal of [
           await adding().catch((error: unknown) => error),
-          await outbox.transaction(one as never, method).catch((error: unknown) => error),
+          await outbox.transaction(one, method).catch((error: unknown) => error),
         ]) {
           expect(refusal, handle).toMatchObject({ code: "INVALID_OPTION", message: expect.stringContaining(`tx: ${handle}`) as string });
           expect((refusal as Error).message).toContain("waybill/handles");
@@ -230,12 +231,12 @@ describe("an outbox without a handle", () => {
     }
   });
 
-  test.each(Object.entries(stores))("refuses nothing at all in words, on %s", async (_, store) => {
-    const outbox = createOutbox({ store: store as never });
+  test.each(stores)("refuses nothing at all in words, on %s", async (_, store) => {
+    const outbox = createOutbox({ store: store });
     for (const given of [null, undefined, 7, "tx", {}, { query: {} }]) {
-      const adding = async (): Promise<unknown> => outbox.add(given as never, draft("1", 1));
+      const adding = async (): Promise<unknown> => outbox.add(given, draft("1", 1));
       expect(await adding().catch((error: unknown) => error)).toMatchObject({ code: "NO_TRANSACTION" });
-      expect(await outbox.transaction(given as never, method).catch((error: unknown) => error)).toMatchObject({ code: "INVALID_OPTION" });
+      expect(await outbox.transaction(given, method).catch((error: unknown) => error)).toMatchObject({ code: "INVALID_OPTION" });
     }
   });
 });

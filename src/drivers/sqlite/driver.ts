@@ -87,7 +87,9 @@ export function explain(error: unknown, path: string): Error {
     case 6:
       return new WaybillError("STORE_UNAVAILABLE", `${path} stayed locked by another process for too long`, { cause: error });
     case 8:
-      return new WaybillError("STORE_READ_ONLY", `${path} cannot be written: ${why}`, { cause: error });
+      return new WaybillError("STORE_READ_ONLY", `${path} cannot be written: ${why}; let this user write to the file and its folder`, {
+        cause: error,
+      });
     case 11:
     case 26:
       return new WaybillError("STORE_CORRUPT", `${path} is not a usable database: ${why}`, { cause: error });
