@@ -8,7 +8,7 @@ const random = "the Random that was passed in (core/random.ts)";
 const options = "an option; only cli/ reads the environment";
 
 export default defineConfig(
-  { ignores: [".cache/", "dist/", "coverage/", "node_modules/"] },
+  { ignores: [".cache/", "dist/", "coverage/", "node_modules/", "examples/*-*-*/"] },
   js.configs.recommended,
   {
     files: ["**/*.ts"],

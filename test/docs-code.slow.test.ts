@@ -10,6 +10,8 @@ import { createOutbox, createRelay, createSubscriber } from "../src/index.ts";
 import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../src/stores/sqlite/index.ts";
 import { built, cli, start, until } from "./cli/build.ts";
+import { available } from "./servers/available.ts";
+import { startPostgres } from "./servers/postgres.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
@@ -56,8 +58,16 @@ interface Run {
   readonly ended: Promise<{ readonly code: number | null; readonly out: string }>;
 }
 
-function node(args: readonly string[], cwd: string): Run {
-  const child = spawn(process.execPath, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+/** A PostgreSQL for programs that ask for one; where there is none to be had, they skip themselves. */
+async function databaseFor(programs: ReadonlyMap<string, string>): Promise<Record<string, string>> {
+  if (![...programs.values()].some((code) => code.includes("DATABASE_URL")) || (await available("postgres")) !== null) return {};
+  const server = await startPostgres({ version: 15 });
+  cleanups.push(() => server[Symbol.asyncDispose]());
+  return { DATABASE_URL: server.url() };
+}
+
+function node(args: readonly string[], cwd: string, env: Readonly<Record<string, string>> = {}): Run {
+  const child = spawn(process.execPath, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
   let out = "";
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => (out += text));
   const ended = new Promise<{ code: number | null; out: string }>((resolve) => child.on("close", (code) => resolve({ code, out })));
@@ -254,7 +264,9 @@ describe("the tests of the docs", () => {
     const programs = programsOf(page);
     const folder = place(programs);
     const files = [...programs.keys()].filter(isTest).map((name) => join(folder, name.replace(/\.ts$/, ".js")));
-    const { code, out } = await node(["--test", "--test-reporter=tap", ...files], folder).ended;
+    const database = await databaseFor(programs);
+    const { code, out } = await node(["--test", "--test-reporter=tap", ...files], folder, database).ended;
+    if ("DATABASE_URL" in database) expect(out).not.toMatch(/# SKIP DATABASE_URL/);
     const count = (what: string): number => Number(new RegExp(`^# ${what} (\\d+)$`, "m").exec(out)?.[1]);
     expect({ code, failed: count("fail") }, out).toEqual({ code: 0, failed: 0 });
     expect(count("pass")).toBeGreaterThan(page === "writing-an-adapter.md" ? 120 : 0);

@@ -64,12 +64,12 @@ async function query(path: string, sql: string): Promise<unknown[]> {
   }
 }
 
-test("every example has a test here", () => {
+test("every example has a test here or in examples-projects.long.test.ts", () => {
   expect(
     readdirSync(join(root, "examples"), { withFileTypes: true })
       .flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
       .sort(),
-  ).toEqual(["chained-events", "express-sqlite"]);
+  ).toEqual(["chained-events", "express-prisma-rabbitmq", "express-sqlite", "fastify-drizzle-jetstream", "nestjs-typeorm-kafka"]);
 });
 
 /**
@@ -126,4 +126,13 @@ test("chained-events: each order is paid and sent once, and each payment's event
   const causes = `SELECT count(*) FROM outbox AS later JOIN outbox AS first ON later.headers ->> '$.caused-by' = first.id
     WHERE later.event_type = 'PaymentTaken' AND first.event_type = 'OrderPlaced' AND later.aggregate_id = first.aggregate_id`;
   expect(await query(path, causes)).toEqual([[3]]);
+});
+
+test("docs/nestjs.md shows the code of its example, word for word", () => {
+  const source = ["outbox.ts", "orders.ts", "shipping.ts"].map((file) =>
+    readFileSync(join(root, "examples/nestjs-typeorm-kafka/src", file), "utf8"),
+  );
+  const blocks = [...readFileSync(join(root, "docs/nestjs.md"), "utf8").matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code!);
+  expect(blocks.length).toBeGreaterThan(3);
+  expect(blocks.filter((code) => !source.some((text) => text.includes(code)))).toEqual([]);
 });

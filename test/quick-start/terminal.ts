@@ -10,8 +10,8 @@ interface End {
 export interface Terminal {
   /** What it shows. */
   shown(): string;
-  /** As Ctrl-C and as `kill -9` do: it reaches every process of the command. */
-  send(signal: "SIGINT" | "SIGKILL"): void;
+  /** As Ctrl-C does: it reaches every process of the command. */
+  send(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): void;
   readonly ended: Promise<End>;
 }
 
