@@ -4,7 +4,7 @@ import type { Added, Draft } from "../core/event.ts";
 import { outboxOn } from "../outbox/opened.ts";
 import { adapters as table } from "./adapters.ts";
 import { openOwnBroker, openOwnStore, type OwnBroker, type OwnStore } from "./own.ts";
-import { withoutSecrets } from "./told.ts";
+import { lettersWithoutSecrets, withoutSecrets } from "./told.ts";
 import { brokerUrl, storeUrl } from "./url.ts";
 import { usage } from "./usage.ts";
 
@@ -46,7 +46,7 @@ export async function openStore(
     throw error;
   }
   return {
-    store: { ...store, operator: withoutSecrets(store.operator) },
+    store: { ...store, operator: withoutSecrets(store.operator), letters: lettersWithoutSecrets(store.letters) },
     noTail: url?.adapter.noTail ?? "a store of the configuration file is polled",
     add: (drafts) => opened.transaction((tx) => outbox.add(tx, drafts)),
     [Symbol.asyncDispose]: end,

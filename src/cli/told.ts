@@ -1,4 +1,5 @@
 import { redactText } from "../core/text.ts";
+import type { LetterRecord, Letters } from "../contracts/letters.ts";
 import type { EventRecord, Operator, Status } from "../contracts/operator.ts";
 
 /**
@@ -18,6 +19,27 @@ export function withoutSecrets(operator: Operator): Operator {
     purge: (before, by, options) => operator.purge(before, by, options),
   };
 }
+
+/** The same for letters. */
+export function lettersWithoutSecrets(letters: Letters): Letters {
+  return {
+    groups: async (filter) => (await letters.groups(filter)).map((group) => ({ ...group, error: redactText(group.error) })),
+    list: async (filter) => (await letters.list(filter)).map(letterToldOf),
+    show: async (seq) => {
+      const letter = await letters.show(seq);
+      return letter === null ? null : letterToldOf(letter);
+    },
+    redrive: (filter, by) => letters.redrive(filter, by),
+    discard: (filter, by) => letters.discard(filter, by),
+    redriven: (consumer, topic, limit) => letters.redriven(consumer, topic, limit),
+  };
+}
+
+const letterToldOf = <L extends LetterRecord>(letter: L): L => ({
+  ...letter,
+  error: redactText(letter.error),
+  errorDetail: redactText(letter.errorDetail),
+});
 
 const told = (status: Status): Status => ({
   ...status,

@@ -138,6 +138,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const found = async (error: string): Promise<number> =>
       (await scene.store.operator.redrive({ error }, { who: "ann", dryRun: true })).events;
     for (const error of ["MESSAGE_TOO_LARGE", "MESSAGE", dead[0]!.error]) assert.equal(await found(error), 8, error);
+    assert.equal((await scene.store.operator.list({ state: "DEAD", error: "MESSAGE", limit: 20 })).length, 8);
     for (const error of ["no", "no route"]) assert.equal(await found(error), 4, error);
     for (const error of ["message", "no route at all", "_ESSAGE", "%"]) assert.equal(await found(error), 0, error);
   });

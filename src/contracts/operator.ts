@@ -43,6 +43,8 @@ export interface EventFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
+  /** Those whose error begins with this, as in DeadFilter. */
+  readonly error?: string;
   /** Only events with a lower seq. For the next page, pass the last seq of this one. */
   readonly beforeSeq?: bigint;
   readonly limit: number;

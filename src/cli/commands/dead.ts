@@ -5,37 +5,74 @@ import { paragraphs, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { eventPage, eventTable, pageFlags, shownEvent } from "./events.ts";
+import { actedOnLetters, actOnLetters, letterFlags, letterList, letterPage, lettersMeant, lettersOf, rateFlag } from "./letters.ts";
 import { asFlag, given, storeOf, who } from "./shared.ts";
 import { usage } from "../usage.ts";
 
+const filterFlags = {
+  "aggregate-type": flag.text("T", "only those of this aggregate type"),
+  "aggregate-id": flag.text("I", "only those of this aggregate id"),
+  type: flag.text("E", "only those of this event type"),
+  // What dead list cut short is found by what it shows.
+  error: flag.value("TEXT", "only those whose error begins so: a code, or as much of it as dead list shows", (text) =>
+    text.replace(/…$/, ""),
+  ),
+};
+
+interface Filters {
+  readonly "aggregate-type": string | undefined;
+  readonly "aggregate-id": string | undefined;
+  readonly type: string | undefined;
+  readonly error: string | undefined;
+}
+
+const filterOf = (values: Filters): Omit<DeadFilter, "ids"> =>
+  given({ aggregateType: values["aggregate-type"], aggregateId: values["aggregate-id"], type: values.type, error: values.error });
+
+const id = "01890a5d-ac96-774b-bcce-b302099a8057";
+
 const list = command({
   name: "dead list",
-  summary: "Lists dead events: how many by error, then the newest.",
-  flags: { ...storeFlag, ...pageFlags },
-  examples: ["waybill dead list --store sqlite:./app.db"],
+  summary: "Lists dead events, or a consumer's letters: how many by error, then the newest.",
+  flags: { ...storeFlag, ...letterFlags, ...filterFlags, ...pageFlags },
+  examples: ["waybill dead list --store sqlite:./app.db", "waybill dead list --consumer shipping --store sqlite:./app.db"],
   async run(terminal, values) {
+    const meant = await lettersMeant(terminal, values);
     await using opened = await storeOf(terminal, values);
-    const { operator } = opened.store;
-    const { dead: groups } = await operator.status();
-    const events = await operator.list({ state: "DEAD", limit: values.limit ?? 20, ...given({ beforeSeq: values["before-seq"] }) });
+    const { operator, letters } = opened.store;
+    const page = { limit: values.limit ?? 20, ...given({ beforeSeq: values["before-seq"] }) };
+    const filter = filterOf(values);
+    if (meant !== null) {
+      const groups = await letters.groups({ ...meant, ...filter });
+      const found = await letters.list({ ...meant, ...filter, ...page });
+      return terminal.out.answer({ groups, letters: found }, () => letterList(terminal.out, groups, found));
+    }
+    const { dead } = await operator.status();
+    const groups = dead.filter(({ error }) => error.startsWith(filter.error ?? ""));
+    const events = await operator.list({ state: "DEAD", ...filter, ...page });
     terminal.out.answer({ groups, events }, () => {
       if (groups.length === 0) return ["No dead events."];
-      const rows = groups.map((group) => [group.events, group.oldest, shorten(group.error, 120)]);
-      return paragraphs([table(terminal.out, ["dead", "oldest", "error"], rows), eventTable(terminal.out, events)]);
+      const rows = groups.map((group) => [group.events, group.oldest, shorten(group.error, 120), group.example]);
+      return paragraphs([table(terminal.out, ["dead", "oldest", "error", "example"], rows), eventTable(terminal.out, events)]);
     });
   },
 });
 
 const show = command({
   name: "dead show",
-  summary: "Shows one dead event with its payload, and how many events wait behind it.",
+  summary: "Shows one dead event with its payload and how many events wait behind it, or a consumer's letter of that event.",
   words: { shown: "ID", least: 1, most: 1 },
-  flags: storeFlag,
-  examples: ["waybill dead show 01890a5d-ac96-774b-bcce-b302099a8057 --store sqlite:./app.db"],
-  async run(terminal, values, [id]) {
+  flags: { ...storeFlag, ...letterFlags },
+  examples: [`waybill dead show ${id} --store sqlite:./app.db`, `waybill dead show ${id} --consumer shipping --store sqlite:./app.db`],
+  async run(terminal, values, [asked]) {
+    const meant = await lettersMeant(terminal, values);
     await using opened = await storeOf(terminal, values);
     const { operator } = opened.store;
-    const event = shownEvent(await operator.show(id!), id!);
+    if (meant !== null) {
+      const letters = await lettersOf(opened, meant, asked!);
+      return terminal.out.answer({ letters }, () => paragraphs(letters.map((letter) => letterPage(terminal.out, letter))));
+    }
+    const event = shownEvent(await operator.show(asked!), asked!);
     if (event.state !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${event.id} is ${event.state}, not DEAD`);
     const { followers } = await operator.redrive({ ids: [event.id] }, { who: "", dryRun: true });
     terminal.out.answer({ ...event, followers }, () => paragraphs([eventPage(terminal.out, event), [`${behind(followers)}.`]]));
@@ -44,13 +81,14 @@ const show = command({
 
 const redrive = action({
   verb: "redrive",
-  summary: "Lets dead events go again, attempts starting anew, each before its blocked followers.",
+  summary:
+    "Lets dead events go again, attempts starting anew, each before its blocked followers; or gives letters to their consumer again.",
   done: (report) => `${count(report.events, "event")} will be published again, before ${count(report.followers, "blocked follower")}.`,
 });
 
 const discard = action({
   verb: "discard",
-  summary: "Gives dead events up; they stay as DISCARDED, and their followers are released in order.",
+  summary: "Gives dead events up: they stay as DISCARDED, and their followers are released in order. Or deletes a consumer's letters.",
   done: (report) => `${count(report.events, "event")} given up, ${count(report.followers, "blocked follower")} released in order.`,
 });
 
@@ -70,31 +108,38 @@ function action({ verb, summary, done }: ActionWords): Command {
     words: { shown: "[ID…]", least: 0, most: 10_000 },
     flags: {
       ...storeFlag,
-      all: flag.switch("every dead event"),
-      "aggregate-type": flag.text("T", "dead events of this aggregate type"),
-      "aggregate-id": flag.text("I", "dead events of this aggregate id"),
-      type: flag.text("E", "dead events of this type"),
-      error: flag.text("TEXT", "dead events with exactly this error, as dead list shows it"),
+      ...letterFlags,
+      all: flag.switch("every dead event, or every letter of the consumer"),
+      ...filterFlags,
+      ...rateFlag,
       yes: flag.switch("do it"),
       "dry-run": flag.switch("only say what would happen"),
       ...asFlag,
     },
     examples: [
-      `waybill dead ${verb} 01890a5d-ac96-774b-bcce-b302099a8057 --store sqlite:./app.db`,
+      `waybill dead ${verb} ${id} --store sqlite:./app.db`,
       `waybill dead ${verb} --aggregate-type Order --store sqlite:./app.db --yes`,
+      `waybill dead ${verb} --consumer shipping --error NO_ACCOUNT --store sqlite:./app.db --yes`,
     ],
     async run(terminal, values, ids) {
-      const filter: DeadFilter = {
-        ...(ids.length === 0 ? {} : { ids: [...new Set(ids)] }),
-        ...given({ aggregateType: values["aggregate-type"], aggregateId: values["aggregate-id"], type: values.type, error: values.error }),
-      };
-      const filters = Object.keys(filter).filter((key) => key !== "ids").length;
+      const named = ids.length === 0 ? {} : { ids: [...new Set(ids)] };
+      const filter = filterOf(values);
+      const filters = Object.keys(filter).length;
       if (ids.length === 0 && filters === 0 && !values.all) usage(`waybill dead ${verb} needs ids, a filter, or --all`);
       if (ids.length > 0 && (filters > 0 || values.all)) usage(`waybill dead ${verb} takes ids, or --all and filters, not both`);
-      if (values.all && filters > 0) usage("--all means every dead event: leave it out, or the filters");
+      if (values.all && filters > 0) usage("--all means every one: leave it out, or the filters");
       const dryRun = values["dry-run"] || (ids.length === 0 && !values.yes);
+      const meant = await lettersMeant(terminal, values);
+      if (verb === "discard" && values.rate !== undefined) usage("--rate is for a redrive: a discard takes one statement");
+      if (meant === null && values.rate !== undefined)
+        usage("--rate goes with --consumer: dead events are published at the relay's own pace");
       await using opened = await storeOf(terminal, values);
-      const report = await opened.store.operator[verb](filter, { who: who(values), dryRun });
+      if (meant !== null) {
+        const act = { verb, filter: { ...meant, ...filter, ...named }, who: who(values), dryRun, rate: values.rate };
+        const letters = await actOnLetters(terminal, opened, act);
+        return terminal.out.answer({ action: verb, dryRun, ...letters }, () => actedOnLetters(act, letters, values["dry-run"]));
+      }
+      const report = await opened.store.operator[verb]({ ...filter, ...named }, { who: who(values), dryRun });
       terminal.out.answer({ action: verb, dryRun, ...report }, () => {
         if (report.events === 0) return ["No dead event matches."];
         if (!dryRun) return [done(report)];

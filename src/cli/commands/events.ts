@@ -1,6 +1,7 @@
 import type { EventRecord } from "../../contracts/operator.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { states, type Draft } from "../../core/event.ts";
+import { told } from "../../core/reason.ts";
 import { shorten } from "../../core/text.ts";
 import { fields, paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
@@ -123,7 +124,7 @@ export function eventTable(out: Output, records: readonly EventRecord[]): string
     event.type,
     event.createdAt,
     event.retryCount,
-    shorten(event.lastError ?? event.hold ?? "", 60),
+    shorten(event.lastError === null ? (event.hold ?? "") : told({ code: event.errorCode ?? "", error: event.lastError }), 60),
   ]);
   return table(out, ["seq", "id", "state", "aggregate", "type", "created", "failures", "error or hold"], rows);
 }
@@ -139,7 +140,7 @@ export function eventPage(out: Output, event: EventRecord, first: readonly (read
 /** A terminal is for people: more than this would push the rest out of sight. */
 const shownCharacters = 4_096;
 
-function payloadText(payload: EventRecord["payload"], bytes: number): string {
+export function payloadText(payload: EventRecord["payload"], bytes: number): string {
   if (payload === null) return `${bytes} bytes, too large to show`;
   const text = typeof payload === "string" ? payload : `${bytes} bytes, base64: ${Buffer.from(payload).toString("base64")}`;
   return text.length <= shownCharacters

@@ -34,10 +34,13 @@ export function createOperator(connection: Connection, n: Names): Operator {
 async function listEvents(session: Pick<MysqlSession, "run" | "server">, n: Names, filter: EventFilter): Promise<readonly EventRecord[]> {
   const { state } = filter;
   const tests = [...testsOf(filter), ...(state === undefined || state === "PUBLISHING" ? [] : [["status", state] as const])];
-  const where = tests.map(([column]) => `o.${column} = ?`);
+  const errors = filter.error === undefined ? [] : [filter.error];
+  const where = [...tests.map(([column]) => `o.${column} = ?`), ...errors.map(() => beginsWith(toldError))];
   if (filter.beforeSeq !== undefined) where.push(`o.seq < ${filter.beforeSeq}`);
   const rows = await session.run(`SELECT o.seq FROM ${n.events} o WHERE ${["TRUE", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT ?`, [
     ...tests.map(([, value]) => value),
+    ...errors,
+    ...errors,
     filter.limit,
   ]);
   const seqs = rows.map((row) => bigOf(row, "seq"));

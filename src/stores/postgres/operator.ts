@@ -29,6 +29,7 @@ async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<read
   const tests = testsOf(filter);
   const values: unknown[] = tests.map(([, value]) => value);
   const where = tests.map(([column], at) => `o.${column} = $${at + 1}`);
+  if (filter.error !== undefined) where.push(`starts_with(${toldError}, $${values.push(storable(filter.error))})`);
   if (filter.beforeSeq !== undefined) where.push(`o.seq < $${values.push(String(filter.beforeSeq))}::bigint`);
   const rows = await run(
     `SELECT ${recordColumns(listedBytes)} FROM ${n.events} o WHERE ${["true", ...where].join(" AND ")} ORDER BY o.seq DESC LIMIT $${values.push(filter.limit)}`,

@@ -40,10 +40,18 @@ function inOneSnapshot<T>(statements: Statements, work: () => T): T {
 
 function list(statements: Statements, filter: EventFilter, nowMs: number): readonly EventRecord[] {
   const tests = testsOf(filter);
+  const errors = filter.error === undefined ? [] : [filter.error];
   const rows = statements.all(
     `SELECT ${recordColumns(listedBytes)} FROM (${eventsAt("?1")}) o
-     WHERE (?2 IS NULL OR o.seq < ?2) ${tests.map(([column]) => `AND o.${column} = ?`).join(" ")} ORDER BY o.seq DESC LIMIT ?`,
-    [iso(nowMs), filter.beforeSeq === undefined ? null : Number(filter.beforeSeq), ...tests.map(([, value]) => value), filter.limit],
+     WHERE (?2 IS NULL OR o.seq < ?2) ${tests.map(([column]) => `AND o.${column} = ?`).join(" ")} ${errors.map(() => `AND ${beginsWith(toldError)}`).join("")} ORDER BY o.seq DESC LIMIT ?`,
+    [
+      iso(nowMs),
+      filter.beforeSeq === undefined ? null : Number(filter.beforeSeq),
+      ...tests.map(([, value]) => value),
+      ...errors,
+      ...errors,
+      filter.limit,
+    ],
   );
   return rows.map((row) => storedOf(row).record);
 }

@@ -1,0 +1,147 @@
+import type { LetterFilter, LetterGroup, LetterRecord, LetterReport, WholeLetter } from "../../contracts/letters.ts";
+import { systemClock } from "../../core/clock.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { told } from "../../core/reason.ts";
+import { count, shorten } from "../../core/text.ts";
+import type { CommandStore } from "../open.ts";
+import { fields, paragraphs, table, type Output } from "../output.ts";
+import { flag } from "../parse.ts";
+import { asked, brokerFlag, type Placed } from "../places.ts";
+import { whole } from "../read.ts";
+import type { Terminal } from "../terminal.ts";
+import { usage } from "../usage.ts";
+import { payloadText } from "./events.ts";
+import { brokerOf, given } from "./shared.ts";
+
+/** Which letters are meant, instead of dead events. */
+export const letterFlags = {
+  consumer: flag.text("NAME", "letters of this consumer instead of dead events; --store is then the database of its inbox"),
+  topic: flag.text("T", "with --consumer: only letters of this topic"),
+  broker: { ...brokerFlag.broker, help: "with --topic: look first whether this broker has the topic" },
+  "broker-file": brokerFlag["broker-file"],
+};
+export const rateFlag = { rate: flag.value("N", "redrive with --consumer: so many letters a second", whole(1, 100_000)) };
+
+export interface LetterValues extends Placed<"broker"> {
+  readonly consumer: string | undefined;
+  readonly topic: string | undefined;
+}
+
+/** The letters of the consumer that was named; null when dead events are meant. Rejects when the broker lacks the topic. */
+export async function lettersMeant(terminal: Terminal, values: LetterValues): Promise<LetterFilter | null> {
+  const { consumer, topic } = values;
+  const broker = asked("broker", values);
+  if (consumer === undefined) {
+    if (topic !== undefined || broker !== undefined) usage("--topic and --broker go with --consumer NAME: dead events are in the outbox");
+    return null;
+  }
+  if (broker !== undefined) {
+    if (topic === undefined) usage("--broker is where --topic is looked for: give --topic too, or leave --broker out");
+    await using opened = await brokerOf(terminal, values, false);
+    const signal = AbortSignal.timeout(probeMs);
+    await opened.sink.connect(signal);
+    await opened.sink.probe(topic, signal);
+  }
+  return { consumer, ...given({ topic }) };
+}
+
+const probeMs = 10_000;
+
+export function letterList(out: Output, groups: readonly LetterGroup[], letters: readonly LetterRecord[]): string[] {
+  if (groups.length === 0) return ["No letters."];
+  const groupRows = groups.map((group) => [
+    group.letters,
+    group.redriven,
+    group.oldest,
+    group.topic,
+    shorten(group.error, 120),
+    group.example,
+  ]);
+  const rows = letters.map((letter) => [
+    letter.seq,
+    letter.id,
+    letter.topic,
+    `${letter.aggregateType} ${letter.aggregateId}`,
+    letter.type,
+    letter.parkedAt,
+    letter.attempts,
+    letter.handlerVersion,
+    letter.redrivenAt === null ? (letter.unfit ?? "parked") : "redriven",
+    shorten(told({ code: letter.errorCode, error: letter.error }), 60),
+  ]);
+  return paragraphs([
+    table(out, ["letters", "redriven", "oldest", "topic", "error", "example"], groupRows),
+    table(out, ["seq", "id", "topic", "aggregate", "type", "parked", "attempts", "version", "state", "error"], rows),
+  ]);
+}
+
+/** Every letter of an event: usually one. */
+export async function lettersOf({ store }: CommandStore, filter: LetterFilter, id: string): Promise<readonly WholeLetter[]> {
+  const found = await store.letters.list({ ...filter, ids: [id], limit: 100 });
+  const letters = await Promise.all(found.map(({ seq }) => store.letters.show(seq)));
+  const there = letters.filter((letter) => letter !== null);
+  if (there.length === 0) throw new WaybillError("NOT_FOUND", `${filter.consumer} has no letter of ${JSON.stringify(id.slice(0, 80))}`);
+  return there;
+}
+
+export function letterPage(out: Output, { envelope, raw, ...letter }: WholeLetter): string[] {
+  const { data, headers, id: _, aggregateType: __, aggregateId: ___, type: ____, ...origin } = envelope;
+  const ofHeaders = Object.entries(headers).map(([name, value]) => [`header ${name}`, String(value)] as const);
+  const ofOrigin = raw === null ? Object.entries(origin).map(([name, value]) => [`event ${name}`, value] as const) : [];
+  const lines = fields(out, [...Object.entries(letter), ...ofOrigin, ...ofHeaders]);
+  return paragraphs([
+    lines,
+    [payloadText(raw ?? (isText(envelope.contentType) ? Buffer.from(data).toString("utf8") : data), letter.bytes)],
+  ]);
+}
+
+const isText = (contentType: string): boolean => /json|^text\//i.test(contentType);
+
+interface LetterAction {
+  readonly verb: "redrive" | "discard";
+  readonly filter: LetterFilter;
+  readonly who: string;
+  readonly dryRun: boolean;
+  readonly rate: number | undefined;
+}
+
+/** At once, or so many a second, with a line of progress each second. */
+export async function actOnLetters(terminal: Terminal, { store }: CommandStore, action: LetterAction): Promise<LetterReport> {
+  const { verb, filter, who, dryRun, rate } = action;
+  const { letters } = store;
+  if (verb === "discard" || dryRun || rate === undefined) return letters[verb](filter, { who, dryRun });
+  const all = await letters.redrive(filter, { who, dryRun: true });
+  const done: string[] = [];
+  for (;;) {
+    const begun = performance.now();
+    const { ids } = await letters.redrive(filter, { who, dryRun: false, most: Math.min(rate, all.letters - done.length) });
+    done.push(...ids);
+    if (ids.length === 0 || done.length >= all.letters)
+      return { letters: done.length, unfit: all.unfit, ids: done.slice(0, all.ids.length) };
+    const waiting = (await letters.groups(filter)).reduce((sum, group) => sum + group.redriven, 0);
+    if (!terminal.out.json) terminal.out.line(`${done.length} of ${all.letters} redriven, ${waiting} wait for their subscriber`);
+    await systemClock.sleep(Math.max(0, 1_000 - (performance.now() - begun)));
+  }
+}
+
+const sentences = {
+  redrive: (consumer: string): string =>
+    `They go to ${consumer} alone, in the order in which they were parked, as soon as its subscriber runs. Later events of the same aggregates were applied before.`,
+  discard: (): string => "Their marks stay: a late copy of such an event is not applied.",
+};
+
+export function actedOnLetters({ verb, filter, dryRun }: LetterAction, report: LetterReport, isAsked: boolean): string[] {
+  const unfit =
+    report.unfit === 0 ? [] : [`${count(report.unfit, "letter")} cannot be applied: no event, or not whole. They stay; discard them.`];
+  if (report.letters === 0) return ["No letter matches.", ...unfit];
+  const done = verb === "redrive" ? "redriven" : "discarded";
+  if (!dryRun) return [`${count(report.letters, "letter")} ${done}. ${sentences[verb](filter.consumer ?? "")}`, ...unfit];
+  const more = report.letters > 20 ? [`… and ${report.letters - 20} more`] : [];
+  return [
+    `Would ${verb} ${count(report.letters, "letter")}. ${sentences[verb](filter.consumer ?? "")}`,
+    ...unfit,
+    ...report.ids.slice(0, 20),
+    ...more,
+    `Nothing was changed.${isAsked ? "" : " --yes does it."}`,
+  ];
+}

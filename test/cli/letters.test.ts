@@ -1,0 +1,134 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { embedded } from "../../src/brokers/embedded/index.ts";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
+import type { Letter } from "../../src/core/letter.ts";
+import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
+import { createSubscriber } from "../../src/subscriber/subscriber.ts";
+import { until } from "./build.ts";
+import { inProcess } from "./in-process.ts";
+
+const topic = "order.events";
+let cwd = "";
+let store: SqliteStore;
+const run = (...args: readonly string[]) => inProcess([...args, "--store", `sqlite:${join(cwd, "app.db")}`], { cwd });
+const answer = async <T>(...args: readonly string[]): Promise<T> => {
+  const { code, stdout, stderr } = await run(...args, "--json");
+  expect(code, stderr).toBe(0);
+  return JSON.parse(stdout) as T;
+};
+
+const letterOf = (id: string, change: Partial<Letter> = {}): Letter => ({
+  envelope: sampleEvent({
+    id,
+    aggregateId: id.slice(0, 1),
+    type: "OrderPlaced",
+    headers: { tenant: "north" },
+    data: Buffer.from(`{"id":"${id}"}`),
+  }),
+  ...{ topic, consumer: "shipping", code: "NO_ACCOUNT", error: "no account for …", detail: `no account for ${id}`, attempts: 5 },
+  ...change,
+});
+
+beforeEach(async () => {
+  cwd = mkdtempSync(join(tmpdir(), "waybill-letters-"));
+  store = sqlite({ path: join(cwd, "app.db") });
+  await store.schema.migrate();
+});
+afterEach(async () => {
+  await store[Symbol.asyncDispose]();
+  rmSync(cwd, { recursive: true, force: true });
+});
+
+interface Listed {
+  readonly groups: readonly { readonly error: string; readonly letters: number; readonly redriven: number }[];
+  readonly letters: readonly { readonly id: string; readonly seq: string }[];
+}
+
+describe("a consumer's letters", () => {
+  beforeEach(async () => {
+    for (const id of ["a1", "b1", "a2", "b2"]) await store.inbox.park(letterOf(id));
+    await store.inbox.park(letterOf("c1", { code: "", error: "the carrier is closed", detail: "" }));
+    await store.inbox.park(letterOf("a1", { consumer: "mail" }));
+    await store.inbox.park(letterOf("odd", { raw: Buffer.from("junk"), code: "MESSAGE_UNREADABLE", error: "it has no id" }));
+  });
+
+  test("are listed by cause, with an example, and the newest after that", async () => {
+    const { groups, letters } = await answer<Listed>("dead", "list", "--consumer", "shipping", "--topic", topic);
+    expect(groups).toMatchObject([
+      { error: "NO_ACCOUNT: no account for …", letters: 4, redriven: 0 },
+      { error: "MESSAGE_UNREADABLE: it has no id", letters: 1 },
+      { error: "the carrier is closed", letters: 1 },
+    ]);
+    expect(letters.map(({ id }) => id)).toEqual(["odd", "c1", "b2", "a2", "b1", "a1"]);
+    const page = await run("dead", "list", "--consumer", "shipping");
+    expect(page.stdout).toMatch(/letters +redriven +oldest +topic +error +example\n +4 +0 .*order\.events +NO_ACCOUNT: no account for …/);
+    expect((await answer<Listed>("dead", "list", "--consumer", "shipping", "--error", "NO_ACC")).letters).toHaveLength(4);
+    expect((await run("dead", "list", "--consumer", "nobody")).stdout).toBe("No letters.\n");
+  });
+
+  test("are shown with reason, attempts, origin and payload", async () => {
+    const { stdout } = await run("dead", "show", "a2", "--consumer", "shipping");
+    for (const part of ["NO_ACCOUNT", "no account for a2", "header tenant", "north", '{"id":"a2"}', "handlerVersion", topic])
+      expect(stdout).toContain(part);
+    expect((await run("dead", "show", "odd", "--consumer", "shipping")).stdout).toContain("no event");
+    const none = await run("dead", "show", "zz", "--consumer", "shipping");
+    expect([none.code, none.stderr]).toEqual([1, expect.stringContaining("NOT_FOUND")]);
+  });
+
+  test("a filter only says what would happen until --yes, and what cannot be applied is told", async () => {
+    const dry = await run("dead", "redrive", "--consumer", "shipping", "--all");
+    expect(dry.stdout).toContain("Would redrive 5 letters");
+    expect(dry.stdout).toContain("1 letter cannot be applied");
+    expect(await store.letters.redriven("shipping", topic, 9)).toEqual([]);
+    const done = await run("dead", "redrive", "--consumer", "shipping", "--error", "NO_ACCOUNT: no acc…", "--yes", "--as", "ann");
+    expect(done.stdout).toContain("4 letters redriven. They go to shipping alone");
+    expect((await store.letters.redriven("shipping", topic, 9)).map(({ id }) => id)).toEqual(["a1", "b1", "a2", "b2"]);
+    expect(await store.letters.redriven("mail", topic, 9)).toEqual([]);
+    const refused = await run("dead", "redrive", "odd", "--consumer", "shipping");
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("discard the letter")]);
+    expect((await run("dead", "discard", "odd", "--consumer", "shipping")).stdout).toContain("1 letter discarded");
+  });
+
+  test("that are redriven at a rate tell their progress, and reach this consumer once each, in order", async () => {
+    await using broker = embedded({ path: join(cwd, "broker.db") });
+    await broker.provision([topic]);
+    const effects: string[] = [];
+    const of = (consumer: string) =>
+      createSubscriber({
+        ...{ consumer, source: broker, inbox: store, topics: [topic], observe: false },
+        handlers: { OrderPlaced: (event) => void effects.push(`${consumer} ${event.id}`) },
+      });
+    const subscribers = [of("shipping"), of("mail")];
+    for (const subscriber of subscribers) await subscriber.start();
+    const { stdout } = await run("dead", "redrive", "--consumer", "shipping", "--error", "NO_ACCOUNT", "--rate", "2", "--yes");
+    expect(stdout).toMatch(/^2 of 4 redriven, \d wait for their subscriber\n4 letters redriven/);
+    await until(async () => (await store.letters.list({ consumer: "shipping", limit: 9 })).length === 2);
+    for (const subscriber of subscribers) await subscriber.drain();
+    expect([...effects].sort()).toEqual(["shipping a1", "shipping a2", "shipping b1", "shipping b2"]);
+    for (const key of ["a", "b"])
+      expect(effects.filter((effect) => effect.includes(` ${key}`))).toEqual([`shipping ${key}1`, `shipping ${key}2`]);
+    expect(await store.inbox.once({ consumer: "shipping", id: "a1" }, 1, () => expect.unreachable())).toBe("seen");
+  });
+
+  test.each([
+    [["dead", "list", "--topic", topic], "--consumer"],
+    [["dead", "list", "--consumer", "shipping", "--broker", "embedded:./broker.db"], "--topic"],
+    [["dead", "redrive", "--all", "--rate", "5"], "--consumer"],
+    [["dead", "discard", "--all", "--consumer", "shipping", "--rate", "5"], "--rate is for a redrive"],
+    [["dead", "redrive", "--consumer", "shipping"], "needs ids, a filter, or --all"],
+  ])("%j is refused with the way out", async (words, way) => {
+    const { code, stderr } = await run(...words);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(way)]);
+  });
+
+  test("a broker may be named, which is asked for the topic first", async () => {
+    const at = ["--consumer", "shipping", "--broker", `embedded:${join(cwd, "broker.db")}`, "--topic", topic];
+    expect((await run("dead", "list", ...at)).code).toBe(1);
+    await using broker = embedded({ path: join(cwd, "broker.db") });
+    await broker.provision([topic]);
+    expect((await run("dead", "list", ...at)).code).toBe(0);
+  });
+});
