@@ -24,9 +24,14 @@ export function serviceSuite(suite: ServiceSuite): void {
   };
 
   test("starts, drains and has stopped", async (service) => {
+    assert.equal(service.isRunning(), false);
     await service.start();
-    await service.drain();
+    assert.equal(service.isRunning(), true);
+    const drained = service.drain();
+    assert.equal(service.isRunning(), false, "a probe sends nothing more to a service that drains");
+    await drained;
     await service.stopped;
+    assert.equal(service.isRunning(), false);
   });
 
   test("starting twice starts once", async (service) => {

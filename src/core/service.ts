@@ -9,6 +9,8 @@ export interface Service extends AsyncDisposable {
   drain(): Promise<void>;
   /** Now: what is under way is aborted, leases lapse or are taken up by others. */
   stop(): Promise<void>;
+  /** True from when it is ready until it is told to end, or ends by itself. For readiness probes. */
+  isRunning(): boolean;
   /** Resolves when it has ended; rejects with the error that ended it. */
   readonly stopped: Promise<void>;
 }
@@ -27,9 +29,15 @@ export function createService(body: (run: ServiceRun) => Promise<void>): Service
   const ready = deferred();
   const ended = deferred();
   let started = false;
+  let running = false;
+  const isReady = (): void => {
+    running = true;
+    ready.resolve();
+  };
 
   const service: Service = {
     stopped: ended.promise,
+    isRunning: () => running && !draining.signal.aborted,
     start() {
       if (started) return ready.promise;
       if (draining.signal.aborted) {
@@ -37,13 +45,15 @@ export function createService(body: (run: ServiceRun) => Promise<void>): Service
       }
       started = true;
       // Async, so that a body that throws before it returns a promise ends the service too.
-      const running = (async () => body({ draining: draining.signal, stopping: stopping.signal, ready: ready.resolve }))();
-      running.then(
+      const work = (async () => body({ draining: draining.signal, stopping: stopping.signal, ready: isReady }))();
+      work.then(
         () => {
+          running = false;
           ready.resolve();
           ended.resolve();
         },
         (error: unknown) => {
+          running = false;
           ready.reject(error);
           ended.reject(error);
         },

@@ -1,7 +1,9 @@
 import type { Watch } from "../contracts/housekeeping.ts";
+import type { LetterGroup } from "../contracts/letters.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { ageBounds } from "../core/ages.ts";
+import { systemClock } from "../core/clock.ts";
 import { withAges, type Observe, type PathEvent } from "../core/path-events.ts";
 import { packageVersion } from "../core/version.ts";
 
@@ -12,8 +14,11 @@ type Series = readonly (readonly [labels: Labels, value: number])[];
 export interface Metrics {
   /** The observer that counts. */
   readonly observe: Observe;
-  /** The page. Null for a store that does not answer: the counters are shown all the same. Without an argument it has the counters only. */
-  text(status?: Status | null): string;
+  /**
+   * The page: the counters, and what these are given for, the outbox (`store.operator.status()`) and the dead letters of an inbox
+   * (`store.letters.groups({})`). Null for a database that does not answer.
+   */
+  text(status?: Status | null, letters?: readonly LetterGroup[] | null): string;
 }
 
 interface Counter {
@@ -25,12 +30,12 @@ interface Counter {
   readonly by: (event: PathEvent) => number | null;
 }
 
-interface Gauge {
+interface Gauge<Of> {
   readonly name: string;
   readonly help: string;
   readonly labels: readonly string[];
   /** Null where the store does not know it. */
-  readonly of: (status: Status) => Series | null;
+  readonly of: (what: Of) => Series | null;
 }
 
 type Of<T extends PathEvent["type"]> = Extract<PathEvent, { readonly type: T }>;
@@ -84,17 +89,17 @@ export const counters: readonly Counter[] = [
   ),
 ];
 
-const gauge = (
+const gauge = <Of>(
   name: string,
   help: string,
-  of: (status: Status) => Series | number | "unknown" | undefined,
+  of: (what: Of) => Series | number | "unknown" | undefined,
   ...labels: readonly string[]
-): Gauge => ({
+): Gauge<Of> => ({
   name,
   help,
   labels,
-  of(status) {
-    const value = of(status);
+  of(what) {
+    const value = of(what);
     if (value === undefined || value === "unknown") return null;
     return typeof value === "number" ? [[{}, value]] : value;
   },
@@ -109,7 +114,7 @@ export const publishLatency = {
   help: "Time from an event's created_at to the broker's acknowledgement, by the database's clock. A delayed event counts its delay.",
 };
 
-const statusGauges: readonly Gauge[] = [
+const statusGauges: readonly Gauge<Status>[] = [
   gauge(
     "waybill_events",
     "Events in the outbox, by state.",
@@ -186,9 +191,46 @@ const statusGauges: readonly Gauge[] = [
   ),
 ];
 
-export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges];
+const inboxUp = { name: "waybill_inbox_up", help: "1 when the inbox's database answers, within a minute.", labels: [] };
 
-type Described = Pick<Gauge, "name" | "help" | "labels">;
+/** By consumer and topic: the groups of both are by cause. */
+function byTopic(groups: readonly LetterGroup[], of: (group: LetterGroup) => number, both: (a: number, b: number) => number): Series {
+  const found = new Map<string, readonly [Labels, number]>();
+  for (const group of groups) {
+    const { consumer, topic } = group;
+    const key = JSON.stringify([consumer, topic]);
+    const before = found.get(key);
+    found.set(key, [{ consumer, topic }, before === undefined ? of(group) : both(before[1], of(group))]);
+  }
+  return [...found.values()];
+}
+
+const sum = (a: number, b: number): number => a + b;
+
+const letterGauges: readonly Gauge<readonly LetterGroup[]>[] = [
+  gauge(
+    "waybill_dead_letters",
+    "Dead letters that wait in the inbox's database, by consumer and topic.",
+    (groups) => byTopic(groups, ({ letters, redriven }) => letters - redriven, sum),
+    ...["consumer", "topic"],
+  ),
+  gauge(
+    "waybill_redriven_letters",
+    "Letters that were redriven and wait for their consumer, by consumer and topic.",
+    (groups) => byTopic(groups, ({ redriven }) => redriven, sum),
+    ...["consumer", "topic"],
+  ),
+  gauge(
+    "waybill_oldest_letter_seconds",
+    "Age of the oldest letter, by consumer and topic.",
+    (groups) => byTopic(groups, ({ oldest }) => Math.max(0, systemClock.now() - oldest.getTime()) / 1000, Math.max),
+    ...["consumer", "topic"],
+  ),
+];
+
+export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges, inboxUp, ...letterGauges];
+
+type Described = Pick<Gauge<never>, "name" | "help" | "labels">;
 
 export function createMetrics(): Metrics {
   const versions = { version: packageVersion() ?? "unknown", node: process.versions.node };
@@ -214,10 +256,11 @@ export function createMetrics(): Metrics {
         series.set(key, (series.get(key) ?? 0) + more);
       }
     }),
-    text(status) {
+    text(status, letters) {
       return [
         ...lines(buildInfo, [[versions, 1]]),
-        ...(status === undefined ? [] : gaugeLines(status)),
+        ...(status === undefined ? [] : gaugeLines(storeUp, statusGauges, status)),
+        ...(letters === undefined ? [] : gaugeLines(inboxUp, letterGauges, letters)),
         ...totals.flatMap(({ name, help, series }) => [
           ...head(name, help, "counter"),
           ...[...series].map(([labels, value]) => `${name}${labels} ${value}`),
@@ -242,9 +285,8 @@ function histogram({ name, help }: typeof publishLatency, counts: readonly numbe
   return [...head(name, help, "histogram"), ...buckets, `${name}_sum ${sum}`, `${name}_count ${below}`];
 }
 
-function gaugeLines(status: Status | null): readonly string[] {
-  const up = lines(storeUp, [[{}, status === null ? 0 : 1]]);
-  return status === null ? up : [...up, ...statusGauges.flatMap((each) => lines(each, each.of(status)))];
+function gaugeLines<Of>(up: Described, gauges: readonly Gauge<Of>[], what: Of | null): readonly string[] {
+  return [...lines(up, [[{}, what === null ? 0 : 1]]), ...(what === null ? [] : gauges.flatMap((each) => lines(each, each.of(what))))];
 }
 
 const head = (name: string, help: string, type: string): string[] => [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];

@@ -1,5 +1,6 @@
 import type { Store } from "../contracts/store.ts";
 import { systemClock } from "../core/clock.ts";
+import type { Service } from "../core/service.ts";
 import { checkOptions } from "../core/options.ts";
 import { httpAddress, listen, type HttpOptions, type HttpServer, type HttpWords } from "./http.ts";
 import type { Metrics } from "./metrics.ts";
@@ -13,11 +14,15 @@ export interface PagesOptions {
   readonly metrics: Metrics;
   /** Whose outbox `/metrics` shows, and whose answer `/readyz` waits for. @default none: counters only */
   readonly store?: Pick<Store<never>, "operator" | "leases">;
+  /** The subscriber's database: whose dead letters `/metrics` shows. @default none */
+  readonly inbox?: Pick<Store<never>, "letters">;
+  /** The relays and subscribers of this process. `/readyz` says no while one of them does not run, or ends. @default none */
+  readonly services?: readonly Pick<Service, "isRunning">[];
   /** Is your service at work? @default it is */
   ready?(): boolean | Promise<boolean>;
 }
 
-const known = ["address", "token", "metrics", "store", "ready"];
+const known = ["address", "token", "metrics", "store", "inbox", "services", "ready"] satisfies (keyof PagesOptions)[];
 
 /** Serves /healthz, /readyz and /metrics, read-only. Rejects when the address cannot be used, or needs a token. */
 export async function servePages(options: PagesOptions): Promise<HttpServer> {
@@ -29,14 +34,26 @@ export const openPages = async (options: PagesOptions, words: HttpWords): Promis
   listen({ address: httpAddress(options.address, words), token: options.token ?? null, ...pagesOf(options) }, words);
 
 /** Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away. */
-export function pagesOf({ store, metrics, ready = () => true }: Omit<PagesOptions, "address">): Pick<HttpOptions, "ready" | "metrics"> {
-  if (store === undefined) return { ready: async () => ready(), metrics: async () => metrics.text() };
+export function pagesOf({
+  store,
+  inbox,
+  services = [],
+  metrics,
+  ready,
+}: Omit<PagesOptions, "address">): Pick<HttpOptions, "ready" | "metrics"> {
   const recency = { freshMs: 1_000, patienceMs: 700, staleMs: 10_000 };
-  const status = recent(() => store.operator.status(), recency, systemClock);
+  const asked = <T>(ask: () => Promise<T>, more = {}): (() => Promise<T>) => recent(ask, { ...recency, ...more }, systemClock);
+  const status = store === undefined ? null : asked(() => store.operator.status());
   // Readiness asks for the lanes only: it must not depend on how many events there are.
-  const lanes = recent(() => store.leases.look(), recency, systemClock);
+  const lanes = store === undefined ? null : asked(() => store.leases.look());
+  const letters = inbox === undefined ? null : asked(() => inbox.letters.groups({}), { freshMs: 10_000, staleMs: 60_000 });
+  const orNull = async <T>(answer: (() => Promise<T>) | null): Promise<T | null | undefined> =>
+    answer === null ? undefined : answer().catch(() => null);
   return {
-    ready: async () => (await ready()) && (await lanes()).lanes.length > 0,
-    metrics: async () => metrics.text(await status().catch(() => null)),
+    ready: async () =>
+      services.every((service) => service.isRunning()) &&
+      (ready === undefined || (await ready())) &&
+      (lanes === null || (await lanes()).lanes.length > 0),
+    metrics: async () => metrics.text(...(await Promise.all([orNull(status), orNull(letters)]))),
   };
 }

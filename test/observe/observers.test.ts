@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/core/clock.ts";
 import { idsFor, safely, withAges, withIds, type PathEvent } from "../../src/core/path-events.ts";
-import { createOutbox, createRelay, createSubscriber } from "../../src/index.ts";
+import { createOutbox, createRelay, createSubscriber, fatal } from "../../src/index.ts";
 import { memory, memoryBroker } from "../../src/memory.ts";
 import { createMetrics, lineOf, logTo, observers, servePages } from "../../src/observe/index.ts";
 
@@ -195,6 +195,47 @@ describe("metrics of a service", () => {
     expect(await get("/readyz")).toEqual([200, "ready\n"]);
     atWork = false;
     expect(await get("/readyz")).toEqual([503, "not ready\n"]);
+  });
+
+  test("of a subscriber are served with its dead letters, and ready while it runs", async () => {
+    const [store, broker, metrics] = [memory(), memoryBroker(), createMetrics()];
+    await createOutbox({ store }).transaction(store.db, (_, events) => {
+      for (const n of [1, 2]) events.add({ aggregateType: "Order", aggregateId: String(n), type: "OrderPlaced", payload: n });
+    });
+    await createRelay({ store, sink: broker, observe: false }).runOnce();
+    const subscriber = createSubscriber({
+      ...{ consumer: "shipping", topics: ["order.events"], source: broker, inbox: store, observe: metrics.observe },
+      handlers: {
+        OrderPlaced({ aggregateId }) {
+          if (aggregateId === "2") throw fatal("no such street");
+        },
+      },
+    });
+    cleanups.push(() => subscriber.drain());
+    const pages = await servePages({ address: "127.0.0.1:0", metrics, inbox: store, services: [subscriber] });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    const ready = async (): Promise<number> => (await fetch(`${pages.url}/readyz`)).status;
+    expect(await ready()).toBe(503);
+    await subscriber.start();
+    expect(await ready()).toBe(200);
+    await expect.poll(() => metrics.text()).toContain('waybill_letters_total{consumer="shipping"} 1\n');
+    await expect.poll(() => metrics.text()).toContain('waybill_applied_total{consumer="shipping"} 1\n');
+    const text = await (await fetch(`${pages.url}/metrics`)).text();
+    expect(text).toMatch(/^waybill_inbox_up 1$/m);
+    expect(text).toMatch(/^waybill_dead_letters\{consumer="shipping",topic="order.events"\} 1$/m);
+    expect(text).toMatch(/^waybill_oldest_letter_seconds\{consumer="shipping",topic="order.events"\} [\d.]+$/m);
+    expect(text).not.toContain("waybill_store_up");
+    await subscriber.drain();
+    expect(await ready()).toBe(503);
+  });
+
+  test("tell of an inbox that does not answer", async () => {
+    const letters = { ...memory().letters, groups: () => Promise.reject(new Error("away")) };
+    const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics(), inbox: { letters } });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    const text = await (await fetch(`${pages.url}/metrics`)).text();
+    expect(text).toMatch(/^waybill_inbox_up 0$/m);
+    expect(text).not.toContain("waybill_dead_letters");
   });
 
   test("without a store are the counters, and ready at once", async () => {
