@@ -147,6 +147,10 @@ export function lettersSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(await store.inbox.once(key, 2, (tx) => effect(tx, "again")), "seen");
     assert.deepEqual(await effects(), ["paid"]);
     assert.deepEqual(idsOf(await store.letters.list({ consumer, limit: 9 })), ["b"]);
+    // Of two calls at once, the second deletes what the first has left. Here nobody does.
+    const alone = await redriven(scene, "b");
+    assert.equal(await store.inbox.once({ consumer, id: "b" }, 2, (tx) => effect(tx, "alone"), alone), "done");
+    assert.deepEqual([await effects(), await store.letters.list({ consumer, limit: 9 })], [["paid", "alone"], []]);
   });
 
   test("a letter that was not redriven, or was discarded, is not applied", async (scene) => {

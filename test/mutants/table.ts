@@ -428,6 +428,42 @@ export const mutants: readonly Mutant[] = [
     "an event whose id the inbox cannot mark is tried all the same",
     tests("subscriber/unreadable", "parks its event: it "),
   ),
+  mutant(
+    "park-without-mark",
+    "O",
+    "a letter leaves no mark, and a late copy of its event is applied behind its followers",
+    tests("stores/memory", "a letter marks its event: a late copy is not applied behind its followers"),
+  ),
+  mutant(
+    "postgres-park-without-mark",
+    "O",
+    "PostgreSQL: a letter leaves no mark, and a late copy of its event is applied behind its followers",
+    tests("stores/postgres.slow", "a letter marks its event: a late copy is not applied behind its followers"),
+  ),
+  mutant(
+    "mysql-letter-stays",
+    "E",
+    "MariaDB: the transaction that applies a redriven letter does not delete the letter",
+    tests("stores/mysql.slow", "a redriven letter is applied once, and goes away with its effect"),
+  ),
+  mutant(
+    "discarded-is-applied",
+    "E",
+    "SQLite: a letter is applied although an operator has discarded it, or never redrove it",
+    tests("stores/sqlite", "a letter that was not redriven, or was discarded, is not applied"),
+  ),
+  mutant(
+    "postgres-letter-stays-redriven",
+    "I",
+    "PostgreSQL: a redriven letter that fails again stays redriven, and is tried for ever",
+    tests("stores/postgres.slow", "a letter that fails again stays one letter, with its new reason"),
+  ),
+  mutant(
+    "mysql-letters-newest-first",
+    "O",
+    "MariaDB: redriven letters are applied newest first",
+    tests("stores/mysql.slow", "in the order in which they were parked"),
+  ),
 ];
 
 export const killerText = (killer: Killer): string =>
