@@ -68,6 +68,21 @@ describe("the docs", () => {
       return !existsSync(target) || (anchor !== undefined && !anchorsOf(readFileSync(target, "utf8")).has(anchor));
     });
     expect(broken.map(([link]) => link)).toEqual([]);
+    const absolute = [...prose.matchAll(/\]\(https:\/\/github\.com\/waybill-js\/waybill\/blob\/main\/([^)#\s]+)/g)].map(
+      ([, path]) => path!,
+    );
+    expect(absolute.filter((path) => !existsSync(new URL(path, root)))).toEqual([]);
+  });
+
+  test("no message points to a page by a path that its reader may not have, or to a page that is not there", () => {
+    const sources = readdirSync(new URL("src", root), { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
+    const wrong = sources.flatMap((name) => {
+      const code = read(`src/${name}`).replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
+      const byPath = [...code.matchAll(/(?<!blob\/main\/)docs\/[\w-]+\.md/g)].map(([path]) => `${name}: ${path}`);
+      const pages = [...code.matchAll(/pageOf\("([^"]+)"\)/g)].map(([, page]) => page!);
+      return [...byPath, ...pages.filter((page) => !existsSync(new URL(`docs/${page}`, root))).map((page) => `${name}: no ${page}`)];
+    });
+    expect(wrong).toEqual([]);
   });
 
   test.each(pages)("%s has only commands that there are, with flags that they have", async (page) => {

@@ -1,11 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { pageOf } from "../src/core/docs.ts";
+import { isAtLeast } from "../src/core/finding.ts";
 
 interface Package {
   readonly exports: Readonly<Record<string, string | { readonly types: string; readonly default: string }>>;
   readonly bin: Readonly<Record<string, string>>;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies: Readonly<Record<string, string>>;
+  readonly devDependencies: Readonly<Record<string, string>>;
   readonly peerDependenciesMeta: Readonly<Record<string, { readonly optional?: boolean }>>;
 }
 
@@ -33,4 +36,34 @@ describe("the package", () => {
     expect(manifest.dependencies ?? {}).toEqual({});
     expect(Object.keys(manifest.peerDependencies).filter((peer) => manifest.peerDependenciesMeta[peer]?.optional !== true)).toEqual([]);
   });
+
+  test("its peers' ranges have an end, and hold the versions that the tests run with", () => {
+    const ranges = Object.entries(manifest.peerDependencies);
+    const parts = ranges.flatMap(([name, range]) => range.split(" || ").map((part) => [name, part] as const));
+    expect(parts.filter(([, part]) => !/^(\^\d+(\.\d+){0,2}|>=\d+(\.\d+){0,2} <\d+(\.\d+){0,2})$/.test(part))).toEqual([]);
+    const tested = ranges.filter(([name]) => manifest.devDependencies[name] !== undefined);
+    expect(tested.filter(([name, range]) => !isWithin(manifest.devDependencies[name]!, range))).toEqual([]);
+    // Its package wants a compiler where no binary can be fetched: it was tried by hand.
+    expect(ranges.map(([name]) => name).filter((name) => !tested.some(([one]) => one === name))).toEqual(["better-sqlite3"]);
+  });
+
+  test("npm shows where it comes from", () => {
+    const place = "https://github.com/waybill-js/waybill";
+    expect(manifest).toMatchObject({
+      homepage: `${place}#readme`,
+      bugs: { url: `${place}/issues` },
+      repository: { type: "git", url: `git+${place}.git` },
+    });
+    expect(pageOf("errors.md")).toBe(`${place}/blob/main/docs/errors.md`);
+  });
 });
+
+/** "^1.35 || ^2.12" or ">=0.36 <0.46". */
+function isWithin(version: string, range: string): boolean {
+  return range.split(" || ").some((part) => {
+    const [, caret, from, to] = /^(?:\^([\d.]+)|>=([\d.]+) <([\d.]+))$/.exec(part) ?? [];
+    if (caret === undefined) return isAtLeast(version, from!) && !isAtLeast(version, to!);
+    const [major, minor] = caret.split(".");
+    return isAtLeast(version, caret) && version.startsWith(major === "0" ? `0.${minor!}.` : `${major!}.`);
+  });
+}

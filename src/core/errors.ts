@@ -1,4 +1,5 @@
 import { types } from "node:util";
+import { pageOf } from "./docs.ts";
 
 /**
  * Every error a user can meet. `docs/errors.md` is generated from this table and a test keeps them equal.
@@ -193,12 +194,12 @@ export const errorTable = {
   },
   NEEDS_ATTENTION: {
     meaning: "waybill status --check found dead events, or events that have waited for too long.",
-    remedy: "The message says which. docs/runbook.md says what to do about each.",
+    remedy: `The message says which. ${pageOf("runbook.md")} says what to do about each.`,
     retryable: false,
   },
   UNSAFE_SETTING: {
     meaning: "waybill doctor found live settings of the store or the broker that break a promise.",
-    remedy: "Change each setting as the report says. docs/doctor.md explains every check.",
+    remedy: `Change each setting as the report says. Every check is explained at ${pageOf("doctor.md")}.`,
     retryable: false,
   },
   STOPPED: {

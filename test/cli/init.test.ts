@@ -34,6 +34,8 @@ describe("waybill init", () => {
     expect(read("shipping.mjs")).toContain("const inbox = postgres({ pool, tx: fromDrizzle, db });");
     const { peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as { peerDependencies: Record<string, string> };
     expect(stdout).toContain(`pg@${peerDependencies["pg"]!}`);
+    const { stdout: onKafka } = await init(["kafka", "--store", "mysql", "--broker", "kafka"]);
+    expect(onKafka).toMatch(/ @platformatic\/kafka@\^1\.35$/m); // 2 needs a newer Node
     expect(stdout).toMatch(/^ {2}npx waybill migrate --consumers shipping +# /m);
     expect(stdout).toMatch(/^ {2}node place-order\.mjs +# /m);
   });

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { delimiter, dirname, join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -72,7 +72,11 @@ beforeAll(async () => {
     "tsconfig.build.json",
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "LICENSE",
+    "docs",
+    "examples",
     "src",
     "test/support",
   ]) {
@@ -92,11 +96,26 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("the package", () => {
-  test("holds what src is built to, the readme, the changelog and the licence, and nothing else", () => {
+  test("holds what src is built to, the docs, the examples, the readme, the changelog and the licence, and nothing else", () => {
     const built = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
       .filter((path) => path.endsWith(".ts"))
       .flatMap((path) => [".js", ".d.ts"].map((suffix) => `dist/${path.replaceAll("\\", "/").replace(/\.ts$/, suffix)}`));
-    expect([...packed].sort()).toEqual([...built, "CHANGELOG.md", "LICENSE", "README.md", "package.json"].sort());
+    const pages = ["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "package.json"];
+    expect(packed.filter((path) => !/^(docs|examples)\//.test(path)).sort()).toEqual([...built, ...pages].sort());
+    expect(packed.filter((path) => /(^|\/)(node_modules|dist)\//.test(path) && !path.startsWith("dist/"))).toEqual([]);
+  });
+
+  test("holds every file that its pages link to", () => {
+    const broken = packed
+      .filter((path) => path.endsWith(".md"))
+      .flatMap((page) => {
+        const prose = readFileSync(join(root, page), "utf8").replaceAll(/^```[\s\S]*?^```$/gm, "");
+        return [...prose.matchAll(/\]\((?!https?:)([^)#\s]+)/g)]
+          .map(([, link]) => posix.join(posix.dirname(page), link!).replace(/\/$/, ""))
+          .filter((target) => !packed.some((path) => path === target || path.startsWith(`${target}/`)))
+          .map((target) => `${page}: ${target}`);
+      });
+    expect(broken).toEqual([]);
   });
 
   test("is as publint wants it", async () => {

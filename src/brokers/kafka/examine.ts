@@ -1,4 +1,5 @@
 import type { Finding, Rule, Say } from "../../contracts/doctor.ts";
+import { pageOf } from "../../core/docs.ts";
 import { applyRules } from "../../core/finding.ts";
 import { inWords } from "../../core/in-words.ts";
 import { readAnswers, type Answers, type TopicAnswers } from "./answers.ts";
@@ -100,7 +101,7 @@ const ruleOf = ({ look, ...row }: Setting): Rule<Looked> => ({
     const value = told(settings, row.setting);
     if (value !== undefined) return look(value, say, maxBytes);
     const why = settings instanceof Error ? settings.message : "The broker does not tell";
-    return say.unknown(null, `${why}: allow DescribeConfigs, or see that it is set as docs/kafka.md says.`);
+    return say.unknown(null, `${why}: allow DescribeConfigs, or see that it is set as ${pageOf("kafka.md")} says.`);
   },
 });
 const told = (settings: Told, name: string): string | undefined => (settings instanceof Error ? undefined : settings[name]);

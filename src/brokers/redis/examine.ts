@@ -1,4 +1,5 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
+import { pageOf } from "../../core/docs.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
 import { orAborted } from "../../core/time.ts";
 import { migrate, rule } from "../kit/doctor.ts";
@@ -45,8 +46,7 @@ export const judge = (answers: Answers): readonly Finding[] => [
   ...answers.topics.flatMap((topic) => applyRules(topicRules, topic, topic.topic)),
 ];
 
-const denied =
-  "This user may not ask, or the server has no CONFIG: see that it is set as docs/redis.md says, or allow +config|get and +info.";
+const denied = `This user may not ask, or the server has no CONFIG: allow +config|get and +info, or see that it is set as ${pageOf("redis.md")} says.`;
 
 const serverRules: readonly Rule<Answers>[] = [
   rule("redis_version", "before 6.2", "LO", "upgrade the server", ({ version: is }, { good, bad, unknown }) => {

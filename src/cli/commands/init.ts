@@ -117,7 +117,8 @@ interface Step {
 
 function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string): readonly Step[] {
   const ranges = peerRanges();
-  const wanted = ["waybill", ...packages.map((name) => quoted(`${name}@${ranges[name] ?? "latest"}`))];
+  // The first range of several is the one that runs on every Node that Waybill runs on.
+  const wanted = ["waybill", ...packages.map((name) => quoted(`${name}@${ranges[name]?.split(" || ")[0] ?? "latest"}`))];
   return [
     ...(folder === "." ? [] : [{ run: `cd ${quoted(folder)}`, why: "" }]),
     { run: `npm install ${wanted.join(" ")}`, why: "" },

@@ -80,7 +80,6 @@ function producer(stack: Stack): string {
     "});",
     "console.log(`order ${order.id} is placed, and its event is in the outbox`);",
     "",
-    "await store[Symbol.asyncDispose]();",
     library.close,
   ]);
 }
@@ -117,8 +116,6 @@ function handler(stack: Stack): string {
     'console.log("shipping waits for orders");',
     "await shipping.stopped;",
     "",
-    "await source[Symbol.asyncDispose]();",
-    "await inbox[Symbol.asyncDispose]();",
     library.close,
   ]);
 }
