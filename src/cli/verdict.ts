@@ -1,3 +1,4 @@
+import type { LetterGroup } from "../contracts/letters.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { inWords } from "../core/in-words.ts";
@@ -5,15 +6,18 @@ import { count, shorten } from "../core/text.ts";
 
 /** What an operator should know first, in words. */
 export interface StatusVerdict {
-  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "well";
+  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "letters" | "well";
   /** Fails `status --check`: somebody has to look. */
   readonly failing: boolean;
   readonly text: string;
 }
 
-/** The worst first. What is younger than `maxAgeMs` may be on its way, and fails nothing; a dead event never moves by itself. */
-export function verdictsOf(status: Status, now: number, maxAgeMs: number): readonly StatusVerdict[] {
-  const found = [...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs), ...dead(status)];
+/** The worst first. What is younger than `maxAgeMs` may be on its way, and fails nothing; a dead event and a letter never move by themselves. */
+export function verdictsOf(status: Status, letters: readonly LetterGroup[], now: number, maxAgeMs: number): readonly StatusVerdict[] {
+  const found = [
+    ...[...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs)],
+    ...[...dead(status), ...parked(letters, now)],
+  ];
   if (found.length > 0) return found.sort((a, b) => Number(b.failing) - Number(a.failing));
   const relays = count(liveOf(status), "relay runs", "relays run");
   const waits = waiting(status) === 0 ? "nothing waits" : `${waitingInWords(status)}, none too long`;
@@ -70,4 +74,18 @@ function dead({ states: { DEAD }, oldest: { deadMs }, dead: groups }: Status): S
       ? ""
       : `: ${shorten(groups[0].error, 200)}${groups.length > 1 ? `, and ${count(groups.length - 1, "other error")}` : ""}`;
   return [{ about: "dead", failing: true, text: `${count(DEAD, "event is dead", "events are dead")}${age}${most}` }];
+}
+
+/** One for each consumer. Letters that were redriven are on their way. */
+function parked(groups: readonly LetterGroup[], now: number): StatusVerdict[] {
+  return [...new Set(groups.map(({ consumer }) => consumer))].flatMap((consumer) => {
+    const own = groups.filter((group) => group.consumer === consumer && group.letters > group.redriven);
+    const [most] = own;
+    if (most === undefined) return [];
+    const letters = own.reduce((sum, group) => sum + group.letters - group.redriven, 0);
+    const oldest = Math.max(0, now - Math.min(...own.map((group) => group.oldest.getTime())));
+    const others = own.length > 1 ? `, and ${count(own.length - 1, "other cause")}` : "";
+    const text = `${consumer} has ${count(letters, "letter")}, the oldest for ${inWords(oldest)}: ${shorten(most.error, 200)}${others}`;
+    return [{ about: "letters", failing: true, text }];
+  });
 }

@@ -69,6 +69,16 @@ describe("a consumer's letters", () => {
     expect((await run("dead", "list", "--consumer", "nobody")).stdout).toBe("No letters.\n");
   });
 
+  test("are part of the status, and fail its check until they are redriven", async () => {
+    const { stdout } = await run("status");
+    expect(stdout).toMatch(/shipping has 6 letters, the oldest for .*: NO_ACCOUNT: no account for …, and 2 other causes/);
+    expect(stdout).toMatch(/letters +redriven +oldest +consumer +topic +error/);
+    const check = await run("status", "--check");
+    expect([check.code, check.stderr]).toEqual([1, expect.stringContaining("mail has 1 letter")]);
+    for (const consumer of ["shipping", "mail"]) await store.letters.discard({ consumer }, { who: "ann", dryRun: false });
+    expect((await run("status", "--check")).code).toBe(0);
+  });
+
   test("are shown with reason, attempts, origin and payload", async () => {
     const { stdout } = await run("dead", "show", "a2", "--consumer", "shipping");
     for (const part of ["NO_ACCOUNT", "no account for a2", "header tenant", "north", '{"id":"a2"}', "handlerVersion", topic])

@@ -19,7 +19,9 @@ const status: Status = {
 };
 
 test("status says in words which counts are estimates", () => {
-  const text = page(createOutput({ write: () => true, colour: false }, false), status, [], []).join("\n");
+  const text = page(createOutput({ write: () => true, colour: false }, false), status, { verdicts: [], warnings: [], letters: [] }).join(
+    "\n",
+  );
   expect(text).toMatch(/PUBLISHED +about 20,000,000/);
   expect(text).toMatch(/3 aggregates, about 135,000 blocked events/);
   expect(text).toMatch(/PENDING +1$/m);
@@ -99,7 +101,7 @@ describe("the verdict", () => {
       ["! order.events has taken no events for 10m, and 3 aggregates wait for it: no leader"],
     ],
   ])("on %s", (_, more, expected) => {
-    const verdicts = verdictsOf({ ...well, ...more }, now, 5 * minute);
+    const verdicts = verdictsOf({ ...well, ...more }, [], now, 5 * minute);
     expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
   });
 });

@@ -1,4 +1,5 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
+import type { LetterGroup } from "../../contracts/letters.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -18,7 +19,7 @@ import { storeOf } from "./shared.ts";
 export const status = command({
   name: "status",
   summary:
-    "Says what needs attention, then shows events by state, the oldest that wait, relays and their lanes, holds, destinations, dead events, and what makes the tables grow.",
+    "Says what needs attention, then shows events by state, the oldest that wait, relays and their lanes, holds, destinations, dead events, letters of consumers, and what makes the tables grow.",
   flags: {
     ...storeFlag,
     check: flag.switch("say only what needs attention, and exit with 1 if something does; for cron"),
@@ -39,10 +40,11 @@ export const status = command({
     const current = await opened.store.operator.status();
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
-    const verdicts = verdictsOf(current, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
-    const json = { verdicts, ...current, ...(watch !== undefined && { watch: { ...watch, warnings } }) };
+    const letters = await opened.store.letters.groups({});
+    const verdicts = verdictsOf(current, letters, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
+    const json = { verdicts, ...current, letters, ...(watch !== undefined && { watch: { ...watch, warnings } }) };
     // Cron mails whatever is printed: a check of what is well prints nothing.
-    if (terminal.out.json || !values.check) terminal.out.answer(json, () => page(terminal.out, current, verdicts, warnings));
+    if (terminal.out.json || !values.check) terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters }));
     const failing = verdicts.filter((verdict) => verdict.failing);
     if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
   },
@@ -50,7 +52,14 @@ export const status = command({
 
 const defaultMaxAgeMs = 5 * 60_000;
 
-export function page(out: Output, status: Status, verdicts: readonly StatusVerdict[], warnings: readonly WatchWarning[]): string[] {
+interface Beside {
+  readonly verdicts: readonly StatusVerdict[];
+  readonly warnings: readonly WatchWarning[];
+  /** Of the consumers whose inboxes are in this database. */
+  readonly letters: readonly LetterGroup[];
+}
+
+export function page(out: Output, status: Status, { verdicts, warnings, letters }: Beside): string[] {
   const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
@@ -91,6 +100,10 @@ export function page(out: Output, status: Status, verdicts: readonly StatusVerdi
     ]),
     ...(holds.list.length > 0 && unlisted > 0 ? [[`… and ${unlisted} more`]] : []),
     ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
+    ...listed(["letters", "redriven", "oldest", "consumer", "topic", "error"], letters, (group) => [
+      ...[group.letters, group.redriven, group.oldest, group.consumer, group.topic],
+      shorten(group.error, 100),
+    ]),
     ...(watch === undefined ? [] : [watched(out, watch)]),
     ...(warnings.length === 0 ? [] : [warnings.map(({ text }) => `warning: ${text}`)]),
   ]);
