@@ -77,6 +77,7 @@ beforeAll(async () => {
     "LICENSE",
     "docs",
     "examples",
+    "deploy",
     "src",
     "test/support",
   ]) {
@@ -96,12 +97,13 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("the package", () => {
-  test("holds what src is built to, the docs, the examples, the readme, the changelog and the licence, and nothing else", () => {
+  test("holds what src is built to, the docs, the examples, the alerts and the dashboard, the readme, the changelog and the licence, and nothing else", () => {
     const built = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
       .filter((path) => path.endsWith(".ts"))
       .flatMap((path) => [".js", ".d.ts"].map((suffix) => `dist/${path.replaceAll("\\", "/").replace(/\.ts$/, suffix)}`));
     const pages = ["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "package.json"];
-    expect(packed.filter((path) => !/^(docs|examples)\//.test(path)).sort()).toEqual([...built, ...pages].sort());
+    const deployed = readdirSync(join(root, "deploy")).map((name) => `deploy/${name}`);
+    expect(packed.filter((path) => !/^(docs|examples)\//.test(path)).sort()).toEqual([...built, ...deployed, ...pages].sort());
     expect(packed.filter((path) => /(^|\/)(node_modules|dist)\//.test(path) && !path.startsWith("dist/"))).toEqual([]);
   });
 
