@@ -167,12 +167,13 @@ The three numbers are equal. A doubled effect would be a second parcel, since no
 npx waybill status
 npx waybill events list --limit 3
 npx waybill dead list
+npx waybill dead list --consumer shipping
 \`\`\`
 
 \`status\` shows how many events wait, and for what. \`events list\` shows the newest events with their states; all of them are \`PUBLISHED\` by now.
 \`dead list\` shows events that the relay has given up on, such as one that is too large for the broker: there are none. An event that your handler
-refuses five times becomes a letter in the table \`waybill_letters\` of the subscriber's database. [The command line](cli.md#dead) says how to send
-such events again.
+refuses five times becomes a letter in the subscriber's database, and \`dead list --consumer\` shows those. [The command line](cli.md#dead) says how to
+send both kinds again.
 
 ## ${step(9)}. Stop it
 
