@@ -1,7 +1,7 @@
 import type { LetterFilter, LetterGroup, LetterRecord, LetterReport, WholeLetter } from "../../contracts/letters.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
-import { type Letter, type LetterRow, letterRow, markable } from "../../core/letter.ts";
+import { type Letter, letterId, type LetterRow, letterRow, markable } from "../../core/letter.ts";
 import type { Cells } from "./status.ts";
 
 /** What is kept of a letter, by column: each is called as its field, in snake case. Its key comes first: consumer, topic, id and digest. */
@@ -61,11 +61,12 @@ export function letterOf<Row>(row: Row, { text, number, isSet, dateOrNull }: Cel
 /** The same with `envelope`, `data` and `raw`. */
 export function wholeLetterOf<Row>(row: Row, cells: Reads<Row>): WholeLetter {
   const data = cells.bytes(row, "data") ?? new Uint8Array(0);
-  return { ...letterOf(row, cells), envelope: envelopeOf(cells.text(row, "envelope"), data), raw: cells.bytes(row, "raw") };
+  const letter = letterOf(row, cells);
+  return { ...letter, envelope: envelopeOf(letter.id, cells.text(row, "envelope"), data), raw: cells.bytes(row, "raw") };
 }
 
-/** As `letterRow` wrote it. */
-export function envelopeOf(texts: string, data: Uint8Array): Envelope {
+/** As `letterRow` wrote it for the letter of this id. */
+export function envelopeOf(letter: string, texts: string, data: Uint8Array): Envelope {
   try {
     const { seq, createdAt, ...rest } = JSON.parse(texts) as Omit<Envelope, "data" | "seq" | "createdAt"> &
       Record<"seq" | "createdAt", string>;
@@ -73,6 +74,12 @@ export function envelopeOf(texts: string, data: Uint8Array): Envelope {
     for (const name of ["id", "aggregateType", "aggregateId", "type", "contentType"] as const)
       if (typeof envelope[name] !== "string") throw new Error(`${name} is no text`);
     if (typeof envelope.headers !== "object" || envelope.headers === null) throw new Error("headers are no object");
+    if (!Object.values(envelope.headers).every((value) => typeof value === "string")) throw new Error("a header is no text");
+    if (envelope.idempotencyKey !== null && typeof envelope.idempotencyKey !== "string") throw new Error("idempotencyKey is no text");
+    if (!Number.isInteger(envelope.eventVersion)) throw new Error("eventVersion is no whole number");
+    if (Number.isNaN(envelope.createdAt.getTime())) throw new Error("createdAt is no moment");
+    // Applied under another id, the letter would go away for an event that it is not about.
+    if (letterId(envelope.id) !== letter) throw new Error("id is that of another event");
     return envelope;
   } catch (cause) {
     throw new WaybillError("ROW_UNREADABLE", "the letter's envelope is not what the library wrote", { cause });

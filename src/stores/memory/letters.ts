@@ -54,7 +54,7 @@ export function createLetters(tables: Tables, clock: Clock): Letters {
     async show(seq) {
       const letter = letters.get(seq);
       if (letter === undefined) return null;
-      return { ...recordOf(letter), envelope: envelopeOf(letter.row.envelope, letter.row.data), raw: letter.row.raw };
+      return { ...recordOf(letter), envelope: envelopeOf(letter.row.id, letter.row.envelope, letter.row.data), raw: letter.row.raw };
     },
     redrive: async (filter, by) => act("redrive", filter, by, by.most),
     discard: async (filter, by) => act("discard", filter, by),
