@@ -1,0 +1,5 @@
+import { describeWith } from "../servers/available.ts";
+import { shortPace, redriveSuite } from "./kit/redrive.ts";
+import { subject } from "./rabbitmq.ts";
+
+await describeWith(["postgres", "rabbitmq"], "letters of a consumer on rabbitmq", () => redriveSuite(subject, shortPace));

@@ -1,0 +1,5 @@
+import { describeWith } from "../servers/available.ts";
+import { longPace, redriveSuite } from "./kit/redrive.ts";
+import { subject } from "./redis.ts";
+
+await describeWith(["postgres", "redis"], "letters of a consumer on redis", () => redriveSuite(subject, longPace));
