@@ -234,17 +234,16 @@ describe.each([
     const scene = redriveScene(how);
     await scene.parked("a");
     await scene.store.letters.redrive({ consumer }, ann);
-    let asked = false;
-    const hang = (): Promise<never> => {
-      asked = true;
+    const asked: string[] = [];
+    const hang = (end: string) => (): Promise<never> => {
+      asked.push(end);
       return new Promise(() => undefined);
     };
     for (const end of ["drain", "stop"] as const) {
-      asked = false;
-      const subscriber = scene.process({ inbox: withLetters(scene.store, { [silent]: hang }) });
+      const subscriber = scene.process({ inbox: withLetters(scene.store, { [silent]: hang(end) }) });
       await subscriber.start();
       await scene.pass(20);
-      expect(asked).toBe(true);
+      expect(asked).toContain(end);
       let ended = false;
       void subscriber[end]().then(() => (ended = true));
       await scene.pass(20);
