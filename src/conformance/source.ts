@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Delivery, Subscription } from "../contracts/source.ts";
+import { systemClock } from "../core/clock.ts";
 import type { Envelope } from "../core/event.ts";
 import { seededRandom } from "../core/random.ts";
 import { comparable, difficultEvents, idsByAggregate, never, quiet, sampleEvent, within } from "./corpus.ts";
@@ -205,6 +206,42 @@ export function sourceSuite(suite: SourceSuite): void {
     };
     const received = after().catch(() => undefined);
     assert.equal(await within(soonMs, "receive after close", received), undefined);
+  });
+
+  test("lag counts what a consumer is not done with, is null for one without a place, and changes nothing", async ({
+    topic,
+    store,
+    receive,
+    open,
+  }) => {
+    await using source = await open();
+    if (source.lag === undefined) return;
+    await within(soonMs, "connect", source.connect(never()));
+    const lag = (consumer: string): Promise<number | null> => within(soonMs, "lag", source.lag!(topic, never(), consumer));
+    await store(topic, many(7));
+    assert.equal(await lag("stranger"), null);
+    assert.equal(await lag("stranger"), null, "asking made a place");
+    const reaches = async (expected: number): Promise<void> => {
+      const until = systemClock.monotonic() + soonMs;
+      let found = await lag("suite");
+      while (found !== expected && systemClock.monotonic() < until) {
+        await systemClock.sleep(20);
+        found = await lag("suite");
+      }
+      assert.equal(found, expected);
+    };
+    let left = 7;
+    for (const acks of [0, 1, 2, 4]) {
+      const receiving = await receive({});
+      const deliveries = await receiving.take(left);
+      await lag("suite");
+      for (const delivery of deliveries.slice(0, acks)) await delivery.ack();
+      await receiving.close();
+      left -= acks;
+      await reaches(left);
+    }
+    await store(topic, many(2));
+    await reaches(2);
   });
 }
 

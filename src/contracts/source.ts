@@ -71,6 +71,12 @@ export interface Source extends AsyncDisposable {
    */
   oldest?(topic: string, signal: AbortSignal, consumer: string): Promise<Date | null>;
   /**
+   * How many messages of this topic the consumer is not done with, unacknowledged ones included. Null means that the consumer has no place
+   * in the topic yet, or that the broker cannot tell. It only reads: it creates nothing, and no receiver of the consumer notices it. The
+   * number may trail the last acks for a moment. A broker that cannot see what a receiver holds leaves that out.
+   */
+  lag?(topic: string, signal: AbortSignal, consumer: string): Promise<number | null>;
+  /**
    * The subscriber pulls: the source delivers nothing beyond `prefetch` and `waiting`. An aggregate's deliveries come in the order in
    * which they were stored. The iteration ends when the signal aborts. Unacknowledged messages are delivered again to the next receiver.
    */

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createPlace, type Mark } from "../../src/brokers/embedded/place.ts";
 import { quiet } from "../../src/conformance/corpus.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
-import { many, never, publish, take, topic, using } from "./embedded.ts";
+import { many, never, publish, take, topic, topics, using } from "./embedded.ts";
 import { eventually, execute, freshPath, sql } from "./files.ts";
 
 const idsOf = (of: readonly { readonly envelope: { readonly id: string } }[]): string[] => of.map(({ envelope }) => envelope.id);
@@ -101,4 +101,25 @@ describe("a consumer's place", () => {
       });
     },
   );
+
+  test("counts as lag only what is not acknowledged, also behind a gap and between another topic's messages", async () => {
+    await using({ path: freshPath() }, async (broker) => {
+      for (let n = 0; n < 6; n++) {
+        await publish(broker, many(1));
+        await publish(broker, many(1), topics[1]);
+      }
+      const lag = (): Promise<number | null> => broker.lag!(topic, never, "reader");
+      expect(await lag()).toBeNull();
+      const deliveries = broker.receive({ consumer: "reader", topics: [topic], prefetch: 9 }, never)[Symbol.asyncIterator]();
+      const got: Delivery[] = [];
+      while (got.length < 6) got.push(await nextOf(deliveries));
+      expect(await lag()).toBe(6);
+      for (const n of [0, 2, 3, 5]) await got[n]!.ack();
+      await expect.poll(lag, { timeout: 15_000 }).toBe(2);
+      for (const n of [1, 4]) await got[n]!.ack();
+      await expect.poll(lag, { timeout: 15_000 }).toBe(0);
+      await deliveries.return?.();
+      expect(await broker.lag!(topics[1], never, "reader")).toBeNull();
+    });
+  });
 });

@@ -1,4 +1,4 @@
-import { Producer, stringSerializers } from "@platformatic/kafka";
+import { Admin, Producer, stringSerializers } from "@platformatic/kafka";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { kafka, type Kafka } from "../../src/brokers/kafka/index.ts";
 import { partitionOf } from "../../src/brokers/kafka/partition.ts";
@@ -8,7 +8,7 @@ import type { Delivery } from "../../src/contracts/source.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import { describeWith } from "../servers/available.ts";
 import { startKafka, type KafkaServer } from "../servers/kafka.ts";
-import { changeTopic, makeTopic, readTopic, removeTopic, type RawMessage } from "./kafka-raw.ts";
+import { changeTopic, deleteRecords, makeTopic, readTopic, removeTopic, type RawMessage } from "./kafka-raw.ts";
 import { freshTopics, many, never, outgoing, publish } from "./kafka.ts";
 import { pause } from "./kit/changes.ts";
 
@@ -305,6 +305,36 @@ await describeWith("kafka", "kafka: members of a group, and messages that are re
       "topic missing.events": "bad L null",
       "auto.create.topics.enable": "good  false",
     });
+    await closeAll();
+  });
+
+  test("a group's lag: from what retention has left, joining nothing; a transaction's end counts, and a topic that is not there is an error", async () => {
+    const [topic, other] = await freshTopics(server.url(), 1);
+    const broker = open();
+    const lag = (of: string): Promise<number | null> => broker.lag!(of, never, "shop-lag");
+    await publish(broker, many(5), topic);
+    expect(await lag(topic)).toBeNull();
+    const admin = new Admin({ clientId: "test", bootstrapBrokers: [new URL(server.url()).host] });
+    onTestFinished(() => admin.close());
+    expect([...(await admin.listGroups()).keys()]).not.toContain("shop-lag");
+    const reading = async (of: string, count: number, acks: number): Promise<void> => {
+      await using reader = kafka({ url: server.url(), timeoutMs: 10_000 });
+      let seen = 0;
+      for await (const delivery of reader.receive({ consumer: "shop-lag", topics: [of], prefetch: 9 }, never)) {
+        if ((seen += 1) <= acks) await delivery.ack();
+        if (seen === count) break;
+      }
+    };
+    await reading(topic, 5, 1);
+    expect(await lag(topic)).toBe(4);
+    expect([...(await admin.listGroups()).keys()]).toContain("shop-lag");
+    await deleteRecords(server.url(), topic, 0, 3n);
+    expect(await lag(topic)).toBe(2);
+
+    await publish(open({ transactions: true }), many(3), other);
+    await reading(other, 3, 3);
+    expect(await lag(other)).toBe(1);
+    await expect(lag("nowhere.events")).rejects.toMatchObject({ code: "DESTINATION_UNAVAILABLE" });
     await closeAll();
   });
 });

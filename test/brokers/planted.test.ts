@@ -287,6 +287,9 @@ describe("the source suite", () => {
       (broker) => ({ receive: (subscription) => broker.receive(subscription, new AbortController().signal) }),
     ],
     ["cannot be closed", /closing ends/, () => ({ [Symbol.asyncDispose]: async () => undefined })],
+    ["has no lag to tell of", /lag counts/, () => ({ lag: async () => 0 })],
+    ["takes a stranger for a consumer", /lag counts/, (broker) => ({ lag: async (...asked) => (await broker.lag!(...asked)) ?? 7 })],
+    ["counts what is done", /lag counts/, (broker) => ({ lag: async (...asked) => (await broker.lag!(...asked)) && 7 })],
   ])("finds a source that %s", async (_, found, mutate) => {
     expect(await sourceFailures(mutate)).toContainEqual(expect.stringMatching(found));
   });

@@ -52,6 +52,25 @@ await describeWith("rabbitmq", "rabbitmq: exchanges, queues and bindings", () =>
     onTestFinished(() => api("DELETE", `policies/%2F/${name}`));
   };
 
+  test("a queue's lag leaves out what a reader holds, makes no queue, and refuses names that cannot be one", async () => {
+    const topic = freshTopic();
+    await using({ url }, async (broker) => {
+      const lag = (consumer = "shop"): Promise<number | null> => broker.lag!(topic, never, consumer);
+      expect(await lag()).toBeNull();
+      await broker.provision([topic], ["shop"]);
+      await broker.publish(outgoing(many(5), topic), never);
+      expect(await lag()).toBe(5);
+      const reader = receiving(url, { topics: [topic], prefetch: 2 });
+      await reader.take(2);
+      await expect.poll(() => lag(), { timeout: 15_000 }).toBe(3);
+      await reader.broker[Symbol.asyncDispose]();
+      await expect.poll(() => lag(), { timeout: 15_000 }).toBe(5);
+      await expect(broker.lag!("order.#", never, "shop")).rejects.toMatchObject({ code: "INVALID_OPTION" });
+      await expect(lag("")).rejects.toMatchObject({ code: "INVALID_OPTION" });
+    });
+    await expect(raw(url, (channel) => channel.checkQueue(`stranger.${topic}`))).rejects.toThrow(/404/);
+  });
+
   test("a message that no queue takes is refused although the server acknowledges it, and only that one", async () => {
     const topics = [freshTopic(), freshTopic()] as const;
     await provision(url, topics);

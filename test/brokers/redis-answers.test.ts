@@ -243,4 +243,42 @@ describe("redis answers", () => {
       expect(server.connections.taken).toBe(2);
     });
   });
+
+  test("a server before Redis 7 does not count what a group was not given: its lag is not known", async () => {
+    const text = (value: string): string => `$${value.length}\r\n${value}`;
+    const group = (name: string, ...more: readonly string[]): string => {
+      const pairs = [
+        text("name"),
+        text(name),
+        text("consumers"),
+        ":1",
+        text("pending"),
+        ":3",
+        text("last-delivered-id"),
+        text("1-1"),
+        ...more,
+      ];
+      return `*${pairs.length}\r\n${pairs.join("\r\n")}`;
+    };
+    const counted = [text("entries-read"), ":1", text("lag"), ":4"];
+    const uncounted = [text("entries-read"), "$-1", text("lag"), "$-1"];
+    const groups = [group("old"), group("new", ...counted), group("deleted", ...uncounted)];
+    await using server = await scriptedRedis(answers(() => `*3\r\n${groups.join("\r\n")}`));
+    await using(server, {}, async (broker) => {
+      const lags = await Promise.all(["old", "new", "deleted", "stranger"].map((consumer) => broker.lag!(topic, never, consumer)));
+      expect(lags).toEqual([null, 7, null, null]);
+    });
+  });
+
+  test("the lag on a stream that is not there is null, and on another kind of value an error", async () => {
+    const refusals = ["-ERR no such key", "-WRONGTYPE Operation against a key holding the wrong kind of value"];
+    await using server = await scriptedRedis(answers(() => refusals.shift()!));
+    await using(server, {}, async (broker) => {
+      expect(await broker.lag!(topic, never, "shop")).toBeNull();
+      await expect(broker.lag!(topic, never, "shop")).rejects.toMatchObject({
+        code: "DESTINATION_UNAVAILABLE",
+        message: saying(/WRONGTYPE/),
+      });
+    });
+  });
 });

@@ -83,6 +83,7 @@ async function alone(opened: Database, broker: ReturnType<(typeof brokers)[Broke
     await opened.store.operator.status();
     await broker.probe(topic, signal);
     await broker.oldest?.(topic, signal, consumer);
+    await broker.lag?.(topic, signal, consumer);
   }
   const { published } = await services(opened, broker, () => undefined).relay.runOnce();
   tell(`published ${published}`);

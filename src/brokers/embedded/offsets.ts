@@ -9,6 +9,8 @@ import type { Mark, ReaderPlace, AckedRange } from "./place.ts";
 export interface Offsets {
   /** Where a consumer goes on in each topic. From its first call on, retention keeps what it has not acknowledged. */
   start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, Mark>>;
+  /** How many messages of the topic it has not acknowledged, as far as that is durable; null for a consumer that is not known there. */
+  undone(consumer: string, topic: string): Promise<number | null>;
   /** What `place` tells has changed. */
   note(consumer: string, topic: string, place: Pick<ReaderPlace, "mark">): void;
   /** Resolves when everything noted so far is durable. */
@@ -74,6 +76,13 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
         return positions(statements, consumer, topics);
       });
     },
+    undone: (consumer, topic) =>
+      log.read((statements) => {
+        const mark = positions(statements, consumer, [topic]).get(topic);
+        if (mark === undefined) return null;
+        const within = (from: number, to: number): number => Number(statements.get(count, [topic, from, to])!["messages"]);
+        return mark.beyond.reduce((left, run) => left - within(...run), within(mark.offset + 1, Number.MAX_SAFE_INTEGER));
+      }),
     note(consumer, topic, place) {
       acked.set(place, { consumer, topic });
       schedule();
@@ -81,6 +90,8 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
     flush,
   };
 }
+
+const count = `SELECT count(*) AS messages FROM waybill_broker_messages WHERE topic = ? AND "offset" BETWEEN ? AND ?`;
 
 const register = `INSERT OR IGNORE INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, 0, ?)`;
 

@@ -24,7 +24,7 @@ interface SourceOptions {
  * is noted at once and durable soon; one given after the iteration has ended is durable when it resolves. When acks cannot be
  * written, the iteration rejects.
  */
-export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> {
   return {
     async oldest(topic) {
       const row = await options.log.read((statements) => statements.get(oldest, [topic]));
@@ -33,6 +33,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
       // A time that cannot be read may be any: then nothing is known to be gone.
       return Number.isNaN(at.getTime()) ? new Date(0) : at;
     },
+    lag: (topic, _signal, consumer) => options.offsets.undone(consumer, topic),
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
       const { clock, closing, pollIntervalMs: waitMs } = options;

@@ -87,6 +87,7 @@ export function kafka(options: KafkaOptions): Kafka {
     ...createSink({ link, directory, maxBytes, producers }),
     receive: source.receive,
     oldest: source.oldest,
+    lag: source.lag,
     connect: async (signal) => void (await link.open(signal)),
     async provision(topics) {
       for (const topic of topics) checkTopic(topic, "INVALID_OPTION");

@@ -12,6 +12,7 @@ import { codeOf, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
 import { oneConnection } from "../kit/link.ts";
 import { askAt, persist, type Link } from "./link.ts";
+import { committedOffsets } from "./offsets.ts";
 import { bySpot, byTopic, spotKey, type Spot } from "./spots.ts";
 
 /** A member of a consumer's group. */
@@ -119,22 +120,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
         if (isPassing(errorCode)) throw new KafkaRefusal(errorCode, where);
         return errorCode;
       }),
-    committed: (spots, signal) =>
-      persist(link, signal, () =>
-        ask(async (open) => {
-          const asked = byTopic(spots, ({ index }) => index).map(({ name, partitions }) => ({ name, partitionIndexes: partitions }));
-          // Stable: what a transaction has still to decide is waited for.
-          const { groups } = await open.ask("offsetFetch", [[{ groupId: group, memberEpoch: -1, topics: asked }], true]);
-          const [answer] = groups;
-          succeed(answer?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, where);
-          const found = bySpot(answer!.topics);
-          for (const { errorCode } of found.values()) succeed(errorCode, where);
-          return spots.map(({ topic, index }) => {
-            const { committedOffset = -1n } = found.get(spotKey(topic, index)) ?? {};
-            return committedOffset >= 0n ? committedOffset : null;
-          });
-        }),
-      ),
+    committed: (spots, signal) => persist(link, signal, () => ask((open) => committedOffsets(link, open, group, spots))),
     commit(spots) {
       // As they are now: in the name of a later round the coordinator would take what is another's by then.
       const [round, who] = [generation, id];

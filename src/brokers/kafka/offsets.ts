@@ -1,7 +1,7 @@
 import { absent, codes, KafkaRefusal, succeed } from "./codes.ts";
 import type { Connection } from "./driver.ts";
 import { askAt, persist, type Link } from "./link.ts";
-import { bySpot, grouped, spotKey } from "./spots.ts";
+import { bySpot, byTopic, grouped, spotKey, type Spot } from "./spots.ts";
 
 /** In the place of a time, in listOffsets. */
 const [latest, earliest, anyTime] = [-1n, -2n, 0n];
@@ -32,26 +32,78 @@ export async function firstOffset({ shown }: Link, connection: Connection, topic
   return first!.offset;
 }
 
+/** The next offset of each spot, where the group has committed one; in the order of the spots. The group's coordinator is asked. */
+export async function committedOffsets(
+  { shown }: Link,
+  coordinator: Connection,
+  group: string,
+  spots: readonly Spot[],
+): Promise<readonly (bigint | null)[]> {
+  const where = `${shown}, group ${group}`;
+  const asked = byTopic(spots, ({ index }) => index).map(({ name, partitions }) => ({ name, partitionIndexes: partitions }));
+  // Stable: what a transaction has still to decide is waited for.
+  const { groups } = await coordinator.ask("offsetFetch", [[{ groupId: group, memberEpoch: -1, topics: asked }], true]);
+  const [answer] = groups;
+  succeed(answer?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, where);
+  const found = bySpot(answer!.topics);
+  for (const { errorCode } of found.values()) succeed(errorCode, where);
+  return spots.map(({ topic, index }) => {
+    const { committedOffset = -1n } = found.get(spotKey(topic, index)) ?? {};
+    return committedOffset >= 0n ? committedOffset : null;
+  });
+}
+
+/**
+ * How many offsets of the topic lie behind what the group has committed. A group that has committed nothing has no place. Kafka counts what
+ * ends a transaction as a record, so that a topic of transactions has a lag of one for each partition when all of it is done.
+ */
+export function lagOf(link: Link, topic: string, group: string, signal: AbortSignal): Promise<number | null> {
+  return persist(link, signal, async () => {
+    const ranges = await atLeaders(link, topic, signal, rangesAt);
+    const home = await link.coordinator("group", group, signal);
+    const spots = ranges.map(({ index }) => ({ topic, index }));
+    const committed = await askAt(link, home, signal, (connection) => committedOffsets(link, connection, group, spots));
+    if (committed.every((next) => next === null)) return null;
+    const behind = ranges.map(({ first, end }, i) => {
+      const next = committed[i] ?? first;
+      return Math.max(0, Number(end - (next > first ? next : first)));
+    });
+    return behind.reduce((sum, offsets) => sum + offsets, 0);
+  });
+}
+
+async function rangesAt(asked: Asked): Promise<readonly { index: number; first: bigint; end: bigint }[]> {
+  const first = await listOffsets(asked, earliest, "committedOnly");
+  const end = await listOffsets(asked, latest, "committedOnly");
+  return asked.indexes.map((index, i) => ({ index, first: first[i]!.offset, end: end[i]!.offset }));
+}
+
 /** When the first record of the topic's partitions was written, as Kafka knows it; null where all of them are empty. */
 export async function oldestOf(link: Link, name: string, signal: AbortSignal): Promise<Date | null> {
-  const times = await persist(link, signal, () => readTimes(link, name, signal));
+  const times = await persist(link, signal, () => atLeaders(link, name, signal, timesAt));
   return times.length === 0 ? null : new Date(Math.min(...times));
 }
 
-async function readTimes(link: Link, name: string, signal: AbortSignal): Promise<readonly number[]> {
+/** Asks the leader of each of the topic's partitions. */
+async function atLeaders<T>(
+  link: Link,
+  name: string,
+  signal: AbortSignal,
+  ask: (asked: Asked) => Promise<readonly T[]>,
+): Promise<readonly T[]> {
   const { topics, brokers } = await link.look([name], signal);
   const topic = topics.get(name) ?? absent(link.shown, name);
   if (topic instanceof Error) throw topic;
   const led = topic.partitions.map(({ leader }, index) => ({ leader, index }));
-  const times: number[] = [];
+  const found: T[] = [];
   for (const [leader, own] of grouped(led, (partition) => String(partition.leader))) {
     const address = brokers.get(Number(leader));
     if (address === undefined) throw new KafkaRefusal(codes.LEADER_NOT_AVAILABLE, `${link.shown}, topic ${name}`);
     const indexes = own.map(({ index }) => index);
     const asked = { shown: link.shown, topic: name, indexes };
-    times.push(...(await askAt(link, address, signal, (connection) => timesAt({ ...asked, connection }))));
+    found.push(...(await askAt(link, address, signal, (connection) => ask({ ...asked, connection }))));
   }
-  return times;
+  return found;
 }
 
 /** Of each partition that has records, the time of its first; 0 where that has none, or where the broker does not find it. */

@@ -3,7 +3,7 @@ import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/time.ts";
 import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Link, Topic } from "./link.ts";
-import { oldestOf } from "./offsets.ts";
+import { lagOf, oldestOf } from "./offsets.ts";
 import { openSession, type GroupSession } from "./session.ts";
 import { checkTopic, type Directory } from "./topics.ts";
 
@@ -14,7 +14,7 @@ interface SourceOptions {
 }
 
 /** A consumer is a group, each receiving a member of it. The group's coordinator gives each partition to one of them. */
-export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> & { close(): Promise<void> } {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> & { close(): Promise<void> } {
   const closing = new AbortController();
   /** Sessions that have not left their groups yet. */
   const sessions = new Map<GroupSession, { readonly consumer: string; over: boolean }>();
@@ -31,6 +31,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
     Promise.all([...sessions].filter(([, entry]) => entry.over && entry.consumer === consumer).map(([session]) => session.end()));
   return {
     oldest: (topic, signal) => oldestOf(options.link, topic, signal),
+    lag: (topic, signal, consumer) => lagOf(options.link, topic, consumer, signal),
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
       for (const topic of topics) checkTopic(topic, "INVALID_OPTION");

@@ -55,6 +55,14 @@ export function start(log: Log, consumer: string, topic: string): number {
   return offset;
 }
 
+/** How many messages it has not acknowledged without a gap; null for a consumer that never received from the topic. */
+export function undone(log: Log, consumer: string, topic: string): number | null {
+  const offset = log.consumers.get(topic)?.get(consumer);
+  if (offset === undefined) return null;
+  const messages = log.topics.get(topic) ?? [];
+  return messages.length - firstAfter(messages, offset);
+}
+
 export function advance(log: Log, consumer: string, topic: string, offset: number): void {
   const consumers = log.consumers.get(topic)!;
   consumers.set(consumer, Math.max(offset, consumers.get(consumer) ?? 0));

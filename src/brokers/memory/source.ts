@@ -4,7 +4,7 @@ import { fromAttributes } from "../../core/cloudevents.ts";
 import { onAbort } from "../../core/time.ts";
 import { createAckLedger } from "../kit/ack-ledger.ts";
 import { checkSubscription, receivingFrom, unreadable, type Content } from "../kit/receiving.ts";
-import { advance, readAfter, start, type Log, type Message } from "./log.ts";
+import { advance, readAfter, start, undone, type Log, type Message } from "./log.ts";
 
 interface SourceOptions {
   readonly log: Log;
@@ -15,9 +15,10 @@ interface SourceOptions {
 // Every message and every ack is a hint; this is only for the one that was given while nobody waited.
 const waitMs = 1_000;
 
-export function createSource({ log, clock, closing }: SourceOptions): Required<Pick<Source, "receive" | "oldest">> {
+export function createSource({ log, clock, closing }: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> {
   return {
     oldest: async (topic) => log.topics.get(topic)?.[0]?.storedAt ?? null,
+    lag: async (topic, _signal, consumer) => undone(log, consumer, topic),
     receive(subscription, outer) {
       const topics = checkSubscription(subscription);
       const { consumer } = subscription;

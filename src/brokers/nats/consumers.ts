@@ -54,11 +54,11 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   for (const { name: old } of before) await remove(api, stream.name, old);
   // The server tells how many of the delivered were not acknowledged, not which. Of a stream that has lost messages, nothing is known.
   const known = before.filter(({ delivered }) => delivered.stream_seq <= stream.lastSeq);
-  const undoneBy = ({ delivered, num_ack_pending }: ConsumerInfo, after: number, upTo: number): number => {
+  const undoneOf = ({ delivered, num_ack_pending }: ConsumerInfo, after: number, upTo: number): number => {
     const read = Math.max(0, Math.min(upTo, delivered.stream_seq) - after);
     return upTo - after - read + Math.min(read, num_ack_pending);
   };
-  const undone = (after: number, upTo: number): number => Math.min(upTo - after, ...known.map((info) => undoneBy(info, after, upTo)));
+  const undone = (after: number, upTo: number): number => Math.min(upTo - after, ...known.map((info) => undoneOf(info, after, upTo)));
   return { durable, from, undone };
 }
 
@@ -70,6 +70,13 @@ export async function waitingFor(
 ): Promise<{ readonly waiting: number; readonly deliveries: number }> {
   const { num_pending, delivered } = await api.ask<ConsumerInfo>(`CONSUMER.INFO.${stream}.${name}`);
   return { waiting: num_pending, deliveries: delivered.consumer_seq };
+}
+
+/** How many messages it has not acknowledged, delivered or not; null where it has no durable. */
+export async function undoneBy(api: Api, reading: Omit<Reading, "bound">): Promise<number | null> {
+  const durables = await durablesOf(api, reading);
+  // There are two for as long as one takes over from the other.
+  return durables.length === 0 ? null : Math.min(...durables.map(({ num_pending, num_ack_pending }) => num_pending + num_ack_pending));
 }
 
 /** The consumer begins with the oldest message that the stream has. One that is there stays as it is. */
@@ -104,7 +111,7 @@ async function remove(api: Api, stream: string, name: string): Promise<void> {
   }
 }
 
-async function durablesOf(api: Api, { consumer, topic, stream }: Reading): Promise<readonly ConsumerInfo[]> {
+async function durablesOf(api: Api, { consumer, topic, stream }: Omit<Reading, "bound">): Promise<readonly ConsumerInfo[]> {
   const prefix = durablePrefix(consumer, topic);
   const found: ConsumerInfo[] = [];
   for (let offset = 0, total = 1; offset < total;) {

@@ -49,7 +49,7 @@ export function nats(options: NatsOptions): Nats {
   const connectTimeoutMs = positive("connectTimeoutMs", options.connectTimeoutMs ?? 3_000);
   const link = createLink({ settings: settingsOf(options.url), connectTimeoutMs, clock });
   const closing = shared(new AbortController());
-  const { flush, receive, oldest } = createSource({ link, provision, replicas, clock, closing: closing.signal });
+  const { flush, receive, oldest, lag } = createSource({ link, provision, replicas, clock, closing: closing.signal });
 
   return {
     name: "nats",
@@ -63,6 +63,7 @@ export function nats(options: NatsOptions): Nats {
     ...createSink({ link, provision, replicas }),
     receive,
     oldest,
+    lag,
     ...createExamination(link),
     async connect(signal) {
       await link.open(signal);

@@ -4,7 +4,7 @@ import { withDeadline, within } from "../../core/time.ts";
 import type { Wake } from "../../core/wake.ts";
 import { checkSubscription, receivingFrom, unreadable, type Content, type Reader as Receiver } from "../kit/receiving.ts";
 import { asking, createApi, type Api } from "./api.ts";
-import { takeOver } from "./consumers.ts";
+import { takeOver, undoneBy } from "./consumers.ts";
 import type { Connection, NatsMessage } from "./driver.ts";
 import type { Link } from "./link.ts";
 import { envelopeOf, headerBytes } from "./message.ts";
@@ -29,10 +29,15 @@ const flushMs = 2_000;
  * Each receiving has a durable consumer of its own, which starts behind what its predecessor had acknowledged. Acknowledgements are sent
  * at once and not waited for; those given after the iteration has ended are taken by the server when they resolve.
  */
-export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest">> & { flush(): Promise<void> } {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> & { flush(): Promise<void> } {
   const reading = new Set<TopicReader>();
   return {
     oldest: (topic, signal) => asking(options.link, signal, async (api) => (await findStream(api, topic))?.oldest ?? null),
+    lag: (topic, signal, consumer) =>
+      asking(options.link, signal, async (api) => {
+        const stream = await findStream(api, topic);
+        return stream === null ? null : undoneBy(api, { consumer, topic, stream });
+      }),
     flush: () => withinFlush(options.clock, [...reading]),
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);

@@ -61,7 +61,8 @@ export interface Channel {
   checkExchange(name: string): Promise<void>;
   /** Durable; of this type. */
   declareExchange(name: string, type: "topic" | "fanout"): Promise<void>;
-  checkQueue(name: string): Promise<void>;
+  /** How many messages it has that no reader holds. */
+  checkQueue(name: string): Promise<number>;
   /** Durable; with these arguments. */
   declareQueue(name: string, args: Table): Promise<void>;
   bind(queue: string, exchange: string, key: string): Promise<void>;
@@ -265,7 +266,7 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
     ended: ended.signal,
     checkExchange: (name) => answered(async () => void (await channel.checkExchange(name))),
     declareExchange: (name, type) => answered(async () => void (await channel.assertExchange(name, type, { durable: true }))),
-    checkQueue: (name) => answered(async () => void (await channel.checkQueue(name))),
+    checkQueue: (name) => answered(async () => (await channel.checkQueue(name)).messageCount),
     declareQueue: (name, args) => answered(async () => void (await channel.assertQueue(name, { durable: true, arguments: args }))),
     deleteQueue: (name) => answered(async () => void (await channel.deleteQueue(name))),
     deleteExchange: (name) => answered(async () => void (await channel.deleteExchange(name))),

@@ -85,6 +85,7 @@ export function rabbitmq(options: RabbitmqOptions): Rabbitmq {
     can: { maxBytes, run: 1, assign: true },
     ...createSink({ links, exchange, provision, maxBytes, management, timeoutMs, clock }),
     receive: source.receive,
+    lag: source.lag,
     connect: (signal) => links.connect(signal),
     async provision(topics, consumers = []) {
       const connection = await links.consuming.open(closing.signal);

@@ -7,7 +7,7 @@ import type { Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { checkTopic, queueName } from "./names.ts";
 import { openReader, type QueueReader } from "./reader.ts";
-import { needQueue, provision, type Topology } from "./topology.ts";
+import { needQueue, provision, readyFor, type Topology } from "./topology.ts";
 
 interface SourceOptions {
   readonly links: Links;
@@ -30,10 +30,18 @@ interface Readers {
   readonly leaving: Set<QueueReader>;
 }
 
-export function createSource(options: SourceOptions): Pick<Source, "receive"> & { close(): Promise<void> } {
+export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "lag">> & { close(): Promise<void> } {
   const readers: Readers = { all: new Set(), leaving: new Set() };
   return {
     close: async () => void (await Promise.all([...readers.all].map((reader) => closed(reader, options.clock)))),
+    // AMQP does not tell what a reader holds: up to `prefetch` + `waiting` messages are left out while one is there.
+    async lag(topic, signal, consumer) {
+      const { links } = options;
+      checkTopic(topic, "INVALID_OPTION");
+      return readyFor(await links.consuming.open(signal), consumer, topic).catch((error: unknown) => {
+        throw explain(error, links.shown);
+      });
+    },
     receive(subscription, signal) {
       const topics = check(subscription);
       const { clock, closing } = options;

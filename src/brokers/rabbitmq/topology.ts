@@ -81,6 +81,16 @@ export async function needQueue(connection: Connection, topology: Topology, cons
   return name;
 }
 
+/** How many messages of the consumer's queue no reader holds; null where there is no queue. */
+export async function readyFor(connection: Connection, consumer: string, topic: string): Promise<number | null> {
+  try {
+    return await onChannel(connection, (channel) => channel.checkQueue(queueName(consumer, topic)));
+  } catch (error) {
+    if (isRefusal(error, codes.notFound)) return null;
+    throw error;
+  }
+}
+
 async function declareQueue(connection: Connection, topology: Topology, name: string): Promise<void> {
   const args = queueArguments(topology, connection.version);
   const { "x-delivery-limit": limit, ...earlier } = args;
