@@ -1,5 +1,5 @@
 import type { Failpoint } from "../../src/core/failpoints.ts";
-import type { Crew, Slot } from "./crew.ts";
+import { consumerName, type Crew, type Slot } from "./crew.ts";
 import type { Process } from "./scheduler.ts";
 import { picker, type Fault } from "./plan.ts";
 import type { RelayLife } from "./relays.ts";
@@ -207,6 +207,9 @@ export function startNemesis(world: World, crew: Crew): Nemesis {
       case "discard":
         void operate(fault, target);
         return;
+      case "redrive-letters":
+        void redriveLetters(consumerName(target % plan.knobs.subscribers.length), target);
+        return;
       case "purge":
         void operator.purge(new Date(by.clock.now() - ms), { who: "nemesis", dryRun: false }).catch(() => undefined);
         return;
@@ -238,12 +241,24 @@ export function startNemesis(world: World, crew: Crew): Nemesis {
   };
 
   const by = scheduler.process("operator");
-  const { operator } = store.open(by, { operated: (action, ids) => world.record(by, "ok", { op: "operate", action, ids }) });
+  const heard = {
+    operated: (action: "redrive" | "discard", ids: readonly string[], consumer?: string) =>
+      world.record(by, "ok", { op: "operate", action, ids, ...(consumer !== undefined && { consumer }) }),
+  };
+  const { operator } = store.open(by, heard);
+  const { letters } = inbox.open(by, heard);
   /** One of the dead, or all. */
   const operate = async (action: "redrive" | "discard", target: number): Promise<void> => {
     const dead = await operator.list({ state: "DEAD", limit: 10 }).catch(() => []);
     const filter = target % 2 === 0 || dead.length === 0 ? {} : { ids: [picker(world.random(`operator at ${target}`))(dead).id] };
     await operator[action](filter, { who: "nemesis", dryRun: false }).catch(() => undefined);
+  };
+
+  /** One of a consumer's letters, or all. */
+  const redriveLetters = async (consumer: string, target: number): Promise<void> => {
+    const kept = await letters.list({ consumer, limit: 10 }).catch(() => []);
+    const ids = target % 4 < 2 || kept.length === 0 ? {} : { ids: [picker(world.random(`letters at ${scheduler.now}`))(kept).id] };
+    await letters.redrive({ consumer, ...ids }, { who: "nemesis", dryRun: false }).catch(() => undefined);
   };
 
   /** From now on the replica gets nothing more; after `ms` it takes over, and what it has not got is gone. */

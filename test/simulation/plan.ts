@@ -93,6 +93,7 @@ type FaultName =
   | "topic-refused"
   | "redrive"
   | "discard"
+  | "redrive-letters"
   | "purge";
 
 export const loadMs = 8_000;
@@ -115,10 +116,46 @@ export function planOf(seed: number): Plan {
     subscribers: pick([[1], [1, 2], [2]]),
     purgeEveryMs: pick([3_000, 60_000]),
   };
-  const faults = faultsOf(seed, store);
+  const faults = [...faultsOf(seed, store), ...letterFaultsOf(seed)].sort((a, b) => a[0] - b[0]);
+  if (hasManyLetters(seed)) return { seed, store, broker, knobs, transactions: givenUp(seed, transactionsOf(seed)), faults };
   return fork(seed, "backlog").next() < 0.2
     ? { seed, store, broker, knobs: backlogKnobs(seed, knobs), transactions: burstsOf(seed), faults }
     : { seed, store, broker, knobs, transactions: transactionsOf(seed), faults };
+}
+
+/** Otherwise their inbox keeps letters. */
+export const hasDeadTopics = (seed: number): boolean => seed % 2 === 0;
+
+/** Some runs are about letters: consumers give many events up, and operators redrive them while subscribers and their inbox break. */
+const hasManyLetters = (seed: number): boolean => !hasDeadTopics(seed) && fork(seed, "many letters").next() < 0.4;
+
+function letterFaultsOf(seed: number): Fault[] {
+  if (!hasManyLetters(seed)) return [];
+  const random = fork(seed, "letter faults");
+  const faults = (count: number, names: readonly FaultName[]): Fault[] =>
+    Array.from({ length: count }, () => [
+      Math.round(loadMs * (0.1 + random.next() * 0.9)),
+      picker(random)(names),
+      Math.floor(random.next() * 8),
+      Math.round(random.next() * 4_000),
+    ]);
+  return [...faults(4 + Math.floor(random.next() * 8), ["redrive-letters"]), ...faults(Math.floor(random.next() * 6), harmsLetters)];
+}
+
+const harmsLetters: readonly FaultName[] = [
+  ...(["subscriber-crash", "subscriber-pause", "subscriber-leave", "subscriber-join"] as const),
+  ...(["crash-before-handle", "crash-before-commit", "crash-after-effect"] as const),
+  ...(["inbox-down", "inbox-lossy", "inbox-restart", "broker-redelivers"] as const),
+];
+
+function givenUp(seed: number, transactions: readonly Transaction[]): Transaction[] {
+  const random = fork(seed, "given up");
+  const kindOf = ({ kind }: EventPlan): EventPlan["kind"] =>
+    kind !== "plain" || random.next() > 0.15 ? kind : random.next() < 0.25 ? "fatal" : "fails-too-often";
+  return transactions.map((transaction) => ({
+    ...transaction,
+    parts: transaction.parts.map((part) => ({ ...part, events: part.events.map((event) => ({ ...event, kind: kindOf(event) })) })),
+  }));
 }
 
 /** Relays at a distance from their database, and lanes that fill up faster than a pass empties them. */

@@ -4,7 +4,7 @@ import { states, type State } from "../../src/core/event.ts";
 import { check, type Judgement } from "../../src/proof/judge/check.ts";
 import type { Entry } from "../../src/proof/judge/history.ts";
 import type { TimeBounds } from "../../src/proof/judge/isolation.ts";
-import type { Copy, Effect, Reads } from "../../src/proof/judge/reads.ts";
+import type { Copy, Effect, LeftLetter, Reads } from "../../src/proof/judge/reads.ts";
 import { consumerName, startCrew, type Crew } from "./crew.ts";
 import { startNemesis } from "./nemesis.ts";
 import { loadMs, type Plan } from "./plan.ts";
@@ -42,9 +42,17 @@ export async function run(plan: Plan): Promise<Result> {
     const { ids } = await world.store.operator[action]({}, { who: "healer", dryRun: false });
     if (ids.length > 0) world.history.push({ at: scheduler.now, process: "healer", phase: "ok", op: "operate", action, ids });
   };
+  let again = action === "redrive";
+  /** Once: those that no handler takes come back. */
+  const redriveLetters = async (): Promise<void> => {
+    if (!again) return;
+    again = false;
+    for (const consumer of plan.knobs.subscribers.keys()) await redriveAll(world, consumerName(consumer));
+  };
   while (scheduler.now < healedAt + patienceMs && scheduler.steps < mostSteps) {
     await scheduler.run(scheduler.now + 500);
     if (scheduler.now > healedAt + 1_000) {
+      await redriveLetters();
       if (isDone(world)) break;
       await rescue();
     }
@@ -70,6 +78,12 @@ function boundsOf({ knobs, transactions }: Plan): TimeBounds {
   return { latencyMs, recoveryMs: 5_000 + 3 * knobs.leaseMs, lingerMs: 2 * knobs.leaseMs, mayBeIdle: true, effectsApart: true };
 }
 
+async function redriveAll({ inbox, history, scheduler }: World, consumer: string): Promise<void> {
+  const action = "redrive";
+  const { ids } = await inbox.letters.redrive({ consumer }, { who: "healer", dryRun: false });
+  if (ids.length > 0) history.push({ at: scheduler.now, process: "healer", phase: "ok", op: "operate", action, ids, consumer });
+}
+
 /** Nothing to claim, nothing in flight, everything that was delivered acknowledged. */
 function isDone(world: World): boolean {
   const { store, broker, plan, inbox } = world;
@@ -81,6 +95,7 @@ function isDone(world: World): boolean {
     if (status === "DEAD" && plan.seed % 3 !== 2) return false;
   }
   if (tables.windows.size > 0 || store.database.openTransactions() > 0) return false;
+  if ([...inbox.database.image.tables.letters.values()].some(({ redrivenAt }) => redrivenAt !== null)) return false;
   const handled = new Set((inbox.database.image.effects as Applied[]).map(({ consumer, id }) => `${consumer} ${id}`));
   const letters = new Set(lettersOf(world).map(({ consumer, id }) => `${consumer} ${id}`));
   return plan.knobs.subscribers.every((_, index) =>
@@ -123,14 +138,20 @@ async function drain({ scheduler }: World, crew: Crew): Promise<number> {
   return scheduler.now - started;
 }
 
-function lettersOf({ broker, inbox }: World): { consumer: string; id: string }[] {
+function lettersOf({ broker, inbox }: World): LeftLetter[] {
   const onTopics = broker
     .topicNames()
     .filter((topic) => topic.endsWith(".dead"))
     .flatMap((topic) =>
       broker.messages(topic).map(({ headers, attributes }) => ({ consumer: headers["waybill-dead-consumer"]!, id: attributes["id"]! })),
     );
-  return [...onTopics, ...[...inbox.database.image.tables.letters.values()].map(({ row }) => row)];
+  const inInbox = [...inbox.database.image.tables.letters.values()].map(({ row: { consumer, id }, redrivenAt }) => ({
+    consumer,
+    id,
+    marked: true,
+    waits: redrivenAt !== null,
+  }));
+  return [...onTopics, ...inInbox];
 }
 
 async function readAll(world: World, drainedMs: number): Promise<Reads> {

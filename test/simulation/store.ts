@@ -46,13 +46,15 @@ export type SimStore = Store<SimDb, SimTx> & { readonly db: SimDb };
 interface Heard {
   taken?(won: ReadonlyMap<number, bigint>): void;
   committed?(tx: ServerTx): void;
-  operated?(action: "redrive" | "discard", ids: readonly string[]): void;
+  /** With a consumer, to its letters. */
+  operated?(action: "redrive" | "discard", ids: readonly string[], consumer?: string): void;
 }
 
 export interface StoreServer {
   readonly server: Server;
   readonly database: Database;
   readonly operator: Operator;
+  readonly letters: Letters;
   /** The store as a process has it. */
   open(process: Process, heard?: Heard): SimStore;
   failOver(replica: Image): void;
@@ -80,6 +82,9 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
     database,
     get operator() {
       return parts.operator;
+    },
+    get letters() {
+      return parts.letters;
     },
     failOver(replica) {
       database.failOver(replica);
@@ -173,7 +178,12 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           groups: (filter) => read(() => parts.letters.groups(filter)),
           list: (filter) => read(() => parts.letters.list(filter)),
           show: (seq) => read(() => parts.letters.show(seq)),
-          redrive: (filter, by) => write(() => parts.letters.redrive(filter, by)),
+          redrive: (filter, by) =>
+            write(async () => {
+              const report = await parts.letters.redrive(filter, by);
+              if (!by.dryRun && report.ids.length > 0) heard.operated?.("redrive", report.ids, filter.consumer);
+              return report;
+            }),
           discard: (filter, by) => write(() => parts.letters.discard(filter, by)),
           redriven: (consumer, topic, limit) => read(() => parts.letters.redriven(consumer, topic, limit)),
         },

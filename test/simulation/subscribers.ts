@@ -4,7 +4,7 @@ import type { Service } from "../../src/core/service.ts";
 import { fatal } from "../../src/subscriber/fatal.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 import { openClient, type Client } from "./client.ts";
-import { aggregateTypes, sharedTopic } from "./plan.ts";
+import { aggregateTypes, hasDeadTopics, sharedTopic } from "./plan.ts";
 import type { Process } from "./scheduler.ts";
 import { shaOf, type World } from "./world.ts";
 
@@ -54,7 +54,7 @@ export function startSubscriber(world: World, consumer: string, name: string, fa
       source: recordedSource(world, process, consumer, client),
       inbox: store,
       topics: topicsOf(world),
-      ...(plan.seed % 2 === 0 && { deadTopic: "{topic}.dead" }),
+      ...(hasDeadTopics(plan.seed) && { deadTopic: "{topic}.dead" }),
       handlers: {
         async "*"(event, tx) {
           const { n, kind } = event.payload as Payload;

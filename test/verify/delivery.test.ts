@@ -8,6 +8,9 @@ import { added, bounds, copy, effect, entry, event, fault, healed, held, one, se
 const three = event("e3", 3);
 const rolledBack = [...well, ...added([three], 3, "failed")];
 const lostAnswer = [...well, ...added([three], 3, "unknown")];
+const redrive = (at: number, consumer = "stock"): Entry =>
+  entry(at, "ann", "ok", { op: "operate", action: "redrive", ids: ["e1"], consumer });
+const applied = (at: number): Entry => entry(at, "stock-1", "ok", { op: "effect", consumer: "stock", id: "e1" });
 const failover = fault(4, "failover", 0, { target: "store" });
 
 describe("a run without a fault", () => {
@@ -205,6 +208,14 @@ describe("order", () => {
     expect(short(verdict(well, { ...late, letters: [{ consumer: "mail", id: "e1" }] }))).toMatch(/^broken/);
   });
 
+  test("a letter in the inbox has a mark: its event is applied late only after an operator has redriven the letter", () => {
+    const swapped = { effects: [effect(two), effect(one)] };
+    expect(short(verdict(well, { ...swapped, letters: [{ consumer: "stock", id: "e1", marked: true }] }))).toMatch(/^broken/);
+    expect(short(verdict([...well, redrive(3), applied(4)], swapped))).toBe("holds, 1 × parked-then-redriven");
+    expect(short(verdict([...well, applied(3), redrive(4)], swapped))).toMatch(/^broken/);
+    expect(short(verdict([...well, redrive(3, "mail"), applied(4)], swapped))).toMatch(/^broken/);
+  });
+
   test("is unknown without the broker's log", () => {
     expect(short(verdict(well, { broker: null }))).toMatch(/^unknown/);
   });
@@ -216,6 +227,15 @@ describe("one effect", () => {
   test("a second effect of one event at one consumer breaks it; the fewest are told", () => {
     const effects = [effect(one), effect(one), effect(one), effect(two), effect(two), effect(two, "mail")];
     expect(short(verdict(well, { effects }))).toBe("broken 2 times: Order 1 #2 had 2 effects at stock [e2]");
+  });
+
+  test("a letter that is still there after its event was applied from it breaks it", () => {
+    const letters = [{ consumer: "stock", id: "e1", marked: true }];
+    expect(short(verdict([...well, redrive(3), applied(4)], { letters }))).toBe(
+      "broken 1 times: event e1 was applied from its letter at stock, and the letter is still there [e1]",
+    );
+    expect(short(verdict([...well, redrive(3)], { letters }))).toBe("holds");
+    expect(short(verdict([...well, redrive(3), applied(4)], {}))).toBe("holds");
   });
 
   test("is unknown without the effects", () => {

@@ -17,6 +17,14 @@ describe("nothing stuck", () => {
       );
   });
 
+  test("after healing, no redriven letter waits for its consumer", () => {
+    const letter = { consumer: "stock", id: "e1", marked: true };
+    expect(short(verdict(well, { letters: [letter] }))).toBe("holds");
+    expect(short(verdict(well, { letters: [{ ...letter, waits: true }] }))).toBe(
+      "broken 1 times: the letter of event e1 was redriven, and stock has neither applied it nor given it up again [e1]",
+    );
+  });
+
   test("behind a dead event of its own aggregate an event may wait", () => {
     const poisoned = [...well, fault(1, "poison", 0, { target: "e1" })];
     expect(short(verdict(poisoned, { outbox: [row("DEAD", "e1"), row("BLOCKED")] }))).toBe("holds, 1 × dead, 1 × blocked-behind-dead");

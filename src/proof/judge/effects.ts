@@ -1,8 +1,8 @@
 import type { Facts } from "./facts.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
-/** E: a consumer's effect in its own database happens once per event, however often it was delivered. */
-export function oneEffect({ reads }: Facts): Verdict {
+/** E: a consumer's effect in its own database happens once per event, however often it was delivered. A letter goes away with its effect. */
+export function oneEffect({ reads, redriven }: Facts): Verdict {
   if (reads.effects === null) return unknown("one effect", "the effects could not be read");
   const { broken, verdict } = trial("one effect");
   const times = new Map<string, { consumer: string; id: string; text: string; count: number }>();
@@ -13,5 +13,8 @@ export function oneEffect({ reads }: Facts): Verdict {
   }
   for (const { consumer, id, text, count } of times.values())
     if (count > 1) broken(count, `${text} had ${count} effects at ${consumer}`, [id]);
+  for (const { consumer, id, marked } of reads.letters ?? [])
+    if (marked === true && redriven.has(`${consumer} ${id}`))
+      broken(1, `event ${id} was applied from its letter at ${consumer}, and the letter is still there`, [id]);
   return verdict();
 }

@@ -29,6 +29,8 @@ export interface Facts {
   readonly skipped: ReadonlySet<string>;
   /** Given up by an operator. */
   readonly discarded: ReadonlySet<string>;
+  /** Applied after an operator had redriven its letter: the consumer and the id. */
+  readonly redriven: ReadonlySet<string>;
   readonly troubles: readonly Trouble[];
   /** Something was broken that was the event's own, or relay after relay was killed with it alone in hand: whoever gave it up had a reason. */
   hasCause(event: Event): boolean;
@@ -42,6 +44,8 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   const transactions = new Map<string, { begun: Add; end: Add | null }>();
   const skipped = new Set<string>();
   const discarded = new Set<string>();
+  const given = new Set<string>();
+  const redriven = new Set<string>();
   let healedAt: number | null = null;
   for (const entry of history) {
     if (entry.op === "add" && entry.phase === "invoked") transactions.set(entry.tx, { begun: entry, end: null });
@@ -51,7 +55,12 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
     } else if (entry.op === "settle") {
       for (const { id, as, release } of entry.outcomes) if (as === "parked" && release === true) skipped.add(id);
     } else if (entry.op === "operate") {
-      if (entry.action === "discard" && entry.phase === "ok") entry.ids.forEach((id) => discarded.add(id));
+      if (entry.phase !== "ok") continue;
+      if (entry.consumer === undefined && entry.action === "discard") entry.ids.forEach((id) => discarded.add(id));
+      if (entry.consumer !== undefined && entry.action === "redrive") entry.ids.forEach((id) => given.add(`${entry.consumer} ${id}`));
+    } else if (entry.op === "effect") {
+      const key = `${entry.consumer} ${entry.id}`;
+      if (entry.phase === "ok" && given.has(key)) redriven.add(key);
     } else if (entry.op === "fault") {
       if (entry.fault === "heal") healedAt = entry.at;
     }
@@ -76,7 +85,7 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   const diedWith = deathsOf(history);
   const hasCause = (event: Event): boolean =>
     targets.has(event.id) || (diedWith.get(event.id) ?? 0) >= deathsToPark || scoped.some((trouble) => isToBlame(trouble, event));
-  return { history, reads, events, skipped, discarded, troubles, hasCause, healedAt };
+  return { history, reads, events, skipped, discarded, redriven, troubles, hasCause, healedAt };
 }
 
 /** An event that may be what relays die of is parked after so many deaths; who died of it, and who was killed beside it, nobody can tell. */

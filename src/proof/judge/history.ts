@@ -62,8 +62,8 @@ export type Act =
       readonly began: number;
       readonly lanes: readonly (readonly [lane: number, epoch: number])[];
     }
-  /** What an operator did, to these events. */
-  | { readonly op: "operate"; readonly action: "redrive" | "discard"; readonly ids: readonly string[] }
+  /** What an operator did, to these events in the outbox, or to the letters that a consumer has of them. */
+  | { readonly op: "operate"; readonly action: "redrive" | "discard"; readonly ids: readonly string[]; readonly consumer?: string }
   /** `copies`: how many copies of events it may cause in the broker; null when nobody can tell. It begins `invoked` and has ended with `ok`. */
   | { readonly op: "fault"; readonly fault: string; readonly target: string; readonly copies: number | null; readonly scope: Scope };
 

@@ -16,7 +16,9 @@ export const legal = {
   "joins-late": "a delayed event joins its aggregate's order when it becomes available",
   "skipped-then-redriven": "the policy `skip` let followers go on when the event died; a redrive publishes it after them",
   "parked-then-copied":
-    "the consumer gave the event up, and its letter is durable; a further copy of it came after its followers, and its handler succeeded then",
+    "the consumer gave the event up, and its letter is on a topic; a further copy of it came after its followers, and its handler succeeded then",
+  "parked-then-redriven":
+    "the consumer gave the event up, and its followers went on; an operator redrove its letter, which was applied after them",
   "explained-copy": "the copy is one that a fault of the run explains: copies - 1 <= faults x window",
   "unanswered-publish":
     "the broker did not answer the publish within its time, so nobody could know that it has the event: the next attempt was its copy",

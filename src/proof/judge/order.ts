@@ -1,5 +1,6 @@
 import type { Facts } from "./facts.ts";
 import type { Written } from "./history.ts";
+import type { Legal } from "./legal.ts";
 import { trial, unknown, type Trial, type Verdict } from "./verdict.ts";
 
 type Place = Pick<Written, "id" | "n">;
@@ -9,10 +10,14 @@ export function order(facts: Facts): Verdict {
   const { broker, effects } = facts.reads;
   if (broker === null || effects === null) return unknown("order", "the broker or the effects could not be read");
   const found = trial("order");
-  const parked = new Set((facts.reads.letters ?? []).map(({ consumer, id }) => `${consumer} ${id}`));
+  const unmarked = (facts.reads.letters ?? []).filter(({ marked }) => marked !== true);
+  const parked = new Set(unmarked.map(({ consumer, id }) => `${consumer} ${id}`));
   ascending(facts, found, broker, ({ topic, aggregate }) => `${aggregate} on ${topic}`);
-  const isParked = ({ consumer, id }: { readonly consumer: string; readonly id: string }): boolean => parked.has(`${consumer} ${id}`);
-  ascending(facts, found, effects, ({ consumer, topic, aggregate }) => `${aggregate} of ${topic} at ${consumer}`, isParked);
+  const whyLate = ({ consumer, id }: { readonly consumer: string; readonly id: string }): Legal | null => {
+    const key = `${consumer} ${id}`;
+    return facts.redriven.has(key) ? "parked-then-redriven" : parked.has(key) ? "parked-then-copied" : null;
+  };
+  ascending(facts, found, effects, ({ consumer, topic, aggregate }) => `${aggregate} of ${topic} at ${consumer}`, whyLate);
   return found.verdict();
 }
 
@@ -22,7 +27,7 @@ function ascending<Seen extends Place>(
   found: Trial,
   seen: readonly Seen[],
   lineOf: (seen: Seen) => string,
-  isParked: (seen: Seen) => boolean = () => false,
+  whyLate: (seen: Seen) => Legal | null = () => null,
 ): void {
   const last = new Map<string, Place>();
   const first = new Set<string>();
@@ -40,9 +45,8 @@ function ascending<Seen extends Place>(
       if (!delayed) last.set(line, { id, n });
       continue;
     }
-    if (delayed) found.pardon("joins-late");
-    else if (facts.skipped.has(id)) found.pardon("skipped-then-redriven");
-    else if (isParked(each)) found.pardon("parked-then-copied");
+    const why = delayed ? "joins-late" : facts.skipped.has(id) ? "skipped-then-redriven" : whyLate(each);
+    if (why !== null) found.pardon(why);
     else found.broken(before.n - n, `${line}: #${n} came after #${before.n}`, [before.id, id]);
   }
 }

@@ -15,6 +15,15 @@ export interface Sample {
   readonly bound: number;
 }
 
+export interface LeftLetter {
+  readonly consumer: string;
+  readonly id: string;
+  /** The inbox keeps it, and a mark beside it: no copy of the event is applied, unless an operator redrives the letter. A topic has no marks. */
+  readonly marked?: boolean;
+  /** An operator has redriven it, and its consumer has not applied it, nor given it up again. */
+  readonly waits?: boolean;
+}
+
 /** Everything that is read once the run is over, by others than those who ran. Null is what could not be read. */
 export interface Reads {
   /** The workload's own table: which events the database has committed and still knows. */
@@ -26,7 +35,7 @@ export interface Reads {
   /** In the order in which they were committed. */
   readonly effects: readonly Effect[] | null;
   /** What consumers gave up on. */
-  readonly letters: readonly { readonly consumer: string; readonly id: string }[] | null;
+  readonly letters: readonly LeftLetter[] | null;
   /** The rows that are left. */
   readonly outbox: readonly { readonly id: string; readonly aggregate: string; readonly state: State }[] | null;
   /** As the status command tells it, and as SQL counts it. */

@@ -18,5 +18,8 @@ export function nothingStuck({ reads, events, hasCause, healedAt }: Facts): Verd
     if (state === "BLOCKED" && dead.has(aggregate)) pardon("blocked-behind-dead");
     else broken(state === "BLOCKED" ? 1 : 0, `an event of ${aggregate} is ${state}, and nothing holds it`, [id]);
   }
+  for (const { consumer, id, waits } of reads.letters ?? [])
+    if (waits === true)
+      broken(0, `the letter of event ${id} was redriven, and ${consumer} has neither applied it nor given it up again`, [id]);
   return verdict();
 }
