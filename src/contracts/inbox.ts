@@ -19,7 +19,7 @@ export interface Inbox<Tx> {
   /**
    * Commits the mark and the work together, or neither. Answers "seen" when an earlier call has committed them, and "parked" when the
    * event has a letter. With the number of that letter, once it was redriven, the work runs all the same, and the letter goes away with
-   * the same commit. A letter that is gone, or not redriven, answers "seen".
+   * the same commit. A letter that is gone, or not redriven, answers "seen". One that another transaction holds is not waited for: that rejects.
    * Of two calls at once for one key, the second waits for the first, and runs its work only if the first failed.
    * Rejects with TRANSACTION_LOST when the work ended the transaction itself. That counts as a failure of the event.
    * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed it.

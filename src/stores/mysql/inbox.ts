@@ -24,7 +24,8 @@ type Cut = () => Promise<void>;
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
-const lockWait = 1205;
+/** The lock was waited for in vain; or somebody has it, and nobody waits. */
+const lockHeld = [1205, 3572];
 /** How long the server may take to end a connection that was killed. */
 const cutMs = 5_000;
 /** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
@@ -61,13 +62,13 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const { letters } = at.names;
         const dropLetter = async (): Promise<unknown> => letter !== undefined && ask(`DELETE FROM ${letters} WHERE seq = ${letter}`);
         // The letter first and then the mark, as whoever parks locks them.
-        const redriven = `SELECT 1 AS kept FROM ${letters} WHERE seq = ${letter} AND redriven_at IS NOT NULL FOR UPDATE`;
+        const redriven = `SELECT 1 AS kept FROM ${letters} WHERE seq = ${letter} AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
         const marking = async (): Promise<Applied | "gone" | null> =>
           letter !== undefined && (await ask(redriven)).length === 0
             ? "gone"
             : mark(ask, at.names, key, handlerVersion, letter !== undefined);
         const before = await marking().catch((error: unknown) => {
-          throw errnoOf(error) === lockWait ? new MarkHeld(connection.place, error) : error;
+          throw lockHeld.includes(errnoOf(error) ?? 0) ? new MarkHeld(connection.place, error) : error;
         });
         if (before === "gone") return "seen";
         if (before !== null) {

@@ -18,6 +18,8 @@ export async function keepLetter(session: Session, n: Names, letter: Letter): Pr
   if (letter.again === undefined) await insertLetter(session, n, letter);
   else {
     const row = renewedColumns(letter);
+    // Whoever holds it must not make other events wait: the subscriber tries again.
+    await session.run(`SELECT 1 FROM ${n.letters} WHERE seq = ${letter.again} FOR UPDATE NOWAIT`);
     await session.change(
       `UPDATE ${n.letters} SET redriven_at = NULL, ${row.map(([column]) => `${column} = ?`).join(", ")} WHERE seq = ${letter.again}`,
       row.map(([, value]) => value),

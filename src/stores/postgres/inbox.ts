@@ -43,7 +43,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
     const attempt = (watch: WatchRollback) =>
       applying.transaction<Applied>(async (tx) => {
         if (letter !== undefined) {
-          const kept = `SELECT 1 AS kept FROM ${n.letters} WHERE seq = $1::bigint AND redriven_at IS NOT NULL FOR UPDATE`;
+          const kept = `SELECT 1 AS kept FROM ${n.letters} WHERE seq = $1::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
           if ((await waiting(tx, kept, [String(letter)])).length === 0) return "seen";
         }
         [marked] = await waiting(
@@ -111,6 +111,8 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       const values = kept.map((_, at) => `$${at + 1}`).join(", ");
       const key = [letter.consumer, letter.envelope.id];
       await connection.transaction(async (run) => {
+        // Whoever holds it must not make other events wait: the subscriber tries again.
+        if (letter.again !== undefined) await run(`SELECT 1 FROM ${n.letters} WHERE seq = ${letter.again} FOR UPDATE NOWAIT`);
         await run(
           letter.again === undefined
             ? `INSERT INTO ${n.letters} (${columns}) VALUES (${values}) ON CONFLICT (consumer, topic, id, digest) DO NOTHING`
