@@ -23,6 +23,7 @@ const forms: Readonly<Record<Kind, Readonly<Record<string, Form>>>> = {
     outbox: "object",
     leases: "object",
     inbox: "object",
+    letters: "object",
     operator: "object",
     wake: "object",
   },

@@ -50,7 +50,7 @@ export interface BrokerAdapter extends Adapter {
 /** Disposing the sink closes the broker. */
 export interface OpenedBroker {
   /** A sink of the user's own need not tell its settings. */
-  readonly sink: Sink & Partial<Examination>;
+  readonly sink: Sink & Partial<Examination> & Pick<Source, "lag">;
   /** Creates missing topics, and each consumer's place in them where the broker needs one: one command provisions every broker. */
   provision(topics: readonly string[], consumers: readonly string[]): Promise<void>;
   /** Deletes older messages from all topics, or from these topics where the broker cannot list its own. Answers how many. */

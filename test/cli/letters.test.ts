@@ -123,6 +123,23 @@ describe("a consumer's letters", () => {
     expect(await store.inbox.once({ consumer: "shipping", id: "a1" }, 1, () => expect.unreachable())).toBe("seen");
   });
 
+  test("status tells how far a consumer is behind", async () => {
+    await using broker = embedded({ path: join(cwd, "broker.db") });
+    await broker.provision([topic]);
+    const at = ["--topic", topic, "--broker", `embedded:${join(cwd, "broker.db")}`];
+    expect(await answer("status", "--consumer", "shipping", ...at)).toMatchObject({ lag: { consumer: "shipping", topic, messages: null } });
+    const subscriber = createSubscriber({
+      ...{ consumer: "shipping", source: broker, inbox: store, topics: [topic], observe: false },
+      handlers: { OrderPlaced: () => undefined },
+    });
+    await subscriber.start();
+    await until(async () => (await run("status", "--consumer", "shipping", ...at)).stdout.includes("shipping is 0 messages behind"));
+    await subscriber.drain();
+    await broker.publish([{ topic, source: "/test", envelope: sampleEvent({ id: "n1" }) }], new AbortController().signal);
+    expect((await run("status", "--consumer", "shipping", ...at)).stdout).toContain(`shipping is 1 message behind on ${topic}`);
+    expect((await run("status", ...at)).code).toBe(2);
+  });
+
   test.each([
     [["dead", "list", "--topic", topic], "--consumer"],
     [["dead", "list", "--consumer", "shipping", "--broker", "embedded:./broker.db"], "--topic"],

@@ -19,9 +19,13 @@ const status: Status = {
 };
 
 test("status says in words which counts are estimates", () => {
-  const text = page(createOutput({ write: () => true, colour: false }, false), status, { verdicts: [], warnings: [], letters: [] }).join(
-    "\n",
-  );
+  const text = page(createOutput({ write: () => true, colour: false }, false), status, {
+    verdicts: [],
+    warnings: [],
+    letters: [],
+    unread: null,
+    lag: null,
+  }).join("\n");
   expect(text).toMatch(/PUBLISHED +about 20,000,000/);
   expect(text).toMatch(/3 aggregates, about 135,000 blocked events/);
   expect(text).toMatch(/PENDING +1$/m);

@@ -2,7 +2,7 @@ import type { Watch } from "../../contracts/housekeeping.ts";
 import type { LetterGroup } from "../../contracts/letters.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
@@ -11,10 +11,11 @@ import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/wa
 import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
 import { duration } from "../duration.ts";
 import { command, flag } from "../parse.ts";
-import { storeFlag } from "../places.ts";
+import { asked, brokerFlag, storeFlag, type Placed } from "../places.ts";
+import type { Terminal } from "../terminal.ts";
 import { usage } from "../usage.ts";
 import { verdictsOf, type StatusVerdict } from "../verdict.ts";
-import { storeOf } from "./shared.ts";
+import { brokerOf, storeOf } from "./shared.ts";
 
 export const status = command({
   name: "status",
@@ -22,6 +23,9 @@ export const status = command({
     "Says what needs attention, then shows events by state, the oldest that wait, relays and their lanes, holds, destinations, dead events, letters of consumers, and what makes the tables grow.",
   flags: {
     ...storeFlag,
+    consumer: flag.text("NAME", "with --topic and --broker: how many messages this consumer is behind"),
+    topic: flag.text("T", "the topic of that consumer"),
+    ...brokerFlag,
     check: flag.switch("say only what needs attention, and exit with 1 if something does; for cron"),
     "max-age": flag.value(
       "TIME",
@@ -33,6 +37,7 @@ export const status = command({
     "waybill status --store sqlite:./app.db",
     "waybill status --store sqlite:./app.db --json",
     "waybill status --store sqlite:./app.db --check --max-age 2m",
+    "waybill status --store sqlite:./app.db --consumer shipping --topic order.events --broker embedded:./broker.db",
   ],
   async run(terminal, values) {
     if (values["max-age"] !== undefined && !values.check) usage("--max-age is for --check: add it");
@@ -40,11 +45,22 @@ export const status = command({
     const current = await opened.store.operator.status();
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
-    const letters = await opened.store.letters.groups({});
+    // A role that may not read letters may read the rest.
+    const read = await opened.store.letters.groups({}).catch(asError);
+    const letters = read instanceof Error ? [] : read;
+    const unread = read instanceof Error ? read.message : null;
+    const lag = await lagOf(terminal, values);
     const verdicts = verdictsOf(current, letters, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
-    const json = { verdicts, ...current, letters, ...(watch !== undefined && { watch: { ...watch, warnings } }) };
+    const json = {
+      verdicts,
+      ...current,
+      letters: unread === null ? letters : null,
+      ...(lag !== null && { lag }),
+      ...(watch !== undefined && { watch: { ...watch, warnings } }),
+    };
     // Cron mails whatever is printed: a check of what is well prints nothing.
-    if (terminal.out.json || !values.check) terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters }));
+    if (terminal.out.json || !values.check)
+      terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, lag }));
     const failing = verdicts.filter((verdict) => verdict.failing);
     if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
   },
@@ -52,14 +68,42 @@ export const status = command({
 
 const defaultMaxAgeMs = 5 * 60_000;
 
+interface Lag {
+  readonly consumer: string;
+  readonly topic: string;
+  /** Null where the broker cannot tell, or the consumer has no place in the topic yet. */
+  readonly messages: number | null;
+}
+
+const lagMs = 10_000;
+
+async function lagOf(terminal: Terminal, values: Placed<"broker"> & Record<"consumer" | "topic", string | undefined>): Promise<Lag | null> {
+  const { consumer, topic } = values;
+  const broker = asked("broker", values);
+  if (consumer === undefined && topic === undefined && broker === undefined) return null;
+  if (consumer === undefined || topic === undefined) usage("how far a consumer is behind takes --consumer, --topic and --broker");
+  await using opened = await brokerOf(terminal, values, false);
+  const signal = AbortSignal.timeout(lagMs);
+  await opened.sink.connect(signal);
+  return { consumer, topic, messages: (await opened.sink.lag?.(topic, signal, consumer)) ?? null };
+}
+
+function behind({ consumer, topic, messages }: Lag): string {
+  if (messages === null) return `${consumer} has no place in ${topic} yet, or the broker cannot tell how far behind it is`;
+  return `${consumer} is ${count(messages, "message")} behind on ${topic}`;
+}
+
 interface Beside {
   readonly verdicts: readonly StatusVerdict[];
   readonly warnings: readonly WatchWarning[];
   /** Of the consumers whose inboxes are in this database. */
   readonly letters: readonly LetterGroup[];
+  /** Why letters were not read. */
+  readonly unread: string | null;
+  readonly lag: Lag | null;
 }
 
-export function page(out: Output, status: Status, { verdicts, warnings, letters }: Beside): string[] {
+export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, lag }: Beside): string[] {
   const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
@@ -100,6 +144,8 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters 
     ]),
     ...(holds.list.length > 0 && unlisted > 0 ? [[`… and ${unlisted} more`]] : []),
     ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
+    ...(lag === null ? [] : [[behind(lag)]]),
+    ...(unread === null ? [] : [[`letters were not read: ${unread}`]]),
     ...listed(["letters", "redriven", "oldest", "consumer", "topic", "error"], letters, (group) => [
       ...[group.letters, group.redriven, group.oldest, group.consumer, group.topic],
       shorten(group.error, 100),
