@@ -81,9 +81,9 @@ const programs = readdirSync(join(root, "examples"), { recursive: true, encoding
   return path.endsWith(".ts") && parts.length > 1 && !existsSync(join(root, "examples", parts[0]!, "package.json"));
 });
 /** Less than anything that keeps a process alive by mistake keeps it. */
-const endMs = 5_000;
+const endMs = 20_000;
 
-test.each(programs)("%s ends by itself with code 0, within 5 s of SIGTERM", async (path) => {
+test.each(programs)("%s ends by itself with code 0 soon after SIGTERM", async (path) => {
   const program = run(path, { PORT: "0" });
   if (!/SIGTERM/.test(readFileSync(join(root, "examples", path), "utf8"))) return expect(await program.ended).toMatchObject({ code: 0 });
   await until(() => program.out().includes("\n") || program.child.exitCode !== null);

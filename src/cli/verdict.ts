@@ -56,14 +56,17 @@ function blocked({ holds, breakers, oldest }: Status, maxAgeMs: number): StatusV
   const held = holds.list.filter((hold) => !hold.releasing && hold.destination === null);
   const aggregates = Math.max(held.length, holds.aggregates - forTopics - holds.list.filter(({ releasing }) => releasing).length);
   const [first] = held;
-  if (first === undefined || aggregates <= 0) return [];
+  if (aggregates <= 0) return [];
+  const failing = oldest.blockedMs !== null && oldest.blockedMs > maxAgeMs;
+  // Only the oldest holds are listed, and all of those may wait for topics.
+  if (first === undefined) return [{ about: "blocked", failing, text: `${count(aggregates, "aggregate is", "aggregates are")} blocked` }];
   const cause = `event ${first.causeId ?? "unknown"}: ${shorten(first.why, 200)}`;
   const name = `${first.aggregateType} ${first.aggregateId}`;
   const text =
     aggregates === 1
       ? `one aggregate (${name}) is blocked by ${cause}`
       : `${aggregates} aggregates are blocked; the first is ${name}, by ${cause}`;
-  return [{ about: "blocked", failing: oldest.blockedMs !== null && oldest.blockedMs > maxAgeMs, text }];
+  return [{ about: "blocked", failing, text }];
 }
 
 function dead({ states: { DEAD }, oldest: { deadMs }, dead: groups }: Status): StatusVerdict[] {

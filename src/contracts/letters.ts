@@ -11,10 +11,10 @@ export interface Letters {
   show(seq: bigint): Promise<WholeLetter | null>;
   /**
    * Gives letters back to their consumer, and to no other: its subscriber applies them again, with attempts counted from zero. A letter goes
-   * away in the transaction that applies it. With `most`, only as many letters, the oldest first.
+   * away in the transaction that applies it. With `most`, only as many letters, the oldest first; with `after`, only those with a higher seq.
    * Rejects with NOT_FOUND or WRONG_STATE for an id that has no letter, or none that can be applied.
    */
-  redrive(filter: LetterFilter, by: Action & { readonly most?: number }): Promise<LetterReport>;
+  redrive(filter: LetterFilter, by: Action & { readonly most?: number; readonly after?: bigint }): Promise<LetterReport>;
   /** Deletes letters. Their marks stay: no late copy of the event is applied. */
   discard(filter: LetterFilter, by: Action): Promise<LetterReport>;
   /** Letters that were redriven and wait for their consumer, in the order in which they were parked. */
@@ -84,4 +84,6 @@ export interface LetterReport {
   readonly unfit: number;
   /** At most 10,000. */
   readonly ids: readonly string[];
+  /** The seq of the last of them. Null when there is none. */
+  readonly last: bigint | null;
 }

@@ -1,3 +1,4 @@
+import { causesOf } from "./causes.ts";
 import { isWaybillError, readSafely } from "./errors.ts";
 
 /** Why something failed, in the parts that a row or a letter keeps. Failures of one cause have the same code and error. */
@@ -15,10 +16,20 @@ const maxDetail = 2_000;
 
 /** The parts of an error. `names` are what this event is called: its id, its aggregate's. */
 export function reasonOf(error: Error, names: readonly string[] = []): Required<Reason> {
-  const message = oneLine(messageOf(error), maxDetail);
-  const text = oneLine(withoutNames(message, names));
-  return { code: codeOf(error), error: text, detail: text === message ? "" : message };
+  const root = rootOf(error);
+  const text = oneLine(withoutNames(oneLine(messageOf(root), maxDetail), names));
+  const whole = oneLine(wholeOf(error, root), maxDetail);
+  return { code: codeOf(root), error: text, detail: text === whole ? "" : whole };
 }
+
+/** Libraries wrap what the database said: the first cause with a code of its own tells more than "failed query". */
+function rootOf(error: Error): Error {
+  if (readSafely(() => isWaybillError(error), true)) return error;
+  const coded = causesOf(error).find((cause) => cause instanceof Error && ownCodeOf(cause) !== "");
+  return (coded as Error | undefined) ?? error;
+}
+
+const wholeOf = (error: Error, root: Error): string => (root === error ? messageOf(error) : `${messageOf(root)} (${messageOf(error)})`);
 
 /** A reason in one line, as `waybill dead list` shows it. */
 export const told = ({ code = "", error }: Reason): string => (code === "" ? error : `${code}: ${error}`);
@@ -29,7 +40,7 @@ export const wholly = ({ code = "", error, detail = "" }: Reason): string => one
 /** An error in one bounded line, whole, without its stack. */
 export function lineOf(error: Error): string {
   const code = readSafely(() => (isWaybillError(error) ? `${error.code}: ` : ""), "");
-  return oneLine(`${code}${messageOf(error)}`);
+  return oneLine(`${code}${wholeOf(error, rootOf(error))}`);
 }
 
 /** Fit for a header, a column and a log: no control characters, no half characters, not too long. */
@@ -44,12 +55,15 @@ function messageOf(error: Error): string {
   return readSafely(read, "an error without a readable message");
 }
 
+const ownCodeOf = (error: Error): string => {
+  const code = readSafely(() => (error as { code?: unknown }).code, "");
+  return typeof code === "string" && /^[A-Za-z0-9_.-]{1,64}$/.test(code) ? code : "";
+};
+
 function codeOf(error: Error): string {
-  const { code, name } = readSafely(() => ({ code: (error as { code?: unknown }).code, name: error.name }), {
-    code: "",
-    name: "",
-  });
-  if (typeof code === "string" && /^[A-Za-z0-9_.-]{1,64}$/.test(code)) return code;
+  const code = ownCodeOf(error);
+  if (code !== "") return code;
+  const name = readSafely(() => error.name as unknown, "");
   return typeof name === "string" && name !== "Error" && /^[A-Za-z_$][\w$]{0,63}$/.test(name) ? name : "";
 }
 

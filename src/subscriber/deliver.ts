@@ -211,13 +211,13 @@ async function kept<Tx>(path: Path<Tx>, post: Taken, letter: Letter): Promise<bo
     if (parked === left) return false;
     if (parked === true) return true;
   }
-  for (let fitting = letter; ; fitting = shortened(fitting) ?? fitting) {
+  for (let fitting = letter; ; fitting = (fitting.again === undefined ? shortened(fitting) : null) ?? fitting) {
     const park = async (): Promise<boolean> => {
       try {
         await inParkTime(() => inbox.park(fitting));
         return true;
       } catch (error) {
-        if (isWaybillError(error, "PAYLOAD_TOO_LARGE") && shortened(fitting) !== null) return false;
+        if (isWaybillError(error, "PAYLOAD_TOO_LARGE") && fitting.again === undefined && shortened(fitting) !== null) return false;
         throw error;
       }
     };

@@ -189,10 +189,11 @@ async function oneTurn(options: Turn): Promise<void> {
   };
   if (!(await waiting()) || !(await sit())) return;
   const lost = follow(stopping);
-  const redriving = redriveLetters(options, lost.signal, () => clock.monotonic() < trustedUntil);
+  let over = false;
+  const redriving = redriveLetters(options, lost.signal, () => clock.monotonic() < trustedUntil).finally(() => (over = true));
   try {
     do await clock.sleep(seatMs / 3, draining);
-    while (!draining.aborted && (await waiting()) && clock.monotonic() < trustedUntil && (await sit()));
+    while (!draining.aborted && (await waiting()) && clock.monotonic() < trustedUntil && (await sit()) && !over);
   } finally {
     // While it drains, what was begun is finished first.
     if (!draining.aborted) lost.abort();

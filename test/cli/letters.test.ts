@@ -93,7 +93,7 @@ describe("a consumer's letters", () => {
     expect(dry.stdout).toContain("Would redrive 5 letters");
     expect(dry.stdout).toContain("1 letter cannot be applied");
     expect(await store.letters.redriven("shipping", topic, 9)).toEqual([]);
-    const done = await run("dead", "redrive", "--consumer", "shipping", "--error", "NO_ACCOUNT: no acc…", "--yes", "--as", "ann");
+    const done = await run("dead", "redrive", "--consumer", "shipping", "--error", "NO_ACCOUNT: no account for …", "--yes", "--as", "ann");
     expect(done.stdout).toContain("4 letters redriven. They go to shipping alone");
     expect((await store.letters.redriven("shipping", topic, 9)).map(({ id }) => id)).toEqual(["a1", "b1", "a2", "b2"]);
     expect(await store.letters.redriven("mail", topic, 9)).toEqual([]);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { oneLine, reasonOf, told } from "../../src/core/reason.ts";
+import { lineOf, oneLine, reasonOf, told } from "../../src/core/reason.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 
 test("a reason of 500 characters is kept whole, and a longer one is cut to 500, the mark of the cut included", () => {
@@ -46,4 +46,16 @@ test("the code is Waybill's, the error's own, or its class", () => {
   expect(told(reasonOf(new TypeError("no")))).toBe("TypeError: no");
   expect(told(reasonOf(new Error("no")))).toBe("no");
   expect(told(reasonOf(Object.assign(new Error("no"), { code: "a\nb" })))).toBe("no");
+});
+
+test("a library's wrapping does not hide what the database said", () => {
+  const said = Object.assign(new Error('duplicate key value violates unique constraint "parcels_pkey"'), { code: "23505" });
+  const wrapped = new Error("Failed query: insert into parcels values ($1) params: o-1", { cause: said });
+  expect(reasonOf(wrapped)).toEqual({
+    code: "23505",
+    error: said.message,
+    detail: `${said.message} (${wrapped.message})`,
+  });
+  expect(lineOf(wrapped)).toContain(said.message);
+  expect(reasonOf(new Error("no", { cause: new Error("deeper") })).error).toBe("no");
 });

@@ -29,7 +29,7 @@ services:
   postgres:
     image: postgres:18
     environment: { POSTGRES_PASSWORD: waybill }
-    ports: ["5432:5432"]
+    ports: ["127.0.0.1:5432:5432"]
     healthcheck: { test: ["CMD", "pg_isready", "-U", "postgres", "-h", "127.0.0.1"], interval: 2s, retries: 20 }
 ${broker.compose}
 \`\`\`

@@ -40,7 +40,7 @@ const rabbitmq: Broker = {
   url: "amqp://guest:guest@localhost:5672",
   compose: `  rabbitmq:
     image: rabbitmq:3
-    ports: ["5672:5672"]
+    ports: ["127.0.0.1:5672:5672"]
     healthcheck: { test: ["CMD", "rabbitmq-diagnostics", "-q", "check_running"], interval: 5s, retries: 20 }`,
 };
 
@@ -54,7 +54,7 @@ const jetstream: Broker = {
   compose: `  nats:
     image: nats:2
     command: ["--jetstream", "--store_dir", "/data"]
-    ports: ["4222:4222"]`,
+    ports: ["127.0.0.1:4222:4222"]`,
 };
 
 const kafka: Broker = {
@@ -66,7 +66,7 @@ const kafka: Broker = {
   url: "kafka://localhost:9092",
   compose: `  kafka:
     image: apache/kafka:4.1.1
-    ports: ["9092:9092"]`,
+    ports: ["127.0.0.1:9092:9092"]`,
 };
 
 const redis: Broker = {
@@ -79,7 +79,7 @@ const redis: Broker = {
   compose: `  redis:
     image: redis:7
     command: ["redis-server", "--appendonly", "yes", "--appendfsync", "always"]
-    ports: ["6379:6379"]`,
+    ports: ["127.0.0.1:6379:6379"]`,
 };
 
 const drizzle: Library = {
@@ -98,6 +98,7 @@ import { postgres } from "waybill/postgres";
 
 const orders = pgTable("orders", { id: text().primaryKey(), total: integer().notNull() });
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"] });
+pool.on("error", (error) => console.error(error.message)); // an idle connection was lost; the pool opens another
 const db = drizzle(pool);
 await db.execute("CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, total integer NOT NULL)");
 
@@ -122,6 +123,7 @@ import { postgres } from "waybill/postgres";
 
 const parcels = pgTable("parcels", { id: serial().primaryKey(), orderId: text("order_id").notNull() });
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"] });
+pool.on("error", (error) => console.error(error.message)); // an idle connection was lost; the pool opens another
 const db = drizzle(pool);
 await db.execute("CREATE TABLE IF NOT EXISTS parcels (id serial PRIMARY KEY, order_id text NOT NULL)");
 

@@ -22,8 +22,9 @@ const tell = (word: string): void => void writeSync(1, `${word}\n`);
 const consumer = "shipping";
 
 function services({ store }: Database, broker: ReturnType<(typeof brokers)[BrokerName]>, handled: () => void) {
-  const relay = createRelay({ store, sink: broker, route: () => topic });
+  const relay = createRelay({ store, sink: broker, route: () => topic, observe: false });
   const subscriber = createSubscriber({
+    observe: false,
     ...{ consumer, source: broker, inbox: store, topics: [topic] },
     handlers: { OrderPlaced: () => handled() },
   });

@@ -62,7 +62,7 @@ function run(args: readonly string[], env: Readonly<Record<string, string>>, on:
   });
   child.stderr.setEncoding("utf8").on("data", (more: string) => (errors += more));
   // Whoever is kept alive by an idle connection is kept for ever, or for the half minute after which pg ends it.
-  const patience = setTimeout(() => child.kill("SIGKILL"), 60_000);
+  const patience = setTimeout(() => child.kill("SIGKILL"), 240_000);
   return new Promise((resolve) =>
     child.on("close", (code, signal) => {
       clearTimeout(patience);

@@ -79,7 +79,7 @@ async function newDatabase(name: Started | null, database: string): Promise<stri
 }
 
 /** How long the process went on after its last statement. Anything that keeps it alive keeps it for half a minute at least. */
-const patienceMs = 5_000;
+const patienceMs = 20_000;
 const aliveMs = ({ lines }: Ended): number => Number(/^kept alive for (\d+) ms$/.exec(lines.at(-1) ?? "")?.[1] ?? NaN);
 const endOfItself = (lines: readonly string[]): object => ({
   code: 0,
@@ -171,6 +171,6 @@ await describeWith(["postgres", "rabbitmq"], "the page about deploying", () => {
     await broker.provision(["order.events"], ["shipping"]);
     const env = { DATABASE_URL: url, BROKER_URL: servers.get("rabbitmq")!.url() };
     const ended = await child.runCode(code, env, { "ship o-1": (pid) => void process.kill(pid, "SIGTERM") });
-    expect(ended).toEqual({ code: 0, signal: null, lines: ["ship o-1"], errors: "" });
+    expect(ended).toMatchObject({ code: 0, signal: null, lines: ["ship o-1"] });
   });
 });

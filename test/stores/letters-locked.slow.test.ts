@@ -14,7 +14,7 @@ const topic = "order.events";
 const never = new AbortController().signal;
 
 await describeWith("postgres", "letters whose rows another session has locked", () => {
-  test("are applied when it lets go, each once, and keep no other event waiting meanwhile", { timeout: 90_000 }, async () => {
+  test("are applied when it lets go, each once, and keep no other event waiting meanwhile", async () => {
     await using server = await startPostgres({ version: 15 });
     const folder = mkdtempSync(join(tmpdir(), "waybill-locked-"));
     const store = postgres({ url: server.url() });

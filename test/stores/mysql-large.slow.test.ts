@@ -27,7 +27,13 @@ await describeWith("mariadb", "large rows by plain SQL on MariaDB", () => {
       retry: { delaysMs: [500], jitter: 0 },
     });
     const state = async (): Promise<string> =>
-      String((await harness.rows("SELECT CONCAT_WS(' ', status, error_code, COALESCE(error_detail, last_error)) FROM outbox WHERE aggregate_id = 'stuck'"))[0]);
+      String(
+        (
+          await harness.rows(
+            "SELECT CONCAT_WS(' ', status, error_code, COALESCE(error_detail, last_error)) FROM outbox WHERE aggregate_id = 'stuck'",
+          )
+        )[0],
+      );
     await flow.until(async () => (await state()).startsWith("DEAD"), 60_000);
     expect(await state()).toMatch(/^DEAD ROW_UNREADABLE its payload of 9437184 bytes could not be read: the store did not answer/);
     expect(silence.times()).toBe(2);

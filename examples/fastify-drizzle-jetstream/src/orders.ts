@@ -11,6 +11,7 @@ import { events } from "./events.js";
 
 const orders = pgTable("orders", { id: text().primaryKey(), total: integer().notNull() });
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"] });
+pool.on("error", (error) => console.error(error.message)); // an idle connection was lost; the pool opens another
 const db = drizzle(pool);
 await db.execute("CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, total integer NOT NULL)");
 

@@ -10,6 +10,7 @@ import { events } from "./events.js";
 const parcels = pgTable("parcels", { id: serial().primaryKey(), orderId: text("order_id").notNull(), insured: integer().notNull() });
 // In production, shipping has a database of its own, with a `waybill migrate` of its own.
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"] });
+pool.on("error", (error) => console.error(error.message)); // an idle connection was lost; the pool opens another
 const db = drizzle(pool);
 await db.execute("CREATE TABLE IF NOT EXISTS parcels (id serial PRIMARY KEY, order_id text NOT NULL, insured integer NOT NULL)");
 

@@ -4,18 +4,22 @@ import { count, shorten } from "../../core/text.ts";
 import { paragraphs, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
+import { asIs } from "../read.ts";
 import { eventPage, eventTable, pageFlags, shownEvent } from "./events.ts";
 import { actedOnLetters, actOnLetters, letterFlags, letterList, letterPage, lettersMeant, lettersOf, rateFlag } from "./letters.ts";
 import { asFlag, given, storeOf, who } from "./shared.ts";
 import { usage } from "../usage.ts";
 
+/** How long an error is where a list has cut it. */
+const listedLengths = [60, 100, 120];
+
 const filterFlags = {
   "aggregate-type": flag.text("T", "only those of this aggregate type"),
   "aggregate-id": flag.text("I", "only those of this aggregate id"),
   type: flag.text("E", "only those of this event type"),
-  // What dead list cut short is found by what it shows.
-  error: flag.value("TEXT", "only those whose error begins so: a code, or as much of it as dead list shows", (text) =>
-    text.replace(/…$/, ""),
+  // What dead list cut short is found by what it shows. The same character stands for an id within an error, and stays.
+  error: flag.value("TEXT", "only those whose error begins so: a code, or as much of it as dead list shows", (text, refuse) =>
+    asIs(listedLengths.includes(text.length) ? text.replace(/…$/, "") : text, refuse),
   ),
 };
 

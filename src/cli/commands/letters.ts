@@ -111,15 +111,22 @@ export async function actOnLetters(terminal: Terminal, { store }: CommandStore, 
   const { letters } = store;
   if (verb === "discard" || dryRun || rate === undefined) return letters[verb](filter, { who, dryRun });
   const all = await letters.redrive(filter, { who, dryRun: true });
-  const done: string[] = [];
-  for (;;) {
+  const { ids: named = [], ...rest } = filter;
+  const left = new Set(named);
+  const ids: string[] = [];
+  let done = 0;
+  // Only ever further: a letter that has failed again meanwhile is not redriven a second time.
+  for (let after = 0n; ;) {
     const begun = performance.now();
-    const { ids } = await letters.redrive(filter, { who, dryRun: false, most: Math.min(rate, all.letters - done.length) });
-    done.push(...ids);
-    if (ids.length === 0 || done.length >= all.letters)
-      return { letters: done.length, unfit: all.unfit, ids: done.slice(0, all.ids.length) };
-    const waiting = (await letters.groups(filter)).reduce((sum, group) => sum + group.redriven, 0);
-    if (!terminal.out.json) terminal.out.line(`${done.length} of ${all.letters} redriven, ${waiting} wait for their subscriber`);
+    const which: LetterFilter = named.length === 0 ? rest : { ...rest, ids: [...left].slice(0, rate) };
+    const round = await letters.redrive(which, { who, dryRun: false, most: Math.min(rate, all.letters - done), after });
+    done += round.letters;
+    ids.push(...round.ids.slice(0, all.ids.length - ids.length));
+    for (const id of which.ids ?? []) left.delete(id);
+    after = named.length === 0 ? (round.last ?? after) : after;
+    if (done >= all.letters || (named.length === 0 ? round.letters : left.size) === 0) return { ...all, letters: done, ids };
+    const waiting = (await letters.groups(rest)).reduce((sum, group) => sum + group.redriven, 0);
+    if (!terminal.out.json) terminal.out.line(`${done} of ${all.letters} redriven, ${waiting} wait for their subscriber`);
     await systemClock.sleep(Math.max(0, 1_000 - (performance.now() - begun)));
   }
 }

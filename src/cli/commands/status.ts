@@ -2,7 +2,7 @@ import type { Watch } from "../../contracts/housekeeping.ts";
 import type { LetterGroup } from "../../contracts/letters.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
+import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
@@ -46,7 +46,10 @@ export const status = command({
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
     // A role that may not read letters may read the rest.
-    const read = await opened.store.letters.groups({}).catch(asError);
+    const read = await opened.store.letters.groups({}).catch((error: unknown) => {
+      if (isWaybillError(error, "STORE_READ_ONLY")) return error;
+      throw error;
+    });
     const letters = read instanceof Error ? [] : read;
     const unread = read instanceof Error ? read.message : null;
     const lag = await lagOf(terminal, values);
@@ -61,6 +64,7 @@ export const status = command({
     // Cron mails whatever is printed: a check of what is well prints nothing.
     if (terminal.out.json || !values.check)
       terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, lag }));
+    else if (unread !== null) terminal.out.line(`letters were not read: ${unread}`);
     const failing = verdicts.filter((verdict) => verdict.failing);
     if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
   },

@@ -16,8 +16,8 @@ export const renewedColumns = (letter: Letter): ReturnType<typeof letterColumns>
 /** The version in a mark that no handler has made: its event has a letter. */
 export const parkedVersion = 0;
 
-/** Does parking it mark its event? A message that is no event comes again as the same letter. */
-export const marksEvent = ({ envelope, raw }: Letter): boolean => raw === undefined && markable(envelope.id);
+/** Does parking it mark its event? A message that is no event comes again as the same letter, and one that was cut has to come again. */
+export const marksEvent = ({ envelope, raw, cut = false }: Letter): boolean => raw === undefined && !cut && markable(envelope.id);
 
 /** How many ids a report names. */
 export const reportedIds = 10_000;
@@ -116,8 +116,9 @@ export function refuseUnfit(
   }
 }
 
-export const reportOf = (ids: readonly string[], unfit: number): LetterReport => ({
-  letters: ids.length,
+export const reportOf = (letters: readonly { readonly seq: bigint; readonly id: string }[], unfit: number): LetterReport => ({
+  letters: letters.length,
   unfit,
-  ids: ids.slice(0, reportedIds),
+  ids: letters.slice(0, reportedIds).map(({ id }) => id),
+  last: letters.at(-1)?.seq ?? null,
 });

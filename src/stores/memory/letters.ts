@@ -9,12 +9,12 @@ import type { KeptLetter, Tables } from "./tables.ts";
 export function createLetters(tables: Tables, clock: Clock): Letters {
   const { letters } = tables;
   const matching = (filter: LetterFilter): KeptLetter[] => [...letters.values()].filter((letter) => matches(letter, filter));
-  const act = (action: "redrive" | "discard", filter: LetterFilter, by: Action, most = Infinity) => {
+  const act = (action: "redrive" | "discard", filter: LetterFilter, by: Action, most = Infinity, after = 0n) => {
     const found = matching(filter);
     refuseUnfit(action, filter.ids ?? [], found.map(recordOf));
     const waiting = action === "discard" ? found : found.filter(({ redrivenAt }) => redrivenAt === null);
     const fit = action === "discard" ? waiting : waiting.filter((letter) => recordOf(letter).unfit === null);
-    const taken = fit.slice(0, most);
+    const taken = fit.filter(({ seq }) => seq > after).slice(0, most);
     const ids = taken.map(({ row }) => row.id);
     if (!by.dryRun && taken.length > 0) {
       for (const letter of taken) {
@@ -23,7 +23,10 @@ export function createLetters(tables: Tables, clock: Clock): Letters {
       }
       tables.audit.push({ at: new Date(clock.now()), who: by.who, action, events: taken.length, ids });
     }
-    return reportOf(ids, waiting.length - fit.length);
+    return reportOf(
+      taken.map(({ seq, row }) => ({ seq, id: row.id })),
+      waiting.length - fit.length,
+    );
   };
   return {
     async groups(filter) {
@@ -56,7 +59,7 @@ export function createLetters(tables: Tables, clock: Clock): Letters {
       if (letter === undefined) return null;
       return { ...recordOf(letter), envelope: envelopeOf(letter.row.id, letter.row.envelope, letter.row.data), raw: letter.row.raw };
     },
-    redrive: async (filter, by) => act("redrive", filter, by, by.most),
+    redrive: async (filter, by) => act("redrive", filter, by, by.most, by.after),
     discard: async (filter, by) => act("discard", filter, by),
     redriven: async (consumer, topic, limit) =>
       matching({ consumer, topic })

@@ -88,7 +88,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
       onPublish,
     }),
     leases: createLeaseStore(connection, names, clock),
-    letters: createLetters(connection, names),
+    letters: createLetters(inboxConnection, names),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),

@@ -47,11 +47,11 @@ export function createLetters(connection: Connection, n: Names): Letters {
       );
       return row === undefined ? null : wholeLetterOf(row, { ...cells, bytes });
     },
-    redrive: (filter, by) => act(connection, n, "redrive", filter, by, by.most),
+    redrive: (filter, by) => act(connection, n, "redrive", filter, by, by.most, by.after),
     discard: (filter, by) => act(connection, n, "discard", filter, by),
     async redriven(consumer, topic, limit) {
       const rows = await run(
-        `SELECT ${columns} FROM ${n.letters} l WHERE l.consumer = ? AND l.topic = ? AND l.redriven_at IS NOT NULL ORDER BY l.seq LIMIT ${limit}`,
+        `SELECT ${columns} FROM ${n.letters} l FORCE INDEX (redriven) WHERE l.consumer = ? AND l.topic = ? AND l.redriven_at IS NOT NULL ORDER BY l.seq LIMIT ${limit}`,
         [Buffer.from(consumer), Buffer.from(topic)],
       );
       return rows.map((row) => letterOf(row, cells));
@@ -66,6 +66,7 @@ async function act(
   filter: LetterFilter,
   by: Action,
   most = Infinity,
+  after = 0n,
 ): Promise<LetterReport> {
   const { where, values } = which(filter);
   if (filter.ids !== undefined) {
@@ -76,7 +77,7 @@ async function act(
       found.map((row) => letterOf(row, cells)),
     );
   }
-  const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL`;
+  const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL AND l.seq > ${after}`;
   const rows = await connection.run(
     `SELECT l.seq, l.id FROM ${n.letters} l WHERE ${meant} ${action === "discard" ? "" : `AND ${fit}`} ORDER BY l.seq
      ${most === Infinity ? "" : `LIMIT ${most}`}`,
@@ -85,17 +86,14 @@ async function act(
   const [unfit] =
     action === "discard" ? [] : await connection.run(`SELECT COUNT(*) AS n FROM ${n.letters} l WHERE ${meant} AND NOT (${fit})`, values);
   const unfitLetters = unfit === undefined ? 0 : numberOf(unfit, "n");
-  if (by.dryRun)
-    return reportOf(
-      rows.map((row) => textOf(row, "id")),
-      unfitLetters,
-    );
-  const ids: string[] = [];
-  for (let start = 0; start < rows.length; start += actBatch) {
-    const seqs = rows.slice(start, start + actBatch).map((row) => bigOf(row, "seq"));
-    ids.push(...(await connection.transaction((session) => actOn(session, n, action, seqs, filter, by))));
+  const meantLetters = rows.map((row) => ({ seq: bigOf(row, "seq"), id: textOf(row, "id") }));
+  if (by.dryRun) return reportOf(meantLetters, unfitLetters);
+  const done: { readonly seq: bigint; readonly id: string }[] = [];
+  for (let start = 0; start < meantLetters.length; start += actBatch) {
+    const seqs = meantLetters.slice(start, start + actBatch).map(({ seq }) => seq);
+    done.push(...(await connection.transaction((session) => actOn(session, n, action, seqs, filter, by))));
   }
-  return reportOf(ids, unfitLetters);
+  return reportOf(done, unfitLetters);
 }
 
 /** A letter that a subscriber is applying is locked until it is gone, or has failed again. */
@@ -106,17 +104,29 @@ async function actOn(
   seqs: readonly bigint[],
   filter: LetterFilter,
   by: Action,
-): Promise<readonly string[]> {
+): Promise<readonly { readonly seq: bigint; readonly id: string }[]> {
   const still = action === "discard" ? "" : "AND redriven_at IS NULL";
-  const rows = await session.run(`SELECT seq, id FROM ${n.letters} WHERE seq IN (${list(seqs)}) ${still} ORDER BY seq FOR UPDATE`);
-  const ids = rows.map((row) => textOf(row, "id"));
-  if (rows.length === 0) return ids;
-  const those = `WHERE seq IN (${list(rows.map((row) => bigOf(row, "seq")))})`;
+  const rows = await session.run(
+    `SELECT seq, id FROM ${n.letters} FORCE INDEX (seq) WHERE seq IN (${list(seqs)}) ${still} ORDER BY seq FOR UPDATE`,
+  );
+  const letters = rows.map((row) => ({ seq: bigOf(row, "seq"), id: textOf(row, "id") }));
+  if (letters.length === 0) return letters;
+  const those = `WHERE seq IN (${list(letters.map(({ seq }) => seq))})`;
   await session.change(
     action === "discard" ? `DELETE FROM ${n.letters} ${those}` : `UPDATE ${n.letters} SET redriven_at = UTC_TIMESTAMP(6) ${those}`,
   );
-  await audit(session.change, n, action, by.who, rows.length, auditedOf(filter, ids));
-  return ids;
+  await audit(
+    session.change,
+    n,
+    action,
+    by.who,
+    rows.length,
+    auditedOf(
+      filter,
+      letters.map(({ id }) => id),
+    ),
+  );
+  return letters;
 }
 
 /** The names of its key are bytes in the table. */

@@ -281,6 +281,10 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
       add(n.letters, "error_detail LONGTEXT"),
       add(n.letters, "redriven_at DATETIME(6)"),
       { sql: `ALTER TABLE ${n.letters} ADD KEY redriven (consumer, topic, redriven_at)`, done: indexThere },
+      // Attempts are counted from zero once a letter is redriven.
+      {
+        sql: `DELETE a FROM ${n.attempts} a JOIN ${n.letters} l ON l.consumer = CAST(a.consumer AS BINARY) AND l.id = CAST(a.event_id AS BINARY)`,
+      },
       // Letters that were cut say so in their error until now.
       { sql: `UPDATE ${n.letters} SET whole = 0 WHERE error LIKE '%(the inbox did not take its %'` },
       { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },

@@ -25,7 +25,7 @@ export function createLetters({ run, transaction }: Connection, n: Names): Lette
       const { where, values } = which(filter);
       const rows = await run(
         `SELECT l.consumer, l.topic, ${told} AS told, count(*) AS letters, count(l.redriven_at) AS redriven, ${ms("min(l.parked_at)")} AS oldest,
-           (array_agg(l.id ORDER BY l.seq))[1] AS example
+           min(l.id) AS example
          FROM ${n.letters} l WHERE ${where} GROUP BY 1, 2, 3 ORDER BY count(*) DESC, 1, 2, 3 LIMIT ${shown}`,
         values,
       );
@@ -44,7 +44,7 @@ export function createLetters({ run, transaction }: Connection, n: Names): Lette
       );
       return row === undefined ? null : wholeLetterOf(row, { ...cells, bytes });
     },
-    redrive: (filter, by) => transaction((within) => act(within, n, "redrive", filter, by, by.most)),
+    redrive: (filter, by) => transaction((within) => act(within, n, "redrive", filter, by, by.most, by.after)),
     discard: (filter, by) => transaction((within) => act(within, n, "discard", filter, by)),
     async redriven(consumer, topic, limit) {
       const rows = await run(
@@ -64,6 +64,7 @@ async function act(
   filter: LetterFilter,
   by: Action,
   most?: number,
+  after = 0n,
 ): Promise<LetterReport> {
   if (filter.ids !== undefined) {
     const { where, values } = which(filter);
@@ -75,7 +76,7 @@ async function act(
     );
   }
   const { where, values } = which(filter);
-  const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL`;
+  const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL AND l.seq > ${after}`;
   const rows = await run(
     `SELECT l.seq, l.id FROM ${n.letters} l WHERE ${meant} ${action === "discard" ? "" : `AND ${fit}`} ORDER BY l.seq
      ${most === undefined ? "" : `LIMIT ${most}`} ${by.dryRun ? "" : "FOR UPDATE"}`,
@@ -93,7 +94,10 @@ async function act(
     );
     await audit(run, n, action, by.who, rows.length, auditedOf(filter, ids));
   }
-  return reportOf(ids, Number(unfit?.["n"] ?? 0));
+  return reportOf(
+    rows.map((row) => ({ seq: BigInt(row["seq"]!), id: row["id"]! })),
+    Number(unfit?.["n"] ?? 0),
+  );
 }
 
 function which({ ids, error, ...filter }: LetterFilter): { readonly where: string; readonly values: readonly unknown[] } {

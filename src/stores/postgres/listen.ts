@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { follow, onAbort, within } from "../../core/time.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
-import type { Connection } from "./connection.ts";
+import { Late, type Connection } from "./connection.ts";
 
 /** Hints between processes, and the end of them. */
 interface Listening {
@@ -44,7 +44,8 @@ export function createListening(connection: Connection, clock: Clock = systemClo
         await client.query(`LISTEN ${channel}`);
         local.notify(); // what came before is found by looking
         await new Promise<void>((resolve) => onAbort(lost.signal, resolve));
-        if (over.aborted) await within(clock, retryMs, client.query(`UNLISTEN ${channel}`));
+        // One that does not answer is closed: the next borrower would wait behind it.
+        if (over.aborted && (await within(clock, retryMs, client.query(`UNLISTEN ${channel}`))) === null) throw new Late(connection.place);
       } finally {
         client.off("notification", hint);
         client.off("error", lost.abort);

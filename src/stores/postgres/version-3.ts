@@ -11,6 +11,8 @@ export const errorColumns = (n: Names): readonly string[] => [
 
 export const version3 = (n: Names, unit: PartitionUnit | null): string => `
 -- Letters that were cut say so in their error until now.
+-- Attempts are counted from zero once a letter is redriven.
+DELETE FROM ${n.attempts} a USING ${n.letters} l WHERE l.consumer = a.consumer AND l.id = a.event_id;
 UPDATE ${n.letters} SET whole = 0 WHERE error LIKE '%(the inbox did not take its %';
 CREATE INDEX ${n.index("letters", "redriven")} ON ${n.letters} (consumer, topic, seq) WHERE redriven_at IS NOT NULL;
 -- The same columns as before, and the new ones at the end, so that rights on the view stay.

@@ -50,7 +50,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     outbox: createOutboxStore(connection, clock, uuidv7(clock, systemRandom)),
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),
-    letters: createLetters(connection, clock),
+    letters: createLetters(inboxConnection, clock),
     operator: createOperator(connection, clock),
     housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),

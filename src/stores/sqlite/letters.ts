@@ -12,7 +12,7 @@ const errorBytes = 64 * 1024;
 const told = "coalesce(nullif(error_code, '') || ': ', '') || error";
 const named = ["consumer", "topic", "id", "aggregate_type", "aggregate_id", "event_type", "error_code", "parked_at", "redriven_at"];
 const columns = `CAST(seq AS TEXT) AS seq, ${named.map((name) => `${foreign(name)} AS ${name}`).join(", ")}, ${foreign("error", errorBytes)} AS error,
-  ${foreign("error_detail", errorBytes)} AS error_detail, attempts, handler_version, whole, raw IS NOT NULL AS is_raw, length(coalesce(raw, data)) AS size`;
+  ${foreign("error_detail", errorBytes)} AS error_detail, attempts, handler_version, whole, raw IS NOT NULL AS is_raw, coalesce(length(raw), length(data)) AS size`;
 const fit = "raw IS NULL AND whole = 1";
 
 const bytes = (row: SqliteRow, name: string): Uint8Array | null => (row[name] === null ? null : bytesOf(row[name]));
@@ -47,7 +47,7 @@ export function createLetters(connection: Connection, clock: Clock): Letters {
         );
         return row === undefined ? null : wholeLetterOf(row, { ...cells, bytes });
       }),
-    redrive: (filter, by) => connection.write((statements) => act(statements, "redrive", filter, by, clock.now(), by.most)),
+    redrive: (filter, by) => connection.write((statements) => act(statements, "redrive", filter, by, clock.now(), by.most, by.after)),
     discard: (filter, by) => connection.write((statements) => act(statements, "discard", filter, by, clock.now())),
     redriven: (consumer, topic, limit) =>
       connection.read((statements) =>
@@ -68,6 +68,7 @@ function act(
   by: Action,
   nowMs: number,
   most?: number,
+  after = 0n,
 ): LetterReport {
   const { where, values } = which(filter);
   if (filter.ids !== undefined) {
@@ -78,7 +79,7 @@ function act(
       found.map((row) => letterOf(row, cells)),
     );
   }
-  const meant = action === "discard" ? where : `${where} AND redriven_at IS NULL`;
+  const meant = action === "discard" ? where : `${where} AND redriven_at IS NULL AND seq > ${after}`;
   const rows = statements.all(
     `SELECT seq, ${foreign("id")} AS shown FROM waybill_letters WHERE ${meant} ${action === "discard" ? "" : `AND ${fit}`}
      ORDER BY seq ${most === undefined ? "" : `LIMIT ${most}`}`,
@@ -94,7 +95,10 @@ function act(
     else statements.run(`UPDATE waybill_letters SET redriven_at = ? ${those}`, [iso(nowMs), seqs]);
     audit(statements, action, by, rows.length, auditedOf(filter, ids), nowMs);
   }
-  return reportOf(ids, Number(unfit?.["n"] ?? 0));
+  return reportOf(
+    rows.map((row) => ({ seq: BigInt(Number(row["seq"])), id: cells.text(row, "shown") })),
+    Number(unfit?.["n"] ?? 0),
+  );
 }
 
 function which({ ids, error, ...filter }: LetterFilter): { readonly where: string; readonly values: readonly string[] } {
