@@ -65,7 +65,6 @@ app.get("/parcels/:orderId", (request, response) => {
 await Promise.all([relay.start(), shipping.start()]);
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1");
 await once(server, "listening");
-console.log(`listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 
 /** No new requests, then nothing half done, then what this file opened. Waybill's idle connections do not keep the process. */
 async function stop(): Promise<void> {
@@ -75,3 +74,4 @@ async function stop(): Promise<void> {
   db.close();
 }
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => void stop());
+console.log(`listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`);

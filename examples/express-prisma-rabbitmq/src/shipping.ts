@@ -14,7 +14,6 @@ const shipping = createSubscriber({
   },
 });
 await shipping.start();
-console.log("shipping: started");
 
 /** No new events, those in hand are finished and acknowledged, then Prisma's connections. */
 async function stop(): Promise<void> {
@@ -22,3 +21,4 @@ async function stop(): Promise<void> {
   await prisma.$disconnect();
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void stop());
+console.log("shipping: started");

@@ -30,7 +30,6 @@ app.post("/orders", async (request, reply) => {
   return reply.code(201).send({ id });
 });
 
-console.log(`orders: listening on ${await app.listen({ port: Number(process.env["PORT"] ?? 3000), host: "127.0.0.1" })}`);
 
 /** No new requests, then the pool: the outbox has no connection of its own. */
 async function stop(): Promise<void> {
@@ -38,3 +37,4 @@ async function stop(): Promise<void> {
   await pool.end();
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void stop());
+console.log(`orders: listening on ${await app.listen({ port: Number(process.env["PORT"] ?? 3000), host: "127.0.0.1" })}`);

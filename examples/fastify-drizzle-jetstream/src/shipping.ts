@@ -27,7 +27,6 @@ const shipping = createSubscriber({
   },
 });
 await shipping.start();
-console.log("shipping: started");
 
 /** No new events, those in hand are finished and acknowledged, then the pool. */
 async function stop(): Promise<void> {
@@ -35,3 +34,4 @@ async function stop(): Promise<void> {
   await pool.end();
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void stop());
+console.log("shipping: started");
