@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { codes } from "../../src/brokers/kafka/codes.ts";
 import type { Link } from "../../src/brokers/kafka/link.ts";
-import type { BatchAnswer, Batch } from "../../src/brokers/kafka/batch.ts";
+import { seal, type BatchAnswer, type Batch } from "../../src/brokers/kafka/batch.ts";
+import { batchesIn } from "../../src/brokers/kafka/batches.ts";
 import type { Producer } from "../../src/brokers/kafka/producer.ts";
 import { createSink } from "../../src/brokers/kafka/sink.ts";
 import type { Directory, WritableTopic } from "../../src/brokers/kafka/topics.ts";
@@ -17,6 +18,11 @@ const place: WritableTopic = {
   brokers: new Map([[1, address]]),
 };
 const code = (number: number): BatchAnswer => ({ code: number, said: null });
+
+const valuesOf = (batch: Batch): string[] => {
+  seal(batch, { id: 1n, epoch: 0, sequence: 0, isTransactional: false });
+  return [...batchesIn(batch.bytes)].flatMap(({ records }) => records.map(({ value }) => String(value)));
+};
 
 /** A sink whose partition gives these answers, one after the other, and stores everything when there are no more. */
 function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
@@ -39,7 +45,7 @@ function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
         end: () => void (spent = true),
         send: async (batches) =>
           batches.map((batch) => {
-            sent.push(batch.messages.map(({ value }) => String(value)));
+            sent.push(valuesOf(batch));
             const [next, ...rest] = left;
             left = rest;
             const answer = next?.(batch) ?? code(0);
@@ -66,8 +72,7 @@ function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
 
 describe("kafka: a batch that the broker does not take", () => {
   test("for its size is sent in parts, until the one that is too large is alone: its followers are skipped, the others stored", async () => {
-    const tooLarge = (batch: Batch): BatchAnswer =>
-      code(batch.messages.some(({ value }) => String(value) === "a3") ? codes.MESSAGE_TOO_LARGE : 0);
+    const tooLarge = (batch: Batch): BatchAnswer => code(valuesOf(batch).includes("a3") ? codes.MESSAGE_TOO_LARGE : 0);
     const { publish, sent } = scripted(...Array.from({ length: 20 }, () => tooLarge));
     expect(await publish("a1", "b1", "a2", "a3", "a4", "b2", "c1")).toEqual([
       ...["stored", "stored", "stored", "refused: event for good", "skipped", "stored", "stored"],
@@ -79,8 +84,7 @@ describe("kafka: a batch that the broker does not take", () => {
   });
 
   test("for a record in it is sent one by one", async () => {
-    const invalid = (batch: Batch): BatchAnswer =>
-      code(batch.messages.some(({ value }) => String(value) === "b1") ? codes.INVALID_RECORD : 0);
+    const invalid = (batch: Batch): BatchAnswer => code(valuesOf(batch).includes("b1") ? codes.INVALID_RECORD : 0);
     const { publish } = scripted(...Array.from({ length: 20 }, () => invalid));
     expect(await publish("a1", "b1", "a2", "b2", "c1")).toEqual(["stored", "refused: event for good", "stored", "skipped", "stored"]);
   });
@@ -131,5 +135,19 @@ describe("kafka: a batch that the broker does not take", () => {
   test("in a transaction that another has spoilt, goes again", async () => {
     const { publish } = scripted(() => ({ undone: true }));
     expect(await publish("a1", "a2")).toEqual(["stored", "stored"]);
+  });
+
+  test("or of which nobody knows, keeps its bytes, which may still be on their way, whatever is published next", async () => {
+    const kept: { readonly batch: Batch; readonly bytes: Buffer }[] = [];
+    const lose = (batch: Batch): BatchAnswer => {
+      kept.push({ batch, bytes: Buffer.from(batch.bytes) });
+      return { lost: new Error("cut") };
+    };
+    const { publish } = scripted(lose, () => code(0), lose);
+    expect(await publish("a1", "b1")).toEqual(["unknown", "unknown"]);
+    expect(await publish("c1")).toEqual(["stored"]);
+    expect(await publish("d1")).toEqual(["unknown"]);
+    expect(await publish("e1", "f1", "g1")).toEqual(["stored", "stored", "stored"]);
+    expect(kept.map(({ batch, bytes }) => batch.bytes.equals(bytes))).toEqual([true, true]);
   });
 });

@@ -1,16 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { decodeAssignment, decodeSubscription, encodeAssignment, encodeSubscription, share } from "../../src/brokers/kafka/assignment.ts";
 import { codes, isPassing, KafkaRefusal, verdictOf } from "../../src/brokers/kafka/codes.ts";
-import { loadFlights, runsOf, type Ready } from "../../src/brokers/kafka/flights.ts";
 import { kafka } from "../../src/brokers/kafka/index.ts";
 import type { RecordBatch } from "../../src/brokers/kafka/batches.ts";
-import { contentOf, envelopeOf, recordBytes, type StoredRecord } from "../../src/brokers/kafka/message.ts";
+import { envelopeOf, type StoredRecord } from "../../src/brokers/kafka/message.ts";
 import { murmur2, partitionOf } from "../../src/brokers/kafka/partition.ts";
 import { itemsOf } from "../../src/brokers/kafka/records.ts";
 import { judge } from "../../src/brokers/kafka/examine.ts";
 import { createDirectory } from "../../src/brokers/kafka/topics.ts";
 import { settingsOf } from "../../src/brokers/kafka/url.ts";
-import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import type { Envelope } from "../../src/core/event.ts";
 
@@ -66,30 +64,6 @@ describe("kafka: the URL", () => {
 const raw = Buffer.alloc(1);
 
 describe("kafka: a message", () => {
-  const stored = (event: ReturnType<typeof sampleEvent>) => {
-    const { value, headers } = contentOf({ topic: "t", source: "/s", envelope: event });
-    return { value, headers: [...headers], raw };
-  };
-
-  test("brings every event back as it was", () => {
-    for (const [about, event] of difficultEvents())
-      expect(comparable(envelopeOf(stored(event)) as Envelope), about).toEqual(comparable(event));
-    const headers = Object.fromEntries([
-      ["__proto__", "x"],
-      ["constructor", "y"],
-    ]);
-    expect(Object.entries((envelopeOf(stored(sampleEvent({ headers }))) as Envelope).headers)).toEqual(Object.entries(headers));
-  });
-
-  test("takes no header that would be read as an attribute", () => {
-    for (const name of ["ce_id", "CE_Type", "content-type", "Content-Type"]) {
-      const envelope = sampleEvent({ headers: { [name]: "x" } });
-      expect(() => contentOf({ topic: "t", source: "/s", envelope })).toThrow(
-        expect.objectContaining({ code: "RESERVED_HEADER" }) as Error,
-      );
-    }
-  });
-
   test("of somebody else is no event", () => {
     const header = (name: string, value: string) => [Buffer.from(name), Buffer.from(value)] as const;
     const read = (headers: StoredRecord["headers"], value: Buffer | null = null) => envelopeOf({ value, headers, raw });
@@ -138,30 +112,6 @@ describe("kafka: partitions", () => {
     for (const own of shares.values()) expect(decodeAssignment(encodeAssignment(own))).toEqual(own);
     expect(decodeSubscription(encodeSubscription(["x", "دفتر"]))).toEqual(["x", "دفتر"]);
     expect(decodeAssignment(Buffer.alloc(0))).toEqual(new Map());
-  });
-});
-
-describe("kafka: flights", () => {
-  const ready = (topic: string, partition: number, bytes = 100): Ready => {
-    const message = { topic, partition, timestamp: 0n, key: Buffer.alloc(0), value: Buffer.alloc(0), headers: new Map<Buffer, Buffer>() };
-    return { message, leader: { host: "h", port: 1 }, bytes, limit: 1_000 };
-  };
-  const messages = (...ids: readonly string[]) =>
-    ids.map((aggregateId) => ({ topic: "t", source: "/", envelope: sampleEvent({ aggregateId }) }));
-
-  test("take of an aggregate what goes to one partition, and nothing behind what goes elsewhere or nowhere", () => {
-    const runs = runsOf(messages("a", "b", "a", "a", "b"));
-    expect(runs).toEqual([[3, 2, 0], [4, 1]]); // prettier-ignore
-    const refused = { status: "skipped" } as const;
-    const flights = loadFlights(runs, [ready("t", 0), ready("t", 0), ready("t", 0), ready("u", 0), refused], new Map());
-    expect(flights.map(({ key, indexes, bytes }) => ({ key, indexes, bytes }))).toEqual([{ key: "t:0", indexes: [0, 2, 1], bytes: 361 }]);
-  });
-
-  test("hold no more than a batch may, and a message alone always", () => {
-    const runs = runsOf(messages("a", "a", "b"));
-    const all = [ready("t", 0, 600), ready("t", 0, 600), ready("t", 0, 300)];
-    expect(loadFlights(runs, all, new Map())[0]!.indexes).toEqual([0, 2]);
-    expect(loadFlights(runs, all, new Map([["t:0", 0]]))[0]!.indexes).toEqual([0]);
   });
 });
 
@@ -231,12 +181,6 @@ test("kafka: settings that break a promise are named with it", () => {
   expect(verdicts("retention.ms", ["3600000", "604800000", "-1"])).toEqual(["L", "", ""]);
   expect(verdicts("retention.bytes", ["1000", "-1"])).toEqual(["L", ""]);
   expect(verdicts("max.message.bytes", ["1000", "1048588"])).toEqual(["I", ""]);
-});
-
-test("kafka: a record is never counted smaller than it is", () => {
-  const [short, long] = [sampleEvent(), sampleEvent({ data: new Uint8Array(70_000), headers: { tenant: "x".repeat(300) } })];
-  const bytes = [short, long].map((envelope) => recordBytes(contentOf({ topic: "t", source: "/s", envelope })));
-  expect(bytes[1]! - bytes[0]!).toBeGreaterThan(70_300 - short.data.length);
 });
 
 describe("kafka: the directory of topics", () => {

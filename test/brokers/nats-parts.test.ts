@@ -1,11 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { flightsOf } from "../../src/brokers/nats/flights.ts";
+import { framesOf } from "../../src/brokers/nats/frames.ts";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { readHead } from "../../src/brokers/nats/head.ts";
-import { envelopeOf, headersOf, sizeOf } from "../../src/brokers/nats/message.ts";
+import { envelopeOf, writeHead } from "../../src/brokers/nats/message.ts";
 import { checkSubject, durablePrefix, streamName } from "../../src/brokers/nats/names.ts";
-import { resultOf } from "../../src/brokers/nats/result.ts";
+import { plainAckOf, resultOf } from "../../src/brokers/nats/result.ts";
+import { ByteWriter } from "../../src/brokers/kit/bytes.ts";
+import { createRequests, type NatsAnswer, type Requests } from "../../src/brokers/nats/requests.ts";
 import { placeOf, settingsOf } from "../../src/brokers/nats/url.ts";
+import { systemClock } from "../../src/core/clock.ts";
+import type { Envelope } from "../../src/core/event.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
 
@@ -88,10 +92,16 @@ describe("nats: names", () => {
 
 describe("nats: the message", () => {
   const source = "/test";
-  const message = (event: Parameters<typeof comparable>[0]) => {
-    const lines = headersOf({ topic: "t", source, envelope: event }).map(([name, value]) => `${name}: ${value}\r\n`);
-    return { head: readHead(Buffer.from(`NATS/1.0\r\n${lines.join("")}\r\n`)), data: event.data };
+  const linesOf = (envelope: Envelope): string => {
+    const writer = new ByteWriter(0);
+    writeHead(writer, { topic: "t", source, envelope });
+    return writer.written().toString();
   };
+  const message = (event: Envelope) => ({
+    head: readHead(Buffer.from(`NATS/1.0\r\n${linesOf(event)}\r\n`)),
+    data: event.data,
+  });
+  const headersOf = (event: Envelope) => new Map(message(event).head.headers);
 
   test("carries every event there and back", () => {
     for (const [about, event] of difficultEvents()) expect(comparable(envelopeOf(message(event))!), about).toEqual(comparable(event));
@@ -107,7 +117,7 @@ describe("nats: the message", () => {
 
   test("has attributes in printable ASCII, percent-encoded as CloudEvents has it, and the user's headers as they are", () => {
     const event = sampleEvent({ type: 'Euro € 😀 "%"', headers: { tenant: "Zoë %41" } });
-    const headers = new Map(headersOf({ topic: "t", source, envelope: event }));
+    const headers = headersOf(event);
     expect(headers.get("ce-type")).toBe("Euro%20%E2%82%AC%20%F0%9F%98%80%20%22%25%22");
     expect(headers.get("tenant")).toBe("Zoë %41");
     expect(headers.get("Nats-Msg-Id")).toBe(event.id);
@@ -143,27 +153,82 @@ describe("nats: the message", () => {
   test("of a letter is told apart from its event, and from another consumer's letter", () => {
     const ids = ["", "left", "right"].map((consumer) => {
       const headers = consumer === "" ? {} : { "waybill-dead-consumer": consumer, "waybill-dead-at": "2030-01-01" };
-      return new Map(headersOf({ topic: "t", source, envelope: sampleEvent({ id: "1", headers }) })).get("Nats-Msg-Id");
+      return headersOf(sampleEvent({ id: "1", headers })).get("Nats-Msg-Id");
     });
     expect(new Set(ids).size).toBe(3);
   });
 
-  test("is measured as the server does", () => {
-    expect(sizeOf([["a", "é"]], new Uint8Array(3))).toBe(Buffer.byteLength("NATS/1.0\r\na: é\r\n\r\n") + 3);
+  test("has headers that begin no line of their own: such an event is refused", () => {
+    const hostile = [
+      { a: "b\r\nNats-Rollup: all" },
+      { a: "b\n" },
+      { a: "\r" },
+      { "a: b\r\nc": "d" },
+      { "a:b": "c" },
+      { "a b": "c" },
+      { é: "c" },
+    ];
+    for (const headers of hostile)
+      expect(() => linesOf(sampleEvent({ headers })), JSON.stringify(headers)).toThrow(
+        expect.objectContaining({ code: "INVALID_HEADER" }) as Error,
+      );
+    const lines = linesOf(sampleEvent({ id: "a\r\nb", aggregateId: "c\r\nNats-Rollup: all", type: "d\n" })).split("\r\n");
+    expect(lines.filter((line) => !/^(Nats-Msg-Id|ce-[a-z]+): /.test(line))).toEqual([""]);
+  });
+
+  const heading = { subject: "t.ü", stream: "Ü", inbox: "_INBOX.x", number: 9, maxBytes: 1_000_000 };
+  const framed = (events: readonly Envelope[], maxBytes = heading.maxBytes) => {
+    const unfit: [number, unknown][] = [];
+    const messages = events.map((envelope) => ({ topic: "t.ü", source, envelope }));
+    const frames = framesOf({ ...heading, maxBytes }, messages, (number, error) => unfit.push([number, error]));
+    return { text: Buffer.from(frames).toString(), unfit };
+  };
+  const commandOf = (event: Envelope, number: number): string => {
+    const head = `NATS/1.0\r\nNats-Expected-Stream: Ü\r\n${linesOf(event)}\r\n`;
+    const data = Buffer.from(event.data).toString();
+    return `HPUB t.ü _INBOX.x.${number} ${Buffer.byteLength(head)} ${Buffer.byteLength(head) + event.data.byteLength}\r\n${head}${data}\r\n`;
+  };
+
+  test("is one whole command among others, with a reply of its own number", () => {
+    const events = [
+      sampleEvent({ data: new Uint8Array() }),
+      sampleEvent({ headers: { tenant: "Zoë", empty: "", long: "é".repeat(3_000) }, aggregateId: "ß" }),
+      sampleEvent({ data: new Uint8Array(100_000).fill(0x61) }),
+      sampleEvent(),
+    ];
+    const { text, unfit } = framed(events);
+    expect(text).toBe(events.map((event, i) => commandOf(event, 9 + i)).join(""));
+    expect(unfit).toEqual([]);
+  });
+
+  test("that cannot be sent leaves no byte among the others, and they keep their numbers", () => {
+    const events = [
+      sampleEvent({ headers: { a: "b\nc" } }),
+      sampleEvent(),
+      sampleEvent({ createdAt: new Date(Number.NaN) }),
+      sampleEvent({ data: new Uint8Array(10_000) }),
+      sampleEvent(),
+    ];
+    const { text, unfit } = framed(events, 5_000);
+    expect(text).toBe(commandOf(events[1]!, 10) + commandOf(events[4]!, 13));
+    expect(unfit).toMatchObject([
+      [9, { code: "INVALID_HEADER" }],
+      [11, { name: "RangeError" }],
+      [12, { code: "MESSAGE_TOO_LARGE" }],
+    ]);
+  });
+
+  test("is measured as the server does, to the byte", () => {
+    const event = sampleEvent({ headers: { tenant: "Zoë" } });
+    const bytes = Number(/^HPUB \S+ \S+ \d+ (\d+)/.exec(commandOf(event, 9))![1]);
+    expect(framed([event], bytes).unfit).toEqual([]);
+    expect(framed([event], bytes - 1)).toMatchObject({ text: "", unfit: [[9, { code: "MESSAGE_TOO_LARGE" }]] });
   });
 });
 
 describe("nats: the answer", () => {
-  const verdict = (text: string) =>
-    resultOf(
-      {
-        is: "answer",
-        message: { subject: "i", reply: "", head: readHead(new Uint8Array()), data: Buffer.from(text), raw: Buffer.from(text) },
-      },
-      { topic: "t", source: "/test", envelope: sampleEvent() },
-      "S",
-      "nats://host:1",
-    );
+  const to = { topic: "t", stream: "S", place: "nats://host:1" };
+  const verdict = (text: string) => resultOf(Buffer.from(text), "1", to);
 
   test("is the stream's own, or says nothing", () => {
     expect(verdict('{"stream":"S","seq":7}')).toEqual({ status: "stored" });
@@ -188,14 +253,98 @@ describe("nats: the answer", () => {
     for (const code of [10023, 10047, 10060, 10077, 10109, 99999])
       expect(error(code)).toMatchObject({ status: "refused", blame: "destination", error: { code: "DESTINATION_UNAVAILABLE" } });
   });
+
+  test("that nearly every message gets is recognised without reading it, and no other", () => {
+    const isPlainAck = (stream: string, text: string): boolean => plainAckOf(stream)(Buffer.from(text));
+    expect(isPlainAck("S", '{"stream":"S", "seq":7}')).toBe(true);
+    expect(isPlainAck("S", '{"stream":"S","seq":1234567890}')).toBe(true);
+    expect(isPlainAck('Ü"\\', `{"stream":${JSON.stringify('Ü"\\')},"seq":7}`)).toBe(true);
+    const others = [
+      ...['{"stream":"S", "seq":0}', '{"stream":"S", "seq":}', '{"stream":"S", "seq":07}', '{"stream":"S", "seq":-7}'],
+      ...['{"stream":"S", "seq":7,"duplicate": true}', '{"stream":"S", "seq":7}}', '{"stream":"S", "seq":7} ', '{"stream":"S", "seq":7'],
+      ...['{"stream":"T", "seq":7}', '{"stream":"SS", "seq":7}', '{"error":{"err_code":10077},"stream":"S","seq":7}', "", "{}"],
+    ];
+    for (const text of others) expect(isPlainAck("S", text), text).toBe(false);
+    expect(plainAckOf("S")({ is: "silence", error: new Error("late") })).toBe(false);
+  });
 });
 
-test("a publish has no more under way than 2 MiB and 1,024 messages, and a larger message goes alone", () => {
-  const envelopes = [1_000_000, 1_000_000, 1_000_000, 5_000_000, 10, 10].map((size, n) =>
-    sampleEvent({ aggregateId: `order-${n}`, data: new Uint8Array(size) }),
-  );
-  const batch = envelopes.map((envelope) => ({ topic: "t", source: "/", envelope }));
-  expect(flightsOf(batch, [[0], [1], [2], [3], [4], [5]])).toEqual([[[0], [1]], [[2]], [[3]], [[4], [5]]]);
-  const many = Array.from({ length: 1_500 }, (_, n) => [n % 2 === 0 ? 4 : 5]);
-  expect(flightsOf(batch, many).map(({ length }) => length)).toEqual([1_024, 476]);
+describe("nats: answers by number", () => {
+  const clock = { ...systemClock, monotonic: () => 0 };
+  const awaited = { begin: () => () => undefined };
+  const flightOf = (requests: Requests, subject: string, count: number, sent = (_: number): void => undefined) => {
+    const answers: (NatsAnswer | undefined)[] = Array.from({ length: count }, () => undefined);
+    let landed = false;
+    const done = requests.begin(subject, count, sent, (answer, place) => {
+      expect(answers[place], "once").toBeUndefined();
+      answers[place] = answer;
+    });
+    void done.then(() => (landed = true));
+    return { answers, done, landed: () => landed };
+  };
+  const [one, two, three] = [1, 2, 3].map((n) => Buffer.from([n])) as [Buffer, Buffer, Buffer];
+
+  test("each goes to its own place, in whatever order they come, and a second one or an unknown number to none", async () => {
+    const requests = createRequests(clock, awaited);
+    let first = 0;
+    const a = flightOf(requests, "a", 2, (number) => void (first = number));
+    const b = flightOf(requests, "b", 2);
+    requests.answered(first + 3, three);
+    requests.answered(first + 1, two);
+    requests.answered(first + 1, one);
+    requests.answered(first + 4, one);
+    requests.answered(first - 1, one);
+    requests.answered(Number.NaN, one);
+    await Promise.resolve();
+    expect([a.landed(), b.landed()]).toEqual([false, false]);
+    requests.answered(first, one);
+    await a.done;
+    expect(a.answers).toEqual([one, two]);
+    expect(b.answers).toEqual([undefined, three]);
+    expect(b.landed()).toBe(false);
+  });
+
+  test("a refusal goes to the first message of its subject that has no answer", async () => {
+    const requests = createRequests(clock, awaited);
+    const [a, b] = [flightOf(requests, "a", 1), flightOf(requests, "b", 3)];
+    const error = new Error("Permissions Violation");
+    requests.answered(2, one);
+    requests.refused("b", error);
+    requests.refused("c", error);
+    requests.refused("b", error);
+    await b.done;
+    expect(b.answers).toEqual([one, { is: "forbidden", error }, { is: "forbidden", error }]);
+    expect(a.answers).toEqual([undefined]);
+  });
+
+  test("the end of the connection answers everything, and what is begun after it is not sent", async () => {
+    const requests = createRequests(clock, awaited);
+    const a = flightOf(requests, "a", 2);
+    requests.answered(2, two);
+    const over = { is: "silence", error: new Error("over") } as const;
+    requests.end(over);
+    const b = flightOf(requests, "b", 1, () => expect.unreachable());
+    await Promise.all([a.done, b.done]);
+    expect([a.answers, b.answers]).toEqual([[over, two], [over]]);
+  });
+
+  test("what cannot be written is unsent, and what was asked long ago is silence", async () => {
+    let now = 0;
+    const requests = createRequests({ ...clock, monotonic: () => now }, awaited);
+    const error = new Error("closed");
+    const a = flightOf(requests, "a", 2, () => {
+      throw error;
+    });
+    await a.done;
+    expect(a.answers).toEqual([1, 2].map(() => ({ is: "unsent", error })));
+    const b = flightOf(requests, "b", 1);
+    now = 59_000;
+    requests.sweep();
+    const c = flightOf(requests, "c", 1);
+    now = 61_000;
+    requests.sweep();
+    await b.done;
+    expect(b.answers).toMatchObject([{ is: "silence" }]);
+    expect(c.answers).toEqual([undefined]);
+  });
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { headersOf, sizeOf } from "../../src/brokers/nats/message.ts";
+import { framesOf } from "../../src/brokers/nats/frames.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { describeWith } from "../servers/available.ts";
 import { startNats, type NatsServer } from "../servers/nats.ts";
@@ -129,7 +129,9 @@ await describeWith("nats", "nats: streams", () => {
       const limit = nats.can.maxBytes;
       expect(limit).toBe(1_048_576);
       const empty = sampleEvent({ data: new Uint8Array() });
-      const overhead = sizeOf([["Nats-Expected-Stream", name], ...headersOf({ topic, source: "/test", envelope: empty })], empty.data);
+      const heading = { subject: topic, stream: name, inbox: "i", number: 1, maxBytes: Infinity };
+      const frame = Buffer.from(framesOf(heading, outgoing([empty], topic), () => expect.unreachable())).toString();
+      const overhead = Number(/^HPUB \S+ \S+ \d+ (\d+)/.exec(frame)![1]);
       const just = { ...empty, data: new Uint8Array(limit - overhead) };
       const over = { ...sampleEvent(), id: empty.id, seq: empty.seq, data: new Uint8Array(limit - overhead + 1) };
       expect(await nats.publish(outgoing([over], topic), never)).toMatchObject([

@@ -5,15 +5,11 @@ import { AmqpRefusal } from "../../src/brokers/rabbitmq/driver.ts";
 import { judge } from "../../src/brokers/rabbitmq/examine.ts";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { routes } from "../../src/brokers/rabbitmq/management.ts";
-import { bytesOf, envelopeOf, wireOf } from "../../src/brokers/rabbitmq/message.ts";
 import { checkTopic, queueName } from "../../src/brokers/rabbitmq/names.ts";
 import { resultOf } from "../../src/brokers/rabbitmq/result.ts";
-import { propertiesOf } from "../../src/brokers/rabbitmq/tables.ts";
 import { queueArguments } from "../../src/brokers/rabbitmq/topology.ts";
 import { pageOf, settingsOf } from "../../src/brokers/rabbitmq/url.ts";
-import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
-import type { Envelope } from "../../src/core/event.ts";
-import { field, propertiesOf as rawProperties, text } from "./rabbitmq-raw.ts";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
 
 const code = (expected: string): Error => expect.objectContaining({ code: expected }) as Error;
 
@@ -118,51 +114,6 @@ describe("rabbitmq: names", () => {
     expect(queueArguments(quorum, "3.10.8")).toEqual({ ...common, "x-queue-type": "quorum" });
     expect(queueArguments(quorum, "4.1.0")).toEqual({ ...common, "x-queue-type": "quorum", "x-delivery-limit": -1 });
     expect(queueArguments({ ...quorum, queueType: "classic" }, "4.1.0")).toEqual({ ...common, "x-queue-type": "classic" });
-  });
-});
-
-describe("rabbitmq: messages", () => {
-  const wire = (change: Partial<Envelope> = {}) => wireOf({ topic: "order.events", source: "/s", envelope: sampleEvent(change) });
-
-  test("are what the design's table says", () => {
-    const event = sampleEvent({ headers: { tenant: "a" }, idempotencyKey: "k" });
-    expect(wireOf({ topic: "order.events", source: "/s", envelope: event })).toEqual({
-      ...{
-        routingKey: "order.events",
-        messageId: event.id,
-        contentType: "application/json",
-        type: "OrderPlaced",
-        timestamp: 1_767_225_600,
-      },
-      content: Buffer.from(event.data),
-      headers: {
-        ...{ "cloudEvents:specversion": "1.0", "cloudEvents:id": event.id, "cloudEvents:type": "OrderPlaced", "cloudEvents:source": "/s" },
-        ...{ "cloudEvents:subject": "order-1", "cloudEvents:partitionkey": "order-1", "cloudEvents:time": "2026-01-01T00:00:00.123Z" },
-        ...{ "cloudEvents:aggregatetype": "Order", "cloudEvents:eventversion": "1", "cloudEvents:sequence": String(event.seq) },
-        ...{ "cloudEvents:idempotencykey": "k", tenant: "a" },
-      },
-    });
-  });
-
-  test("come back as they went", () => {
-    for (const [about, event] of difficultEvents()) {
-      const { headers, contentType, content } = wireOf({ topic: "t", source: "/s", envelope: event });
-      const table = Object.entries(headers).map(([name, value]) => text(name, value));
-      const raw = rawProperties({ contentType, headers: [...table, field("x-delivery-count", "l", Buffer.alloc(8))] });
-      expect(comparable(envelopeOf({ properties: propertiesOf(raw), content }) as Envelope), about).toEqual(comparable(event));
-    }
-    expect(envelopeOf({ properties: propertiesOf(rawProperties({})), content: Buffer.from("x") })).toMatch(/no cloudEvents:id/);
-  });
-
-  test("that AMQP cannot carry are refused for what they are", () => {
-    for (const name of ["cloudEvents:id", "cloudEvents_x", "CC", "BCC", "x-delay", "__proto__"])
-      expect(() => wire({ headers: Object.fromEntries([[name, "v"]]) }), name).toThrow(code("RESERVED_HEADER"));
-    expect(() => wire({ headers: { [`h${"é".repeat(127)}`]: "v" } })).not.toThrow();
-    expect(() => wire({ headers: { ["é".repeat(128)]: "v" } })).toThrow(code("INVALID_HEADER"));
-    expect(() => wire({ headers: { big: "x".repeat(60_000) } })).toThrow(code("INVALID_HEADER"));
-    for (const change of [{ type: "é".repeat(128) }, { id: "x".repeat(256) }, { contentType: "x".repeat(256) }])
-      expect(() => wire(change)).toThrow(code("INVALID_DRAFT"));
-    expect(bytesOf(wire({ data: Buffer.alloc(1_000) }))).toBeGreaterThan(1_000);
   });
 });
 

@@ -231,6 +231,34 @@ describe("redis answers", () => {
     });
   });
 
+  test("with `replicas`, what is called off before they are counted is unknown, though the primary has it", async () => {
+    await using server = await scriptedRedis(answers((command) => (command[0] === "WAIT" ? null : "$3\r\n1-1")));
+    await using(server, { replicas: 2 }, async (broker) => {
+      const off = new AbortController();
+      const publishing = broker.publish(outgoing([event("a"), event("b")]), off.signal);
+      await expect.poll(() => server.commands.filter(([name]) => name === "WAIT").length).toBe(1);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      off.abort();
+      expect(await publishing).toMatchObject([{ status: "unknown" }, { status: "unknown" }]);
+    });
+  });
+
+  test("each answer is its own message's, among all kinds of them", async () => {
+    const events = Array.from({ length: 9 }, (_, n) => event(`order-${n}`));
+    const kinds = ["$3\r\n1-1", "$-1", "-OOM no memory", "-ERR what", "$3\r\n1-1"];
+    const saidTo = (command: readonly string[]): string =>
+      kinds[events.findIndex(({ id }) => id === valueOf(command, "ce_id")) % kinds.length]!;
+    await using server = await scriptedRedis(answers(saidTo));
+    await using(server, {}, async (broker) => {
+      const large = sampleEvent({ aggregateId: "large", data: new Uint8Array(2_000_000) });
+      const results = await publish(broker, [events[0]!, large, ...events.slice(1)]);
+      const expected = ["stored", "refused", "refused", "unknown", "stored", "stored", "refused", "refused", "unknown"];
+      expect(results.map(({ status }) => status)).toEqual([expected[0], "refused", ...expected.slice(1)]);
+      expect(results[1]).toMatchObject({ blame: "event", error: { code: "MESSAGE_TOO_LARGE" } });
+      expect(idsSent(server)).toEqual(events.map(({ id }) => id));
+    });
+  });
+
   test("a replica in the primary's place is left, since the name may lead elsewhere by now", async () => {
     let replica = true;
     await using server = await scriptedRedis(

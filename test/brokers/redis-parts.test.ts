@@ -1,7 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { redis } from "../../src/brokers/redis/index.ts";
-import { bytesIn, toEnvelope, toFields } from "../../src/brokers/redis/message.ts";
+import { toEnvelope, writeFields } from "../../src/brokers/redis/message.ts";
 import { placeOf } from "../../src/brokers/redis/url.ts";
+import { ByteWriter } from "../../src/brokers/kit/bytes.ts";
+import { writeCommand } from "../../src/brokers/redis/protocol.ts";
+import type { Envelope } from "../../src/core/event.ts";
 import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
 
 describe("redis: the URL", () => {
@@ -51,12 +54,46 @@ describe("redis: the URL", () => {
   });
 });
 
+/** What RESP has one after another, each with its length. */
+function stringsIn(bytes: Buffer): Buffer[] {
+  const strings: Buffer[] = [];
+  for (let at = 0; at < bytes.length;) {
+    const [head, length] = /^\$(\d+)\r\n/.exec(bytes.toString("latin1", at, at + 20))!;
+    const end = at + head.length + Number(length);
+    strings.push(bytes.subarray(at + head.length, end));
+    expect(bytes.toString("latin1", end, end + 2)).toBe("\r\n");
+    at = end + 2;
+  }
+  return strings;
+}
+
+test("redis: a command is its arguments with their lengths in bytes", () => {
+  const args = ["", "é", "a".repeat(300), "ü".repeat(300), "\r\n$5\r\n", Buffer.from([0xff, 0]), new Uint8Array()];
+  const writer = new ByteWriter(0);
+  writeCommand(writer, ["PING"]);
+  writeCommand(writer, ["CALL", ...args]);
+  const text = writer.written().toString("latin1");
+  const first = "*1\r\n$4\r\nPING\r\n";
+  expect(text.slice(0, first.length)).toBe(first);
+  expect(text.slice(first.length)).toMatch(/^\*8\r\n\$4\r\nCALL\r\n/);
+  const strings = stringsIn(Buffer.from(text.slice(first.length + "*8\r\n".length), "latin1"));
+  expect(strings.map((one) => one.toString("hex"))).toEqual(["CALL", ...args].map((one) => Buffer.from(one as string).toString("hex")));
+});
+
 describe("redis: the fields of an entry", () => {
-  const asReply = (fields: ReturnType<typeof toFields>): Buffer[] => fields.map((field) => Buffer.from(field as string));
+  const asReply = (fields: readonly string[]): Buffer[] => fields.map((field) => Buffer.from(field));
+  const written = (envelope: Envelope) => {
+    const writer = new ByteWriter(0);
+    const { count, bytes } = writeFields(writer, { topic: "t", source: "/s", envelope });
+    const fields = stringsIn(writer.written());
+    expect(fields).toHaveLength(count);
+    expect(fields.reduce((sum, field) => sum + field.byteLength, 0)).toBe(bytes);
+    return fields;
+  };
 
   test("bring every event back as it was", () => {
     for (const [about, event] of difficultEvents()) {
-      const back = toEnvelope(asReply(toFields({ topic: "t", source: "/s", envelope: event })));
+      const back = toEnvelope(written(event));
       expect(comparable(back!), about).toEqual(comparable(event));
     }
   });
@@ -69,7 +106,7 @@ describe("redis: the fields of an entry", () => {
       ["h_ce_id", "w"],
     ]);
     const event = sampleEvent({ headers });
-    const back = toEnvelope(asReply(toFields({ topic: "t", source: "/s", envelope: event })))!;
+    const back = toEnvelope(written(event))!;
     expect(Object.entries(back.headers)).toEqual(Object.entries(headers));
     expect(back.id).toBe(event.id);
   });
@@ -78,10 +115,6 @@ describe("redis: the fields of an entry", () => {
     const chunk = Buffer.alloc(64 * 1024);
     const fields = [...asReply(["ce_id", "1", "ce_type", "t", "data"]), chunk.subarray(5, 10)];
     expect(toEnvelope(fields)!.data.buffer.byteLength).toBe(5);
-  });
-
-  test("are counted as the bytes that travel", () => {
-    expect(bytesIn(["ü", Buffer.alloc(3), ""])).toBe(5);
   });
 
   test("that are no event are said to be none", () => {

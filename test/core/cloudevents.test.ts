@@ -38,6 +38,21 @@ describe("toAttributes", () => {
   test("has no idempotencykey when there is none", () => {
     expect(toAttributes({ ...envelope, idempotencyKey: null }, "/shop")).not.toHaveProperty("idempotencykey");
   });
+
+  test("has the time of any event, whichever came before it, as a Date writes it, and throws for no time", () => {
+    const timeOf = (createdAt: Date): string | undefined => toAttributes({ ...envelope, createdAt }, "/shop")["time"];
+    const near = fc.tuple(fc.date({ noInvalidDate: true }), fc.array(fc.integer({ min: -1_500, max: 1_500 })));
+    fc.assert(
+      fc.property(near, ([date, steps]) => {
+        for (const step of [0, ...steps]) {
+          const moment = new Date(date.getTime() + step);
+          if (!Number.isNaN(moment.getTime())) expect(timeOf(moment)).toBe(moment.toISOString());
+        }
+      }),
+    );
+    for (let i = 0; i < 2; i++) expect(() => timeOf(new Date(Number.NaN))).toThrow(RangeError);
+    expect(timeOf(envelope.createdAt)).toBe("2026-11-15T07:00:00.123Z");
+  });
 });
 
 describe("fromAttributes", () => {

@@ -1,19 +1,15 @@
-import { codes } from "./codes.ts";
 import type { Address } from "../kit/url.ts";
-import type { KafkaContent } from "./message.ts";
-
-export interface BatchMessage extends KafkaContent {
-  readonly topic: string;
-  readonly partition: number;
-  readonly timestamp: bigint;
-}
+import { codes } from "./codes.ts";
+import { crc32c } from "./crc32c.ts";
 
 /** Messages for one partition, which are written together or not at all. */
 export interface Batch {
   readonly topic: string;
   readonly partition: number;
   readonly leader: Address;
-  readonly messages: readonly BatchMessage[];
+  readonly count: number;
+  /** As Kafka stores it, once it is sealed. */
+  readonly bytes: Buffer;
 }
 
 export type BatchAnswer =
@@ -33,3 +29,31 @@ export interface Transactional {
 }
 
 export const isWritten = (answer: BatchAnswer): boolean => "code" in answer && answer.code === codes.NONE;
+
+/** Of a batch, before its first record. */
+export const batchHeadBytes = 61;
+
+/** Where the fields of that head are. */
+export const head = {
+  ...{ offset: 0, length: 8, leaderEpoch: 12, magic: 16, crc: 17, attributes: 21, lastOffsetDelta: 23 },
+  ...{ firstTimestamp: 27, maxTimestamp: 35, producerId: 43, producerEpoch: 51, sequence: 53, count: 57 },
+} as const;
+
+const transactional = 1 << 4;
+
+interface Seal {
+  readonly id: bigint;
+  readonly epoch: number;
+  /** The number of its first message among all that the producer has sent to the partition. */
+  readonly sequence: number;
+  readonly isTransactional: boolean;
+}
+
+/** Who sends it, and the checksum. A batch that goes again with another producer is sealed again. */
+export function seal({ bytes }: Batch, { id, epoch, sequence, isTransactional }: Seal): void {
+  bytes.writeInt16BE(isTransactional ? transactional : 0, head.attributes);
+  bytes.writeBigInt64BE(id, head.producerId);
+  bytes.writeInt16BE(epoch, head.producerEpoch);
+  bytes.writeInt32BE(sequence, head.sequence);
+  bytes.writeUInt32BE(crc32c(bytes, head.attributes), head.crc);
+}

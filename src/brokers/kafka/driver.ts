@@ -37,7 +37,7 @@ const requestsOf = (client: typeof Client) => ({
   apiVersions: client.apiVersionsV3?.api,
   metadata: client.metadataV12?.api,
   findCoordinator: client.findCoordinatorV4?.api,
-  produce: client.produceV9?.api,
+  produce: produceOf(client),
   initProducerId: client.initProducerIdV4?.api,
   addPartitionsToTxn: client.addPartitionsToTxnV3?.api,
   endTxn: client.endTxnV3?.api,
@@ -62,14 +62,25 @@ type Wire = { [Name in RequestName]: Requests[Name] extends Client.API<infer Req
 type RequestOf<Name extends RequestName> = Frozen<Wire[Name][0]>;
 export type AnswerOf<Name extends RequestName> = Frozen<Exclude<Wire[Name][1], boolean>>;
 
-/** Nothing in it is written to. Of its map of sequence numbers the client calls one method. */
-type Frozen<T> = T extends { getWithDefault: infer Get }
-  ? { readonly getWithDefault: Get }
-  : T extends ReadonlyMap<infer Key, infer Value>
+/** Nothing in it is written to. */
+type Frozen<T> =
+  T extends ReadonlyMap<infer Key, infer Value>
     ? ReadonlyMap<Key, Value>
     : T extends Uint8Array
       ? T
       : { readonly [Key in keyof T]: Frozen<T[Key]> };
+
+/** As the client's, but for the request, whose body comes ready: the client's own encoder takes ten times as long as ours for a message. */
+function produceOf({ produceV9, Writer }: typeof Client) {
+  if (typeof produceV9?.parseResponse !== "function" || typeof Writer?.create !== "function") return undefined as never;
+  const { key, version } = produceV9.api;
+  const request = (connection: Client.Connection, body: readonly Buffer[], callback: Client.CallbackWithPromise<Answer>): void => {
+    const payload = (): Client.Writer => body.reduce((writer, part) => writer.append(part), Writer.create());
+    connection.send(key, version, payload, produceV9.parseResponse, true, true, callback);
+  };
+  type Answer = ReturnType<typeof produceV9.parseResponse>;
+  return Object.assign(request, { key, version }) as unknown as Client.API<[body: readonly Buffer[]], Answer>;
+}
 
 /** As the client's, but for the answer, which fetched.ts reads. */
 function fetchOf({ fetchV13 }: typeof Client) {

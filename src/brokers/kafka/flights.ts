@@ -1,68 +1,82 @@
-import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
-import { runsOf as aggregateRuns } from "../../core/runs.ts";
-import type { Batch, BatchMessage } from "./batch.ts";
-import { batchHeadBytes } from "./message.ts";
+import { asError } from "../../core/errors.ts";
+import { tooLarge, unfit } from "../kit/results.ts";
+import type { BatchWriter } from "./batch-writer.ts";
+import type { Batch } from "./batch.ts";
+import { lotsOf, type Lot, type Sorting } from "./lots.ts";
 import { spotKey } from "./spots.ts";
-import type { Address } from "../kit/url.ts";
-
-/** A message that can be sent, and where to. */
-export interface Ready {
-  readonly message: BatchMessage;
-  readonly leader: Address;
-  readonly bytes: number;
-  /** The largest batch that its partition takes. */
-  readonly limit: number;
-}
 
 /** A batch on its way. */
 export interface Flight {
-  readonly key: string;
   readonly batch: Batch;
+  /** Its partition. */
+  readonly key: string;
   /** Where its messages stand in what was to be published. */
   readonly indexes: readonly number[];
-  readonly bytes: number;
 }
 
-/** What is left of an aggregate's messages: their places, the next one last. */
-export type AggregateRun = number[];
-
-export const runsOf = (messages: readonly Outgoing[]): readonly AggregateRun[] =>
-  aggregateRuns(messages.map(({ envelope }) => envelope)).map((run) => run.reverse());
+export interface Loading extends Sorting {
+  /** By partition: what batches have turned out to be too large for. */
+  readonly limits: ReadonlyMap<string, number>;
+  readonly writer: BatchWriter;
+  readonly now: number;
+}
 
 /** Over all partitions: the client and the brokers keep it in memory. */
 const flightBytes = 8 * 1024 * 1024;
 
 /**
- * One batch for each partition: of every run what is next and has one topic, since that goes to one partition, which takes a batch whole or
- * not at all. `limits` are what batches have turned out to be too large for. A message alone is always taken: the broker decides.
+ * One batch for each partition, with as many of its waiting messages as it may hold, in the order given. A partition takes a batch whole or not
+ * at all, and all messages of an aggregate in one topic go to one partition. So an aggregate's messages are stored in order, and none of them
+ * behind one that is not.
  */
-export function loadFlights(
-  runs: readonly AggregateRun[],
-  prepared: readonly (Ready | PublishResult)[],
-  limits: ReadonlyMap<string, number>,
-): readonly Flight[] {
-  const flights = new Map<string, { batch: Batch & { messages: BatchMessage[] }; indexes: number[]; bytes: number; key: string }>();
+export function loadFlights(loading: Loading): readonly Flight[] {
+  const flights: Flight[] = [];
   let total = 0;
-  for (const run of runs) {
-    let topic: string | null = null;
-    for (const index of run.toReversed()) {
-      const ready = prepared[index]!;
-      if ("status" in ready || ready.message.topic !== (topic ??= ready.message.topic)) break;
-      const { message, leader, bytes } = ready;
-      const key = spotKey(topic, message.partition);
-      const flight = flights.get(key);
-      if (total > 0 && total + bytes > flightBytes) break;
-      if (flight === undefined) {
-        const batch = { topic, partition: message.partition, leader, messages: [message] };
-        flights.set(key, { batch, indexes: [index], bytes: batchHeadBytes + bytes, key });
-      } else {
-        if (flight.bytes + bytes > Math.min(ready.limit, limits.get(key) ?? Infinity)) break;
-        flight.batch.messages.push(message);
-        flight.indexes.push(index);
-        flight.bytes += bytes;
-      }
-      total += bytes;
-    }
+  loading.writer.reset();
+  for (const lot of lotsOf(loading)) {
+    const flight = loadFlight(loading, lot, total);
+    if (flight === null) continue;
+    flights.push(flight);
+    total += flight.batch.bytes.length;
   }
-  return [...flights.values()];
+  return flights;
+}
+
+function loadFlight(loading: Loading, lot: Lot, before: number): Flight | null {
+  const { writer, remainder, limits, now } = loading;
+  const { topic, partition, leader } = lot;
+  const key = spotKey(topic, partition);
+  const most = Math.min(lot.limit, limits.get(key) ?? Infinity);
+  const indexes: number[] = [];
+  writer.begin();
+  for (const index of lot.indexes) {
+    // One that was refused just now may have been in front of it.
+    if (!remainder.isWaiting(index) || !write(loading, lot, index)) continue;
+    const bytes = writer.batchBytes;
+    // A message alone is always taken: the broker decides.
+    const fits = (bytes <= most || indexes.length === 0) && (before + bytes <= flightBytes || before + indexes.length === 0);
+    if (!fits) {
+      writer.undo();
+      break;
+    }
+    indexes.push(index);
+  }
+  if (indexes.length === 0) return null;
+  return { key, indexes, batch: { topic, partition, leader, count: indexes.length, bytes: writer.end(now) } };
+}
+
+/** Writes a message into its batch, unless it has to be refused. */
+function write({ messages, remainder, writer }: Loading, { topic, limit }: Lot, index: number): boolean {
+  const { envelope, source } = messages[index]!;
+  try {
+    writer.add(envelope, source);
+  } catch (error) {
+    writer.undo();
+    remainder.stop(index, unfit(asError(error)));
+    return false;
+  }
+  if (writer.batchBytes <= limit || writer.aloneBytes <= limit) return true;
+  remainder.stop(index, tooLarge(envelope.id, `takes ${writer.aloneBytes} bytes with its headers, and ${topic} takes ${limit}`));
+  writer.undo();
+  return false;
 }

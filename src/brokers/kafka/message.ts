@@ -1,56 +1,16 @@
-import type { Outgoing } from "../../contracts/sink.ts";
-import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
-
-/** What Kafka stores of an event, apart from where. */
-export interface KafkaContent {
-  readonly key: Buffer;
-  readonly value: Buffer;
-  readonly headers: ReadonlyMap<Buffer, Buffer>;
-}
 
 const prefix = "ce_";
 const type = "content-type";
 
-/** Attributes as `ce_*` and `content-type`, the user's headers as they are: one that looks like an attribute would be read as one. */
-export function contentOf({ envelope, source }: Outgoing): KafkaContent {
-  const headers = new Map<Buffer, Buffer>();
-  for (const [name, value] of Object.entries(toAttributes(envelope, source))) {
-    headers.set(Buffer.from(name === "datacontenttype" ? type : prefix + name), Buffer.from(value));
-  }
-  for (const [name, value] of Object.entries(envelope.headers)) {
-    const lower = name.toLowerCase();
-    if (lower.startsWith(prefix) || lower === type) {
-      throw new WaybillError(
-        "RESERVED_HEADER",
-        `event ${envelope.id} has a header ${JSON.stringify(name)}, which is Kafka's place for an attribute`,
-      );
-    }
-    headers.set(Buffer.from(name), Buffer.from(value));
-  }
-  const { buffer, byteOffset, byteLength } = envelope.data;
-  return { key: Buffer.from(envelope.aggregateId), value: Buffer.from(buffer, byteOffset, byteLength), headers };
-}
+/** The header that an attribute becomes: `ce_*`, or `content-type`. */
+export const attributeHeader = (attribute: string): string => (attribute === "datacontenttype" ? type : prefix + attribute);
 
-/** Of a batch, before its first record. */
-export const batchHeadBytes = 61;
-
-/** How much a record adds to its batch at most. */
-export function recordBytes({ key, value, headers }: KafkaContent): number {
-  // Attributes, a timestamp that is the batch's own, and the place in the batch, of which there are fewer than 2^20.
-  let bytes = 1 + 1 + 3 + sized(key.length) + sized(value.length) + varint(headers.size);
-  for (const [name, text] of headers) bytes += sized(name.length) + sized(text.length);
-  return sized(bytes);
-}
-
-const sized = (length: number): number => varint(length) + length;
-
-/** Bytes of a length, which is written with a sign. */
-function varint(length: number): number {
-  let bytes = 1;
-  for (let left = length * 2; left >= 128; left /= 128) bytes += 1;
-  return bytes;
+/** A user's header that would be read as an attribute. */
+export function isReserved(header: string): boolean {
+  const lower = header.toLowerCase();
+  return lower.startsWith(prefix) || lower === type;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

@@ -1,10 +1,11 @@
 import { asError } from "../../core/errors.ts";
 import { orAborted, shared } from "../../core/time.ts";
 import { oneConnection } from "../kit/link.ts";
-import { isWritten, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
+import { isWritten, seal, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
 import { succeed } from "./codes.ts";
 import type { AnswerOf, Connection } from "./driver.ts";
 import { orStopped, persist, type Link } from "./link.ts";
+import { produceRequest } from "./produce-request.ts";
 import { grouped, spotKey } from "./spots.ts";
 import { createTransactions, type Identity } from "./transactions.ts";
 import { written, type Address } from "../kit/url.ts";
@@ -26,6 +27,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
   const ending = shared(new AbortController());
   const connections = new Map<string, (signal: AbortSignal) => Promise<Connection>>();
   const next = new Map<string, number>();
+  const transactionalId = transactional === null ? null : transactional.name;
   let spent = false;
 
   const end = (): void => {
@@ -53,10 +55,6 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     end();
     throw error;
   }
-  const how = {
-    ...{ producerId: who.id, producerEpoch: who.epoch, sequences: { getWithDefault: (key: string) => next.get(key) ?? 0 } },
-    ...(transactional === null ? {} : { transactionalId: transactional.name }),
-  };
 
   /** Batches of one leader, in one request. */
   const produce = async (batches: readonly Batch[]): Promise<readonly BatchAnswer[]> => {
@@ -67,14 +65,16 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     } catch (error) {
       return batches.map(() => ({ unsent: asError(error) }));
     }
+    for (const batch of batches)
+      seal(batch, { ...who, sequence: next.get(spotKey(batch.topic, batch.partition)) ?? 0, isTransactional: transactionalId !== null });
     try {
-      const messages = batches.flatMap((batch) => batch.messages);
-      // -1: every replica that is in sync has it. The broker gives up before we do.
-      const answers = answersIn(await connection.ask("produce", [-1, Math.ceil(link.timeoutMs * 0.8), messages, how]));
+      // The broker gives up before we do.
+      const body = produceRequest(batches, { transactionalId, timeoutMs: Math.ceil(link.timeoutMs * 0.8) });
+      const answers = answersIn(await connection.ask("produce", [body]));
       return batches.map((batch) => {
         const key = spotKey(batch.topic, batch.partition);
         const answer = answers.get(key) ?? { lost: new Error(`there was no answer for partition ${batch.partition} of ${batch.topic}`) };
-        if (isWritten(answer)) next.set(key, ((next.get(key) ?? 0) + batch.messages.length) % sequences);
+        if (isWritten(answer)) next.set(key, ((next.get(key) ?? 0) + batch.count) % sequences);
         return answer;
       });
     } catch (error) {
@@ -100,8 +100,8 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     end,
     async send(batches, signal) {
       const sent = transactions === null ? produceAll(batches) : transactions.run(who, batches, () => produceAll(batches), signal);
-      const late = { lost: new Error(`${link.shown} did not answer before the publish was called off`) };
-      const answers = await orAborted(sent, signal, () => batches.map(() => late));
+      const late = (): BatchAnswer => ({ lost: new Error(`${link.shown} did not answer before the publish was called off`) });
+      const answers = await orAborted(sent, signal, () => batches.map(late));
       if (transactions?.over === true || answers.some((answer) => "lost" in answer)) spent = true;
       return answers;
     },

@@ -37,6 +37,9 @@ export function checkTopic(topic: unknown, code: "ROUTE_FAILED" | "INVALID_OPTIO
   );
 }
 
+export const noLeader = (shown: string, topic: string, partition: number): WaybillError =>
+  new WaybillError("DESTINATION_UNAVAILABLE", `${shown}: partition ${partition} of ${topic} has no leader`);
+
 const keptMs = 60_000;
 
 export function createDirectory(link: Link, provision: Shape | null): Directory {

@@ -1,43 +1,109 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
-import { runsOf } from "../../core/runs.ts";
+import { asError } from "../../core/errors.ts";
+import { aggregateKey, type Envelope } from "../../core/event.ts";
 import { skipped, stored } from "./results.ts";
 
 /** What is sent before its answers are waited for: the client keeps it in memory, and so does a server that cannot write it yet. */
-const flightBytes = 2 * 1024 * 1024;
+const most = { messages: 2_048, bytes: 2 * 1024 * 1024 };
 
 /**
  * Flight after flight: the next message of every aggregate, none of them before the one before it is stored. A broker goes on past a
- * message that it refused, so that two of one aggregate in one flight could be reordered.
+ * message that it refused, so that two of one aggregate in one flight could be reordered. A message alone is always sent: the broker
+ * decides.
  */
-export async function inFlights<T extends { readonly bytes: number }>(
+export async function inFlights(
   messages: readonly Outgoing[],
-  batch: readonly (T | PublishResult)[],
-  fly: (flight: readonly T[]) => Promise<readonly PublishResult[]>,
+  fly: (flight: readonly Outgoing[]) => Promise<readonly PublishResult[]>,
 ): Promise<readonly PublishResult[]> {
   const results = messages.map(() => skipped);
-  // The next one last.
-  let runs = runsOf(messages.map(({ envelope }) => envelope)).map((run) => run.reverse());
-  while (runs.length > 0) {
-    const flight: { readonly run: number[]; readonly at: number; readonly one: T }[] = [];
-    let bytes = 0;
-    for (const run of runs) {
-      const at = run.at(-1)!;
-      const one = batch[at]!;
-      if ("status" in one) {
-        results[at] = one;
-        run.length = 0;
-      } else if (flight.length === 0 || bytes + one.bytes <= flightBytes) {
-        bytes += one.bytes;
-        flight.push({ run, at, one });
-      }
-    }
-    const flown = flight.length === 0 ? [] : await fly(flight.map(({ one }) => one));
-    flight.forEach(({ run, at }, i) => {
+  const { firsts, nexts } = inLine(messages);
+  let ready = firsts;
+  while (ready.length > 0) {
+    const { places, later } = fill(ready, messages);
+    const flown = await fly(places.map((at) => messages[at]!));
+    places.forEach((at, i) => {
       results[at] = flown[i]!;
-      if (flown[i] === stored) run.pop();
-      else run.length = 0;
+      const next = nexts?.get(at);
+      if (next !== undefined && flown[i] === stored) later.push(next);
     });
-    runs = runs.filter((run) => run.length > 0);
+    ready = later;
   }
   return results;
+}
+
+function fill(ready: readonly number[], messages: readonly Outgoing[]): { readonly places: number[]; readonly later: number[] } {
+  const places: number[] = [];
+  const later: number[] = [];
+  let bytes = 0;
+  for (const at of ready) {
+    const weight = weightOf(messages[at]!.envelope);
+    const fits = places.length === 0 || (bytes + weight <= most.bytes && places.length < most.messages);
+    if (fits) bytes += weight;
+    (fits ? places : later).push(at);
+  }
+  return { places, later };
+}
+
+function weightOf({ data, headers }: Envelope): number {
+  let weight = data.byteLength;
+  for (const name of Object.keys(headers)) weight += name.length + headers[name]!.length;
+  return weight;
+}
+
+interface Line {
+  /** The places of each aggregate's first message. */
+  readonly firsts: readonly number[];
+  /** Which place follows another one's; null where every message is the only one of its aggregate, as a relay sends them. */
+  readonly nexts: ReadonlyMap<number, number> | null;
+}
+
+function inLine(messages: readonly Outgoing[]): Line {
+  const ids = new Set<string>();
+  for (const { envelope } of messages) ids.add(envelope.aggregateId);
+  if (ids.size === messages.length) return { firsts: messages.map((_, at) => at), nexts: null };
+  const lasts = new Map<string, number>();
+  const firsts: number[] = [];
+  const nexts = new Map<number, number>();
+  messages.forEach(({ envelope }, at) => {
+    const aggregate = aggregateKey(envelope);
+    const last = lasts.get(aggregate);
+    if (last === undefined) firsts.push(at);
+    else nexts.set(last, at);
+    lasts.set(aggregate, at);
+  });
+  return { firsts, nexts };
+}
+
+/** What of a flight goes to one topic, with its places. */
+export interface TopicPart {
+  readonly topic: string;
+  readonly places: number[];
+  readonly messages: Outgoing[];
+}
+
+/** `check` throws for a topic that the broker cannot have; `unfit` is told which places that concerns. */
+export function byTopic(
+  flight: readonly Outgoing[],
+  check: (topic: string) => void,
+  unfit: (at: number, error: Error) => void,
+): readonly TopicPart[] {
+  const parts = new Map<string, TopicPart | Error>();
+  flight.forEach((message, at) => {
+    const { topic } = message;
+    let part = parts.get(topic);
+    if (part === undefined) parts.set(topic, (part = partOf(topic, check)));
+    if (part instanceof Error) return unfit(at, part);
+    part.places.push(at);
+    part.messages.push(message);
+  });
+  return [...parts.values()].filter((part): part is TopicPart => !(part instanceof Error));
+}
+
+function partOf(topic: string, check: (topic: string) => void): TopicPart | Error {
+  try {
+    check(topic);
+    return { topic, places: [], messages: [] };
+  } catch (error) {
+    return asError(error);
+  }
 }

@@ -88,6 +88,11 @@ async function* deliver(
 ): AsyncGenerator<Delivery, undefined> {
   const room = createRoom(bounds);
   const wake = createWake();
+  // Reading for every single ack would cost a look and a request each; a slow handler's delivery does not count against the room.
+  const enough = Math.max(1, Math.floor(bounds.prefetch / 2));
+  const makeRoom = (): void => {
+    if (room.left >= enough) wake.notify();
+  };
   let reader: Reader | null = null;
   try {
     if (!signal.aborted) reader = await open(signal, wake);
@@ -96,7 +101,7 @@ async function* deliver(
       if (batch === null) await wake.wait(clock, waitMs, signal);
       for (const received of batch ?? []) {
         if (signal.aborted) return;
-        yield deliveryOf(received, room, wake);
+        yield deliveryOf(received, room, makeRoom);
       }
     }
   } catch (error) {
@@ -109,19 +114,19 @@ async function* deliver(
   }
 }
 
-function deliveryOf({ ack, aside, ...message }: Received, room: Room, wake: Wake): Delivery {
+function deliveryOf({ ack, aside, ...message }: Received, room: Room, makeRoom: () => void): Delivery {
   const taken = room.take(message.bytes);
   return {
     ...message,
     async ack() {
       taken.ack();
-      wake.notify();
+      makeRoom();
       await ack();
     },
     aside() {
       taken.aside();
       aside?.();
-      wake.notify();
+      makeRoom();
     },
   };
 }

@@ -1,8 +1,9 @@
 import type { WaybillError } from "../../core/errors.ts";
 import { orAborted } from "../../core/time.ts";
 import { outage } from "../kit/outage.ts";
-import type { NatsAnswer, Connection } from "./driver.ts";
+import type { Connection } from "./driver.ts";
 import type { Link } from "./link.ts";
+import type { NatsAnswer, Unanswered } from "./requests.ts";
 
 /** JetStream refused a request, with a number that says why. */
 export class ApiError extends Error {
@@ -43,9 +44,9 @@ export function createApi(connection: Connection, place: string, signal: AbortSi
     async ask<T>(what: string, body?: object) {
       const data = new TextEncoder().encode(body === undefined ? "" : JSON.stringify(body));
       const late: NatsAnswer = { is: "silence", error: new Error("there was no answer in time") };
-      const answer = await orAborted(connection.request({ subject: `$JS.API.${what}`, data }), signal, () => late);
-      if (answer.is !== "answer") throw unanswered(answer, what, place);
-      const { error, ...result } = JSON.parse(new TextDecoder().decode(answer.message.data)) as {
+      const answer = await orAborted(connection.request(`$JS.API.${what}`, data), signal, () => late);
+      if ("is" in answer) throw unanswered(answer, what, place);
+      const { error, ...result } = JSON.parse(new TextDecoder().decode(answer)) as {
         error?: { err_code: number; description: string };
       };
       if (error !== undefined) throw new ApiError(error.err_code, error.description);
@@ -54,7 +55,7 @@ export function createApi(connection: Connection, place: string, signal: AbortSi
   };
 }
 
-function unanswered(answer: Exclude<NatsAnswer, { is: "answer" }>, what: string, place: string): WaybillError {
+function unanswered(answer: Unanswered, what: string, place: string): WaybillError {
   if (answer.is === "nobody") return outage(`${place} has no JetStream, or none for this account`);
   return outage(`${place} did not answer ${what}: ${answer.error.message}`, answer.error);
 }

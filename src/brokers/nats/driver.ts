@@ -1,12 +1,15 @@
 import { connect as connectTcp } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import type * as Client from "@nats-io/transport-node";
-import { asError } from "../../core/errors.ts";
-import { createAwaited, type Awaited } from "../../core/idle.ts";
+import type { Outgoing } from "../../contracts/sink.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import type { Clock } from "../../core/clock.ts";
 import { follow, shared } from "../../core/time.ts";
+import { framesOf } from "./frames.ts";
 import { readHead, type Head } from "./head.ts";
+import { createRequests, type NatsAnswer, type Requests } from "./requests.ts";
 import type { Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
 
@@ -21,24 +24,6 @@ export interface NatsMessage {
   readonly raw: Uint8Array;
 }
 
-export type NatsAnswer =
-  | { readonly is: "answer"; readonly message: NatsMessage }
-  /** The server knows nobody who listens to the subject. */
-  | { readonly is: "nobody" }
-  | { readonly is: "forbidden"; readonly error: Error }
-  /** The client would not send it, for what it is. */
-  | { readonly is: "unfit"; readonly error: Error }
-  /** There was no connection any more. */
-  | { readonly is: "unsent"; readonly error: Error }
-  /** It may have been sent, and nobody answered. */
-  | { readonly is: "silence"; readonly error: Error };
-
-interface Request {
-  readonly subject: string;
-  readonly data: Uint8Array;
-  readonly headers?: readonly (readonly [string, string])[];
-}
-
 export interface Connection {
   /** The server's. */
   readonly version: string;
@@ -47,7 +32,12 @@ export interface Connection {
   /** Aborts when it is over, however that came; it is never taken up again. */
   readonly ended: AbortSignal;
   /** Never rejects. */
-  request(request: Request): Promise<NatsAnswer>;
+  request(subject: string, data: Uint8Array): Promise<NatsAnswer>;
+  /**
+   * Sends all of them to the stream in one write. `take` is told each one's answer once, by its place, while they come. Resolves when all
+   * have one; never rejects.
+   */
+  fly(subject: string, stream: string, messages: readonly Outgoing[], take: (answer: NatsAnswer, place: number) => void): Promise<void>;
   /** Does nothing once the connection has ended. */
   publish(subject: string, data: Uint8Array, reply?: string): void;
   /** What comes back ends it. */
@@ -66,7 +56,6 @@ interface Dial {
 
 const pingMs = 3_000;
 const pingsToLose = 2;
-const forgottenMs = 60_000;
 const never = 2 ** 31 - 1;
 
 /**
@@ -147,17 +136,32 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
   let maxBytes = nc.info?.max_payload ?? 1024 * 1024;
   const awaited = createAwaited(inside(nc).protocol?.transport?.socket);
   inside(nc).protocol?.heartbeats?.cancel?.(); // its timer would keep the process alive; see `watch`
-  const requests = listen(client, nc, clock, awaited);
+  const requests = createRequests(clock, awaited);
+  const inbox = listen(client, nc, requests);
+  const write = writerOf(nc);
   const ended = shared(new AbortController());
   void nc.closed().then(() => ended.abort());
   void watch(nc, ended.signal, requests, clock);
-  return {
+  const connection: Connection = {
     version: nc.info?.version ?? "0",
     ended: ended.signal,
     get maxBytes() {
       return (maxBytes = nc.info?.max_payload ?? maxBytes);
     },
-    request: requests.send,
+    async request(subject, data) {
+      let answer: NatsAnswer | undefined;
+      const send = (number: number): void => nc.publish(subject, data, { reply: `${inbox}.${number}` });
+      await requests.begin(subject, 1, send, (given) => (answer = given));
+      return answer!;
+    },
+    fly(subject, stream, messages, take) {
+      const send = (number: number): void => {
+        const heading = { subject, stream, inbox, number, maxBytes: connection.maxBytes };
+        const frames = framesOf(heading, messages, (one, error) => requests.answered(one, { is: "unfit", error }));
+        if (frames.length > 0) write(frames);
+      };
+      return requests.begin(subject, messages.length, send, take);
+    },
     publish(subject, data, reply) {
       if (!nc.isClosed()) nc.publish(subject, data, reply === undefined ? {} : { reply });
     },
@@ -175,6 +179,7 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
       await nc.close().finally(closed);
     },
   };
+  return connection;
 }
 
 /** What the client keeps to itself. */
@@ -182,87 +187,48 @@ interface Inside {
   readonly protocol?: {
     readonly transport?: { readonly socket?: unknown };
     readonly heartbeats?: { readonly cancel?: () => void };
+    readonly sendCommand?: (command: Uint8Array) => void;
   };
 }
 
 const inside = (nc: Client.NatsConnection): Inside => nc as Inside;
 
-interface Requests {
-  send(request: Request): Promise<NatsAnswer>;
-  /** Clears away what was asked long ago: nobody waits for it any more. */
-  sweep(): void;
+/**
+ * Writes whole commands of the protocol. They go through the queue that the client's own commands go through, each of which is whole as
+ * well, so that none comes into the middle of another.
+ */
+function writerOf(nc: Client.NatsConnection): (commands: Uint8Array) => void {
+  const { protocol } = inside(nc);
+  if (typeof protocol?.sendCommand !== "function")
+    throw new WaybillError("DRIVER_UNFIT", "this version of @nats-io/transport-node sends in another way: use 3.4 or later of 3.x");
+  return (commands) => {
+    if (nc.isClosed()) throw new Error("the connection has ended");
+    protocol.sendCommand!(commands);
+  };
 }
 
-/** Requests and their answers. The client's own make a timer and two errors for each. */
-function listen(client: typeof Client, nc: Client.NatsConnection, clock: Clock, awaited: Awaited): Requests {
-  const { errors } = client;
+/** Hears the answers to what is numbered. The client's own requests make a timer and two errors for each. */
+function listen(client: typeof Client, nc: Client.NatsConnection, requests: Requests): string {
   const inbox = client.createInbox();
-  const waiting = new Map<string, { readonly subject: string; readonly since: number; readonly settle: (answer: NatsAnswer) => void }>();
-  let last = 0;
-  let denied: NatsAnswer | null = null;
-  const settle = (reply: string, answer: NatsAnswer): void => {
-    waiting.get(reply)?.settle(answer);
-    waiting.delete(reply);
-  };
-  const settleAll = (answer: NatsAnswer): void => {
-    for (const reply of waiting.keys()) settle(reply, answer);
-  };
-
+  const prefix = inbox.length + 1;
   nc.subscribe(`${inbox}.*`, {
     callback(error, message) {
-      if (error !== null) return settleAll((denied = { is: "forbidden", error }));
-      const answer = messageOf(message);
-      const nobody = answer.head.status === 503 && answer.data.length === 0;
-      settle(answer.subject, nobody ? { is: "nobody" } : { is: "answer", message: answer });
+      if (error !== null) return requests.end({ is: "forbidden", error });
+      const { data } = message;
+      const number = Number(message.subject.slice(prefix));
+      if (data.byteLength > 0 || messageOf(message).head.status !== 503) return requests.answered(number, data);
+      requests.answered(number, { is: "nobody", error: new Error("nobody listens to the subject") });
     },
   });
-  // Errors come in the order of what they are about, and name no more than its subject.
-  const refuse = (error: Client.PermissionViolationError): void => {
-    for (const [reply, { subject }] of waiting) {
-      if (error.operation === "publish" && subject === error.subject) return settle(reply, { is: "forbidden", error });
-    }
-  };
   void (async () => {
     for await (const status of nc.status()) {
-      if (status.type === "error" && status.error instanceof errors.PermissionViolationError) refuse(status.error);
+      if (status.type !== "error" || !(status.error instanceof client.errors.PermissionViolationError)) continue;
+      const { operation, subject } = status.error;
+      if (operation === "publish") requests.refused(subject, status.error);
     }
   })();
-  void nc.closed().then((error) => settleAll({ is: "silence", error: error ?? new Error("the connection has ended") }));
-
-  return {
-    sweep() {
-      const before = clock.monotonic() - forgottenMs;
-      for (const [reply, { since }] of waiting) {
-        if (since > before) return;
-        settle(reply, { is: "silence", error: new Error(`there was no answer within ${forgottenMs} ms`) });
-      }
-    },
-    send: ({ subject, data, headers }) =>
-      new Promise((resolve) => {
-        if (denied !== null) return resolve(denied);
-        const reply = `${inbox}.${(last += 1)}`;
-        try {
-          nc.publish(subject, data, { reply, ...(headers && { headers: headersOf(client, headers) }) });
-          const came = awaited.begin();
-          waiting.set(reply, {
-            ...{ subject, since: clock.monotonic() },
-            settle: (answer) => {
-              came();
-              resolve(answer);
-            },
-          });
-        } catch (cause) {
-          const error = asError(cause);
-          resolve({ is: error instanceof errors.InvalidArgumentError ? "unfit" : "unsent", error });
-        }
-      }),
-  };
-}
-
-function headersOf(client: typeof Client, pairs: readonly (readonly [string, string])[]): Client.MsgHdrs {
-  const headers = client.headers();
-  for (const [name, value] of pairs) headers.append(name, value);
-  return headers;
+  void nc.closed().then((error) => requests.end({ is: "silence", error: error ?? new Error("the connection has ended") }));
+  return inbox;
 }
 
 /** Every message of the client has it, and JetStream's own library counts by it; only its type keeps quiet about it. */

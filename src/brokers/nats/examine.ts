@@ -6,7 +6,8 @@ import { inWords } from "../../core/in-words.ts";
 import { orAborted } from "../../core/time.ts";
 import { eventBytes, migrate, rule } from "../kit/doctor.ts";
 import { createApi, takerOf, type Api } from "./api.ts";
-import type { NatsAnswer, Connection } from "./driver.ts";
+import type { Connection } from "./driver.ts";
+import type { NatsAnswer } from "./requests.ts";
 import type { Link } from "./link.ts";
 
 /** A stream's own, as STREAM.INFO has it; times in nanoseconds, and 0 or -1 where there is no limit. */
@@ -188,10 +189,9 @@ async function readAnswers(connection: Connection, place: string, topics: readon
 
 async function readJetstream(connection: Connection, signal: AbortSignal): Promise<boolean | null> {
   const late: NatsAnswer = { is: "silence", error: new Error("there was no answer in time") };
-  const answer = await orAborted(connection.request({ subject: "$JS.API.INFO", data: new Uint8Array() }), signal, () => late);
-  if (answer.is === "nobody") return false;
-  if (answer.is !== "answer") return null;
-  const { error } = JSON.parse(new TextDecoder().decode(answer.message.data)) as { error?: unknown };
+  const answer = await orAborted(connection.request("$JS.API.INFO", new Uint8Array()), signal, () => late);
+  if ("is" in answer) return answer.is === "nobody" ? false : null;
+  const { error } = JSON.parse(new TextDecoder().decode(answer)) as { error?: unknown };
   return error === undefined;
 }
 

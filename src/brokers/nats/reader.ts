@@ -1,4 +1,4 @@
-import type { Clock } from "../../core/clock.ts";
+import { turn, type Clock } from "../../core/clock.ts";
 import type { WaybillError } from "../../core/errors.ts";
 import { onAbort } from "../../core/time.ts";
 import { outage } from "../kit/outage.ts";
@@ -45,6 +45,7 @@ const graceMs = 5_000;
 /** More than this is no bound: the server counts in 32 bits. */
 const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
+const ack = text.encode("+ACK");
 
 export function openReader({ connection, clock, topic, stream, durable, from, take, came, changed }: TopicReaderOptions): TopicReader {
   const inbox = connection.inbox();
@@ -55,6 +56,11 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
   /** The next message has more bytes than were asked for: it is asked for alone, whatever it has. */
   let large = false;
   let lastAck: string | null = null;
+  /** Acknowledgements of one turn go out in one write: each write costs as much as the rest of an event's way. */
+  const acks: string[] = [];
+  const sendAcks = (): void => {
+    for (const reply of acks.splice(0)) connection.publish(reply, ack);
+  };
   let failure: WaybillError | null = null;
   const fail = (why: string): void => {
     failure ??= outage(why);
@@ -102,14 +108,15 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
     },
     acknowledge(reply) {
       lastAck = reply;
-      connection.publish(reply, text.encode("+ACK"));
+      if (acks.push(reply) === 1) void turn().then(sendAcks);
     },
     async flush() {
-      const ack = lastAck;
-      if (ack === null) return;
+      const last = lastAck;
+      if (last === null) return;
       lastAck = null;
+      sendAcks();
       // Acknowledgements are taken in their order: when the last, given once more, is answered, all are.
-      await connection.request({ subject: ack, data: text.encode("+ACK") });
+      await connection.request(last, ack);
     },
     failure() {
       // A consumer that is not there any more does not answer at all.

@@ -30,18 +30,6 @@ export const codes = { contentTooLarge: 311, accessRefused: 403, notFound: 404, 
 
 export type Table = Readonly<Record<string, string | number | boolean>>;
 
-/** A message on its way out. */
-export interface OutgoingMessage {
-  readonly routingKey: string;
-  readonly content: Buffer;
-  readonly messageId: string;
-  readonly contentType: string;
-  readonly type: string;
-  /** In seconds. */
-  readonly timestamp: number;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
 /** A message that came. */
 export interface Arrival {
   readonly tag: number;
@@ -80,10 +68,13 @@ export interface Channel {
   close(): Promise<void>;
 }
 
-/** A channel in confirm mode. What is sent is numbered from 1. */
+/** A channel in confirm mode. What is published is numbered from 1. */
 interface Publishing extends Channel {
-  /** Persistent and mandatory. Throws when it cannot be sent, and then has not been. */
-  send(exchange: string, message: OutgoingMessage): void;
+  /** What its frames are marked with, and how large they may be. */
+  readonly number: number;
+  readonly frameMax: number;
+  /** Whole frames, of whole messages. Throws when the channel has ended, and then nothing was sent. */
+  write(frames: Uint8Array): void;
 }
 
 export interface Listener {
@@ -229,13 +220,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
         const { replyCode, replyText } = fields as unknown as { replyCode: number; replyText: string };
         returned(String((properties as unknown as Properties).messageId), `${replyText} (${replyCode})`);
       });
-      return {
-        ...wrapped,
-        send(exchange, { routingKey, content, ...properties }) {
-          wrapped.ended.throwIfAborted();
-          channel.publish(exchange, routingKey, content, { ...properties, persistent: true, mandatory: true });
-        },
-      };
+      return { ...wrapped, ...writerOf(model.connection, channel, wrapped.ended) };
     },
     pause,
     resume,
@@ -278,6 +263,37 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
     },
     async close() {
       if (!ended.signal.aborted) await answered(() => channel.close()).catch(() => undefined);
+    },
+  };
+}
+
+/** The client, as far as its sending goes. */
+interface Sending {
+  readonly frameMax?: number;
+  readonly channels?: readonly ({ readonly channel: unknown; readonly buffer: { write(bytes: Uint8Array): unknown } } | null)[];
+  sentSinceLastCheck?: boolean;
+}
+
+/**
+ * The client's own way makes buffers, strings and objects for each message. What is written here goes through the channel's queue, in which
+ * each entry is of whole frames; the client sends one entry after the other.
+ */
+function writerOf(connection: object, channel: object, ended: AbortSignal): Pick<Publishing, "number" | "frameMax" | "write"> {
+  const sending = connection as Sending;
+  const { ch: number } = channel as { readonly ch?: number };
+  const mine = () => sending.channels?.[number ?? -1];
+  if (number === undefined || sending.frameMax === undefined || mine()?.channel !== channel)
+    throw new WaybillError("DRIVER_UNFIT", "this version of amqplib sends in another way: use 2.3 or later of 2.x");
+  return {
+    number,
+    frameMax: sending.frameMax,
+    write(frames) {
+      ended.throwIfAborted();
+      const queue = mine();
+      // Its number may be another channel's by now.
+      if (queue?.channel !== channel) throw new Error("the channel was closed");
+      queue.buffer.write(frames);
+      sending.sentSinceLastCheck = true;
     },
   };
 }

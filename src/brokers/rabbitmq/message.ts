@@ -1,8 +1,9 @@
 import type { Outgoing } from "../../contracts/sink.ts";
-import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
+import { eachAttribute, fromAttributes } from "../../core/cloudevents.ts";
 import { WaybillError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
-import type { Arrival, OutgoingMessage } from "./driver.ts";
+import type { ByteWriter } from "../kit/bytes.ts";
+import type { Arrival } from "./driver.ts";
 import { shortBytes } from "./names.ts";
 import type { TableValue } from "./tables.ts";
 
@@ -12,35 +13,77 @@ const reserved = /^(cloudEvents[:_]|x-)|^(CC|BCC|__proto__)$/;
 /** All headers of a message travel in one frame, and the client has no more room for them. */
 const maxHeaderBytes = 60_000;
 
-/** Throws for what AMQP cannot carry: the event is to blame for that. */
-export function wireOf({ envelope, source, topic }: Outgoing): OutgoingMessage {
-  const { id, type, contentType, data } = envelope;
-  for (const [what, text] of Object.entries({ id, type, contentType })) {
-    const bytes = Buffer.byteLength(text);
-    if (bytes > shortBytes)
-      throw new WaybillError("INVALID_DRAFT", `the ${what} of event ${id.slice(0, 64)} takes ${bytes} bytes, and AMQP takes ${shortBytes}`);
+/** Beside its table of headers a message has these properties: contentType, deliveryMode, messageId, timestamp and type. */
+const flags = 0x8000 | 0x2000 | 0x1000 | 0x80 | 0x40 | 0x20;
+const persistent = 2;
+
+/** The properties, as they stand in a header frame. Throws for what AMQP cannot carry: the event is to blame for that. Says how long the table is. */
+export function writeProperties(writer: ByteWriter, message: Outgoing): number {
+  const { id, type, contentType, createdAt } = message.envelope;
+  writer.uint(flags, 2);
+  if (!writeShort(writer, contentType)) throw tooLong("contentType", contentType, id);
+  const bytes = writeTable(writer, message);
+  writer.uint(persistent, 1);
+  if (!writeShort(writer, id)) throw tooLong("id", id, id);
+  writer.uint(Math.max(0, Math.floor(createdAt.getTime() / 1_000)), 8);
+  if (!writeShort(writer, type)) throw tooLong("type", type, id);
+  return bytes;
+}
+
+function writeTable(writer: ByteWriter, { envelope, source }: Outgoing): number {
+  const { id, headers } = envelope;
+  const from = writer.at;
+  writer.uint(0, 4);
+  eachAttribute(envelope, source, (name, value) => {
+    // The content type is a property of the message, and as the binding says no header.
+    if (name !== "datacontenttype") writeHeader(writer, headerOf(name), value);
+  });
+  for (const name of Object.keys(headers)) {
+    checkName(name);
+    writeHeader(writer, name, headers[name]!);
   }
-  // The content type is a property of the message, and as the binding says no header.
-  const attributes = Object.entries(toAttributes(envelope, source)).filter(([name]) => name !== "datacontenttype");
-  const own = Object.entries(envelope.headers);
-  for (const [name] of own) checkName(name);
-  const headers = Object.fromEntries([...attributes.map(([name, value]) => [prefix + name, value] as const), ...own]);
-  const wire = {
-    routingKey: topic,
-    content: Buffer.from(data.buffer, data.byteOffset, data.byteLength),
-    messageId: id,
-    contentType,
-    type,
-    timestamp: Math.max(0, Math.floor(envelope.createdAt.getTime() / 1_000)),
-    headers,
-  };
-  const bytes = headerBytes(wire);
+  const bytes = writer.at - from - 4;
   if (bytes > maxHeaderBytes)
     throw new WaybillError(
       "INVALID_HEADER",
       `the headers of event ${id} take ${bytes} bytes, more than ${maxHeaderBytes}: move data into the payload`,
     );
-  return wire;
+  writer.bytes.writeUInt32BE(bytes, from);
+  return bytes;
+}
+
+const stringTag = "S";
+
+function writeHeader(writer: ByteWriter, name: string, value: string): void {
+  writeShort(writer, name);
+  writer.text(stringTag);
+  const from = writer.at;
+  writer.uint(0, 4);
+  writer.text(value);
+  writer.bytes.writeUInt32BE(writer.at - from - 4, from);
+}
+
+/** A text with one byte for its length. False when it is too long for that. */
+export function writeShort(writer: ByteWriter, text: string): boolean {
+  const from = writer.at;
+  writer.uint(0, 1);
+  writer.text(text);
+  const bytes = writer.at - from - 1;
+  writer.bytes[from] = bytes;
+  return bytes <= shortBytes;
+}
+
+const names = new Map<string, string>();
+/** An attribute's name as a header; put together once. */
+function headerOf(name: string): string {
+  let header = names.get(name);
+  if (header === undefined) names.set(name, (header = prefix + name));
+  return header;
+}
+
+function tooLong(what: string, text: string, id: string): WaybillError {
+  const bytes = Buffer.byteLength(text);
+  return new WaybillError("INVALID_DRAFT", `the ${what} of event ${id.slice(0, 64)} takes ${bytes} bytes, and AMQP takes ${shortBytes}`);
 }
 
 function checkName(name: string): void {
@@ -51,15 +94,6 @@ function checkName(name: string): void {
   if (bytes === 0 || bytes > shortBytes)
     throw new WaybillError("INVALID_HEADER", `header name ${shown} takes ${bytes} bytes, and AMQP takes 1 to ${shortBytes}`);
 }
-
-function headerBytes({ headers }: OutgoingMessage): number {
-  let bytes = 0;
-  for (const [name, value] of Object.entries(headers)) bytes += Buffer.byteLength(name) + Buffer.byteLength(value) + 6;
-  return bytes;
-}
-
-/** What `maxBytes` counts. */
-export const bytesOf = (wire: OutgoingMessage): number => wire.content.byteLength + headerBytes(wire);
 
 /** What a header's name and value take in memory besides their bytes: a message may have thousands of empty ones. */
 const valueBytes = 128;

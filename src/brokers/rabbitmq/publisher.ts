@@ -1,20 +1,27 @@
+import type { Outgoing } from "../../contracts/sink.ts";
+import { asError } from "../../core/errors.ts";
 import { shared } from "../../core/time.ts";
-import type { Channel, Connection, Listener, OutgoingMessage } from "./driver.ts";
+import type { Channel, Connection, Listener } from "./driver.ts";
+import { framesOf } from "./outgoing.ts";
 
-/** What became of a message that was sent. */
+/** What became of a message. */
 export type MessageFate =
   | { readonly is: "stored" }
   /** No queue was bound for it. */
   | { readonly is: "returned"; readonly why: string }
   /** A queue did not take it. */
   | { readonly is: "nacked" }
+  /** It cannot be sent, for what it is. */
+  | { readonly is: "unfit"; readonly error: Error }
+  /** The channel had ended before. */
+  | { readonly is: "unsent"; readonly error: Error }
   /** Its channel ended first. Alone, it was the only one without an answer; on a fresh channel, none had had one before. */
   | { readonly is: "lost"; readonly error: Error; readonly alone: boolean; readonly fresh: boolean };
 
 /** A confirm channel for one topic: what ends it, such as a message that is too large, concerns no other topic. */
 export interface Publisher {
-  /** Throws when it cannot be sent, and then has not been. */
-  send(message: OutgoingMessage): Promise<MessageFate>;
+  /** Sends all of them in one write. `take` is told each one's fate once, by its place. Resolves when all have one; never rejects. */
+  fly(messages: readonly Outgoing[], take: (fate: MessageFate, place: number) => void): Promise<void>;
   /** How many have no answer yet. */
   readonly pending: number;
   /** How many answers have come. */
@@ -24,51 +31,74 @@ export interface Publisher {
   end(why: Error): void;
 }
 
-interface Pending {
-  readonly id: string;
-  returned: string | null;
-  settle(fate: MessageFate): void;
+interface PublisherOptions {
+  readonly exchange: string;
+  readonly topic: string;
+  readonly maxBytes: number;
+  /** Looks at the exchange first, on the same channel. */
+  ready(channel: Channel): Promise<void>;
 }
 
-/** `ready` looks at the exchange first, on the same channel. */
-export async function openPublisher(
-  connection: Connection,
-  exchange: string,
-  ready: (channel: Channel) => Promise<void>,
-): Promise<Publisher> {
-  /** By number; a Map keeps the order in which they were sent. */
-  const pending = new Map<number, Pending>();
+/** Messages that were sent at once. Their numbers follow each other. */
+interface Sent {
+  readonly first: number;
+  readonly ids: readonly string[];
+  /** 1 for each that has no answer yet. */
+  readonly open: Uint8Array;
+  /** All before this one have an answer. */
+  from: number;
+  left: number;
+  readonly returned: Map<number, string>;
+  readonly take: (fate: MessageFate, i: number) => void;
+  readonly land: () => void;
+}
+
+const stored: MessageFate = { is: "stored" };
+const nacked: MessageFate = { is: "nacked" };
+
+export async function openPublisher(connection: Connection, options: PublisherOptions): Promise<Publisher> {
+  const { exchange, topic, maxBytes, ready } = options;
+  /** In the order in which they were sent. */
+  const under = new Set<Sent>();
   let last = 0;
   let heard = 0;
-  const settle = (tag: number, one: Pending, nacked: boolean): void => {
-    pending.delete(tag);
+  let pending = 0;
+  const settle = (sent: Sent, i: number, fate: MessageFate): void => {
+    if (sent.open[i] !== 1) return;
+    sent.open[i] = 0;
+    pending -= 1;
+    sent.take(fate, i);
+    if (--sent.left > 0) return;
+    under.delete(sent);
+    sent.land();
+  };
+  const confirm = (sent: Sent, i: number, isNack: boolean): void => {
+    if (sent.open[i] !== 1) return;
     heard += 1;
-    one.settle(nacked ? { is: "nacked" } : one.returned === null ? { is: "stored" } : { is: "returned", why: one.returned });
+    const why = sent.returned.get(i);
+    settle(sent, i, isNack ? nacked : why === undefined ? stored : { is: "returned", why });
   };
   const listener: Listener = {
     confirmed({ as, tag, multiple }) {
-      if (!multiple) {
-        const one = pending.get(tag);
-        if (one !== undefined) settle(tag, one, as === "nack");
-        return;
-      }
-      for (const [sent, one] of pending) {
-        if (sent > tag) return;
-        settle(sent, one, as === "nack");
+      for (const sent of under) {
+        const end = Math.min(sent.ids.length, tag - sent.first + 1);
+        if (end <= 0) return;
+        if (!multiple && end === tag - sent.first + 1) return confirm(sent, end - 1, as === "nack");
+        if (multiple) for (; sent.from < end; sent.from++) confirm(sent, sent.from, as === "nack");
       }
     },
     // It comes before the message's own confirmation. Two with one id go to one topic, so that neither has a queue.
     returned(messageId, why) {
-      for (const one of pending.values()) if (one.id === messageId && one.returned === null) return void (one.returned = why);
+      for (const sent of under) {
+        const i = sent.ids.findIndex((id, at) => id === messageId && sent.open[at] === 1 && !sent.returned.has(at));
+        if (i >= 0) return void sent.returned.set(i, why);
+      }
     },
   };
   const channel = await connection.openPublishing(listener);
   const lose = (error: Error): void => {
-    const [alone, fresh] = [pending.size === 1, heard === 0];
-    for (const [tag, one] of pending) {
-      pending.delete(tag);
-      one.settle({ is: "lost", error, alone, fresh });
-    }
+    const fate: MessageFate = { is: "lost", error, alone: pending === 1, fresh: heard === 0 };
+    for (const sent of under) for (let i = sent.from; i < sent.ids.length; i++) settle(sent, i, fate);
   };
   const over = shared(new AbortController());
   const end = (why: Error): void => {
@@ -77,6 +107,7 @@ export async function openPublisher(
   };
   channel.ended.addEventListener("abort", () => end(channel.ended.reason as Error), { once: true });
   await ready(channel);
+  const route = { channel: channel.number, frameMax: channel.frameMax, exchange, topic, maxBytes };
   return {
     ended: over.signal,
     end(why) {
@@ -84,16 +115,32 @@ export async function openPublisher(
       void channel.close();
     },
     get pending() {
-      return pending.size;
+      return pending;
     },
     get heard() {
       return heard;
     },
-    send: (message) =>
-      new Promise((resolve) => {
+    async fly(messages, take) {
+      const fit = new Uint8Array(messages.length).fill(1);
+      const frames = framesOf(route, messages, (place, error) => {
+        fit[place] = 0;
+        take({ is: "unfit", error }, place);
+      });
+      const places = Array.from(messages.keys()).filter((place) => fit[place] === 1);
+      if (places.length === 0) return;
+      try {
         over.signal.throwIfAborted();
-        channel.send(exchange, message);
-        pending.set((last += 1), { id: message.messageId, returned: null, settle: resolve });
-      }),
+        channel.write(frames);
+      } catch (error) {
+        return places.forEach((place) => take({ is: "unsent", error: asError(error) }, place));
+      }
+      await new Promise<void>((land) => {
+        const ids = places.map((place) => messages[place]!.envelope.id);
+        const numbers = { first: last + 1, from: 0, left: ids.length, open: new Uint8Array(ids.length).fill(1) };
+        under.add({ ...numbers, ids, returned: new Map(), take: (fate, i) => take(fate, places[i]!), land });
+        last += ids.length;
+        pending += ids.length;
+      });
+    },
   };
 }

@@ -1,7 +1,7 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import type { WaybillError } from "../../core/errors.ts";
 import { outage } from "../kit/outage.ts";
-import { stored, tooLarge, unavailable, unknown } from "../kit/results.ts";
+import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
 import { AmqpRefusal, codes } from "./driver.ts";
 import { explain } from "./link.ts";
 import type { MessageFate } from "./publisher.ts";
@@ -15,6 +15,10 @@ export function resultOf(fate: MessageFate, { topic, envelope: { id } }: Outgoin
       return unavailable(unbound(shown, exchange, topic, fate.why));
     case "nacked":
       return unavailable(outage(`a queue of ${shown} that is bound for ${topic} did not take it: it is full, or lacks its leader`));
+    case "unfit":
+      return unfit(fate.error);
+    case "unsent":
+      return unavailable(explain(fate.error, shown));
     case "lost":
       return lostResult(fate, id, shown);
   }

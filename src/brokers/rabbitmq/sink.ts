@@ -2,16 +2,15 @@ import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
 import { orAborted } from "../../core/time.ts";
-import { inFlights } from "../kit/flights.ts";
+import { byTopic, inFlights, type TopicPart } from "../kit/flights.ts";
 import { fallsSilent, whenOver } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
-import { encoded, unavailable, unfit, unknown } from "../kit/results.ts";
-import type { Channel, Connection, OutgoingMessage } from "./driver.ts";
+import { unavailable, unfit, unknown } from "../kit/results.ts";
+import type { Channel, Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { routes, type Management } from "./management.ts";
-import { bytesOf, wireOf } from "./message.ts";
 import { checkTopic } from "./names.ts";
-import { openPublisher, type MessageFate, type Publisher } from "./publisher.ts";
+import { openPublisher, type Publisher } from "./publisher.ts";
 import { blockedBy, resultOf, unbound } from "./result.ts";
 import { declareExchange, onChannel } from "./topology.ts";
 
@@ -25,15 +24,10 @@ interface SinkOptions {
   readonly clock: Clock;
 }
 
-/** A message as it will be sent. */
-interface Ready {
-  readonly message: Outgoing;
-  readonly wire: OutgoingMessage;
-  readonly bytes: number;
-}
-
 /** A connection has 2047 by the server's default. */
 const maxPublishers = 1_000;
+
+const check = (topic: string): void => checkTopic(topic, "ROUTE_FAILED");
 
 export function createSink({
   links,
@@ -47,21 +41,15 @@ export function createSink({
   const { shown } = links;
   const publishers = new WeakMap<Connection, Map<string, Promise<Publisher>>>();
 
-  const encode = (message: Outgoing): Ready | PublishResult =>
-    encoded(message, { of: "the option maxBytes", most: maxBytes }, () => {
-      checkTopic(message.topic, "ROUTE_FAILED");
-      const wire = wireOf(message);
-      return { message, wire, bytes: bytesOf(wire) };
-    });
-
   const calledOff = outage(`the publish was called off before ${shown} answered`);
   const unanswered = unknown(calledOff);
+  const unsent = unavailable(calledOff);
 
   /** The connection, or why there is none to send on. */
   const open = async (signal: AbortSignal): Promise<Connection | PublishResult> => {
-    if (signal.aborted) return unavailable(calledOff);
+    if (signal.aborted) return unsent;
     const opened = await links.publishing.open(signal).catch((error: unknown) => unavailable(signal.aborted ? calledOff : asError(error)));
-    if (signal.aborted) return unavailable(calledOff);
+    if (signal.aborted) return unsent;
     return "status" in opened || opened.blocked === null ? opened : unavailable(blockedBy(shown, opened.blocked));
   };
 
@@ -79,7 +67,7 @@ export function createSink({
       return there;
     }
     void dismiss(known);
-    const opened = openPublisher(connection, exchange, (channel) => ready(connection, channel));
+    const opened = openPublisher(connection, { exchange, topic, maxBytes, ready: (channel) => ready(connection, channel) });
     const forget = (): void => {
       if (known.get(topic) === opened) known.delete(topic);
     };
@@ -99,56 +87,36 @@ export function createSink({
     publisher.end(outage(`${shown} confirmed nothing within ${timeoutMs} ms`));
   };
 
-  const fly = async (flight: readonly Ready[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
-    const connection = await open(signal);
-    if ("status" in connection) return flight.map(() => connection);
-    const channels = new Map<string, Publisher | PublishResult>();
-    const topics = [...new Set(flight.map(({ message }) => message.topic))];
-    const opening = topics.map(async (topic) =>
-      channels.set(topic, await publisherOf(connection, topic).catch((error: unknown) => unavailable(explain(error, shown)))),
-    );
-    await orAborted(Promise.all(opening), signal, () => []);
-    if (signal.aborted) return flight.map(() => unavailable(calledOff));
+  /** Those of a flight that go to one topic. */
+  const sendTo = async (connection: Connection, { topic, places, messages }: TopicPart, results: PublishResult[], signal: AbortSignal) => {
+    const say = (result: PublishResult): void => places.forEach((at) => void (results[at] = result));
+    const publisher = await publisherOf(connection, topic).catch(asError);
+    if (signal.aborted) return;
+    if (publisher instanceof Error) return say(unavailable(explain(publisher, shown)));
+    say(unanswered);
+    const landed = new AbortController();
+    void watch(connection, publisher, landed.signal);
+    await publisher.fly(messages, (fate, i) => (results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange)));
+    landed.abort();
+  };
 
-    const results: PublishResult[] = [];
-    const under = new Map<Publisher, Promise<void>[]>();
-    flight.forEach(({ message, wire }, i) => {
-      const channel = channels.get(message.topic)!;
-      if ("status" in channel) return void (results[i] = channel);
-      results[i] = unanswered;
-      const answered = send(channel, wire).then((fate) => {
-        results[i] = "is" in fate ? resultOf(fate, message, shown, exchange) : fate;
-      });
-      const answers = under.get(channel);
-      if (answers === undefined) under.set(channel, [answered]);
-      else answers.push(answered);
-    });
-    const all = [...under].map(async ([channel, answers]) => {
-      const landed = new AbortController();
-      void watch(connection, channel, landed.signal);
-      await Promise.all(answers).finally(() => landed.abort());
-    });
-    await orAborted(Promise.all(all), signal, () => []);
+  const fly = async (flight: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
+    const connection = await open(signal);
+    const results = flight.map(() => ("status" in connection ? connection : unsent));
+    const parts = byTopic(flight, check, (at, error) => (results[at] = unfit(error)));
+    if ("status" in connection) return results;
+    const sending = parts.map((part) => sendTo(connection, part, results, signal));
+    await orAborted(Promise.all(sending), signal, () => []);
     const { blocked } = connection;
     // What is answered later changes nothing in what is said now.
     return results.map((result) => (result.status === "unknown" && blocked !== null ? unknown(blockedBy(shown, blocked)) : result));
   };
 
-  const send = async (channel: Publisher, wire: OutgoingMessage): Promise<MessageFate | PublishResult> => {
-    try {
-      return await channel.send(wire);
-    } catch (error) {
-      // What the client cannot write, it refuses with one of these. Anything else says that the channel has ended.
-      const cannot = error instanceof TypeError || error instanceof RangeError;
-      return cannot ? unfit(error) : unavailable(explain(error, shown));
-    }
-  };
-
   return {
-    publish: (messages, signal) => inFlights(messages, messages.map(encode), (flight) => fly(flight, signal)),
+    publish: (messages, signal) => inFlights(messages, (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
-      checkTopic(topic, "ROUTE_FAILED");
+      check(topic);
       const connection = await links.publishing.open(signal);
       // A connection that the server has blocked answers nothing.
       if (connection.blocked !== null) throw blockedBy(shown, connection.blocked);

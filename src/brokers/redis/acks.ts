@@ -1,6 +1,7 @@
 import { asError } from "../../core/errors.ts";
 import { never } from "../../core/time.ts";
-import type { RedisCommand, CommandsSent } from "./driver.ts";
+import type { CommandsSent, Reply } from "./driver.ts";
+import type { RedisCommand } from "./protocol.ts";
 import { explain, type Link } from "./link.ts";
 
 /** Acknowledgements of all consumers, as many in one flight as came up while the one before was under way. */
@@ -30,7 +31,7 @@ export function createAcks(link: Link): Acks {
       const parts = partsOf(noted);
       noted = [];
       const commands = parts.map((part): RedisCommand => ["XACK", part[0]!.topic, part[0]!.consumer, ...part.map(({ id }) => id)]);
-      const answers: CommandsSent["answers"] = await link.open(never).then(
+      const answers: CommandsSent<Reply | Error>["answers"] = await link.open(never).then(
         async (connection) => {
           const flight = link.send(connection, commands);
           await flight.landed;

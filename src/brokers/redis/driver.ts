@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Redis } from "ioredis";
-import { asError } from "../../core/errors.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
 import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, shared } from "../../core/time.ts";
@@ -8,9 +8,6 @@ import { notWaitedFor } from "../kit/link.ts";
 import { unreachable } from "../kit/outage.ts";
 import type { ServerAddress } from "./url.ts";
 
-export type Argument = string | Buffer;
-/** A command's name and its arguments. */
-export type RedisCommand = readonly [name: string, ...args: Argument[]];
 /** Strings of any kind come as bytes. */
 export type Reply = Buffer | number | null | readonly Reply[];
 
@@ -25,17 +22,25 @@ export class RedisRefusal extends Error {
   }
 }
 
+/** Commands in the protocol's own bytes. */
+export interface CommandsWritten<T> {
+  readonly bytes: Uint8Array;
+  readonly count: number;
+  /** Makes of a command's own answer what is kept of it: of a reply, a RedisRefusal, or why the connection ended without either. */
+  read(answer: Reply | Error, place: number): T;
+}
+
 /** Commands that were written at once. */
-export interface CommandsSent {
-  /** Each command's own: a reply, a RedisRefusal, or why the connection ended without either; undefined while it is to come. */
-  readonly answers: readonly (Reply | Error | undefined)[];
+export interface CommandsSent<T> {
+  /** By place; undefined while it is to come. */
+  readonly answers: readonly (T | undefined)[];
   /** Resolves when all are there; never rejects. */
   readonly landed: Promise<void>;
 }
 
 /** One connection, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
 export interface Connection {
-  send(commands: readonly RedisCommand[]): CommandsSent;
+  send<T>(flight: CommandsWritten<T>): CommandsSent<T>;
   /** How many bytes have come so far: a large answer is under way for long. */
   readonly heard: number;
   end(why: Error): void;
@@ -78,53 +83,72 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
   if (!ended.signal.aborted) await client.connect().catch(() => end(lost()));
   leave();
   ended.signal.throwIfAborted();
-  const answer = (error: Error | null | undefined, reply: unknown): Reply | Error => {
-    if (!error) return reply as Reply;
-    // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
-    return error.name === "ReplyError" ? new RedisRefusal(error.message) : lost();
-  };
-  const { stream } = client as unknown as { readonly stream?: Partial<Socket> };
+  // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
+  const own = (error: Error): Error => (error.name === "ReplyError" ? new RedisRefusal(error.message) : lost());
+  const { stream, commandQueue } = insideOf(client);
   const awaited = createAwaited(stream);
   return {
     ended: ended.signal,
     end,
     get heard() {
-      return stream?.bytesRead ?? 0;
+      return stream.bytesRead;
     },
-    send: (commands) => {
-      if (ended.signal.aborted) return { answers: commands.map(() => asError(ended.signal.reason)), landed: Promise.resolve() };
-      const came = awaited.begin();
-      const sent = write(client, commands, ended.signal, answer);
-      void sent.landed.then(came);
-      return sent;
+    send: ({ bytes, count, read }) => {
+      const replies = repliesTo(count, read, ended.signal);
+      if (count === 0 || ended.signal.aborted) return replies;
+      if (!stream.writable) {
+        for (let i = 0; i < count; i++) replies.take(lost());
+        return replies;
+      }
+      void replies.landed.then(awaited.begin());
+      stream.write(bytes);
+      // The client gives each reply to whoever is next in its queue. Nothing of its own comes between: both happen in one go.
+      const command = { name: "call", args: [], resolve: replies.take, reject: (error: Error) => replies.take(own(error)) };
+      const item = { command, stream, select: 0 };
+      for (let i = 0; i < count; i++) commandQueue.push(item);
+      return replies;
     },
   };
 }
 
-type Settle = (error: Error | null | undefined, reply: unknown) => Reply | Error;
+/** What the client keeps to itself. */
+interface Inside {
+  readonly stream?: Socket;
+  readonly commandQueue?: { push(item: object): unknown };
+}
 
-function write(client: Redis, commands: readonly RedisCommand[], ended: AbortSignal, answer: Settle): CommandsSent {
-  const answers = commands.map((): Reply | Error | undefined => undefined);
+/** The client's way makes an object, a promise and strings for each command. */
+function insideOf(client: Redis): Required<Inside> {
+  const { stream, commandQueue } = client as unknown as Inside;
+  if (typeof stream?.write !== "function" || typeof commandQueue?.push !== "function")
+    throw new WaybillError("DRIVER_UNFIT", "this version of ioredis sends in another way: use 5.3 or later of 5.x, or 6.x");
+  return { stream, commandQueue };
+}
+
+/** Replies come in the order of the commands. */
+function repliesTo<T>(
+  count: number,
+  read: CommandsWritten<T>["read"],
+  ended: AbortSignal,
+): CommandsSent<T> & { take(answer: Reply | Error): void } {
+  const answers = Array.from({ length: count }, (): T | undefined => undefined);
+  let next = 0;
+  let land: () => void = () => undefined;
+  const take = (answer: Reply | Error): void => {
+    if (next === count) return;
+    answers[next] = read(answer, next);
+    next += 1;
+    if (next === count) land();
+  };
   const landed = new Promise<void>((resolve) => {
     const leave = onAbort(ended, () => {
-      for (const [i, given] of answers.entries()) if (given === undefined) answers[i] = asError(ended.reason);
-      resolve();
+      while (next < count) take(asError(ended.reason));
     });
-    const land = (): void => {
+    land = () => {
       leave();
       resolve();
     };
-    const pipeline = client.pipeline();
-    let open = commands.length;
-    commands.forEach(([name, ...args], i) => {
-      pipeline.callBuffer(name, ...args, (error?: Error | null, reply?: unknown) => {
-        const own = answer(error, reply);
-        if (answers[i] === undefined) answers[i] = own;
-        if ((open -= 1) === 0) land();
-      });
-    });
-    pipeline.exec().catch(() => undefined); // each callback has had it
-    if (open === 0) land();
+    if (next === count) land();
   });
-  return { answers, landed };
+  return { answers, landed, take };
 }

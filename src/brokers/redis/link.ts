@@ -3,7 +3,9 @@ import type { WaybillError } from "../../core/errors.ts";
 import { never, shared, withDeadline } from "../../core/time.ts";
 import { closedHere, endingWith, fallsSilent, oneConnection } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
-import { connect, RedisRefusal, type RedisCommand, type Connection, type CommandsSent, type Reply } from "./driver.ts";
+import { ByteWriter } from "../kit/bytes.ts";
+import { connect, RedisRefusal, type Connection, type CommandsSent, type CommandsWritten, type Reply } from "./driver.ts";
+import { writeCommand, type RedisCommand } from "./protocol.ts";
 import type { ServerAddress } from "./url.ts";
 
 export interface Link {
@@ -12,7 +14,9 @@ export interface Link {
   /** A connection of its own, which ends with the signal. */
   dial(signal: AbortSignal): Promise<Connection>;
   /** Sends on a connection that is given up when no answer comes for as long as one may take, and `extraMs` more. */
-  send(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): CommandsSent;
+  fly<T>(connection: Connection, flight: CommandsWritten<T>, extraMs?: number): CommandsSent<T>;
+  /** The same, for commands whose answers are kept as they are. */
+  send(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): CommandsSent<Reply | Error>;
   /** The same, for replies to all of them; rejects with the first error, in the server's own words. */
   ask(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): Promise<readonly Reply[]>;
   /** The largest string that the server takes, where it tells. */
@@ -33,15 +37,20 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
   const closing = shared(new AbortController());
   let serverMaxBytes = Infinity;
 
-  const send: Link["send"] = (connection, commands, extraMs = 0) => {
-    const flight = connection.send(commands);
+  const fly: Link["fly"] = (connection, flight, extraMs = 0) => {
+    const sent = connection.send(flight);
     const landed = new AbortController();
-    void flight.landed.then(() => landed.abort());
+    void sent.landed.then(() => landed.abort());
     const silentMs = timeoutMs + extraMs;
     void fallsSilent(clock, silentMs, landed.signal, () => connection.heard).then((silent) => {
       if (silent) connection.end(outage(`${shown} did not answer within ${silentMs} ms`));
     });
-    return flight;
+    return sent;
+  };
+  const send: Link["send"] = (connection, commands, extraMs) => {
+    const writer = new ByteWriter(1_024);
+    for (const command of commands) writeCommand(writer, command);
+    return fly(connection, { bytes: writer.written(), count: commands.length, read: (answer) => answer }, extraMs);
   };
   const ask: Link["ask"] = async (connection, commands, extraMs) => {
     const { answers, landed } = send(connection, commands, extraMs);
@@ -91,6 +100,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
 
   return {
     shown,
+    fly,
     send,
     ask,
     dial,

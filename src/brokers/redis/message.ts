@@ -1,24 +1,40 @@
 import type { Outgoing } from "../../contracts/sink.ts";
-import { fromAttributes, toAttributes } from "../../core/cloudevents.ts";
+import { eachAttribute, fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
-import type { Argument, Reply } from "./driver.ts";
+import type { ByteWriter } from "../kit/bytes.ts";
+import type { Reply } from "./driver.ts";
+import { writeData, writeText } from "./protocol.ts";
 
-/** The fields of a stream entry, names and values in turn: `ce_*`, `content-type`, `h_*` for the user's headers, and `data`. */
-export function toFields({ envelope, source }: Outgoing): readonly Argument[] {
-  const fields: Argument[] = [];
-  for (const [name, value] of Object.entries(toAttributes(envelope, source))) {
-    fields.push(name === "datacontenttype" ? "content-type" : `ce_${name}`, value);
-  }
-  for (const [name, value] of Object.entries(envelope.headers)) fields.push(`h_${name}`, value);
-  const { buffer, byteOffset, byteLength } = envelope.data;
-  fields.push("data", Buffer.from(buffer, byteOffset, byteLength));
-  return fields;
+/** What was written of an entry: how many names and values, and how many bytes they are. */
+interface Fields {
+  readonly count: number;
+  readonly bytes: number;
 }
 
-export function bytesIn(fields: readonly Argument[]): number {
-  let bytes = 0;
-  for (const field of fields) bytes += typeof field === "string" ? Buffer.byteLength(field) : field.byteLength;
-  return bytes;
+/** The fields of a stream entry, names and values in turn: `ce_*`, `content-type`, `h_*` for the user's headers, and `data`. */
+export function writeFields(writer: ByteWriter, { envelope, source }: Outgoing): Fields {
+  const { data, headers } = envelope;
+  let count = 2;
+  let bytes = "data".length + data.byteLength;
+  eachAttribute(envelope, source, (name, value) => {
+    count += 2;
+    bytes += writeText(writer, fieldOf(name)) + writeText(writer, value);
+  });
+  for (const name of Object.keys(headers)) {
+    count += 2;
+    bytes += writeText(writer, `h_${name}`) + writeText(writer, headers[name]!);
+  }
+  writeText(writer, "data");
+  writeData(writer, data);
+  return { count, bytes };
+}
+
+const fields = new Map<string, string>();
+/** An attribute's name as a field; put together once. */
+function fieldOf(name: string): string {
+  let field = fields.get(name);
+  if (field === undefined) fields.set(name, (field = name === "datacontenttype" ? "content-type" : `ce_${name}`));
+  return field;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

@@ -1,4 +1,4 @@
-import type { Argument, RedisCommand } from "./driver.ts";
+import type { RedisCommand } from "./protocol.ts";
 import { fieldBytes, maxFields } from "./message.ts";
 
 /**
@@ -145,7 +145,7 @@ return {redis.call('XTRIM', KEYS[1], 'MINID', '=', floor), 1}`;
 
 const script =
   (text: string) =>
-  (topic: string, ...args: Argument[]): RedisCommand => ["EVAL", text, "1", topic, ...args];
+  (topic: string, ...args: string[]): RedisCommand => ["EVAL", text, "1", topic, ...args];
 
 export const provisionScript = script(provisionText);
 export const takeScript = script(takeText);

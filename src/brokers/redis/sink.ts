@@ -3,10 +3,12 @@ import { asError } from "../../core/errors.ts";
 import { orAborted } from "../../core/time.ts";
 import { inFlights } from "../kit/flights.ts";
 import { outage } from "../kit/outage.ts";
-import { encoded, stored, unavailable, unknown } from "../kit/results.ts";
-import { RedisRefusal, type RedisCommand, type Connection, type Reply } from "./driver.ts";
+import { ByteWriter } from "../kit/bytes.ts";
+import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
+import { RedisRefusal, type Connection, type Reply } from "./driver.ts";
 import { absent, explain, type Link } from "./link.ts";
-import { bytesIn, toFields } from "./message.ts";
+import { writeFields } from "./message.ts";
+import { closeCommand, writeCommand, writeText } from "./protocol.ts";
 
 interface SinkOptions {
   readonly link: Link;
@@ -16,27 +18,12 @@ interface SinkOptions {
   readonly copies: { readonly replicas: number; readonly withinMs: number };
 }
 
-/** A message as it will be sent. */
-interface Ready {
-  readonly topic: string;
-  readonly command: RedisCommand;
-  readonly bytes: number;
-}
-
 export function createSink({ link, provision, maxBytes, copies }: SinkOptions): Pick<Sink, "publish" | "probe"> {
   const { shown } = link;
-  const make = provision ? [] : ["NOMKSTREAM"];
-
-  const encode = (message: Outgoing): Ready | PublishResult =>
-    encoded(message, { of: shown, most: maxBytes() }, () => {
-      const fields = toFields(message);
-      return { topic: message.topic, bytes: bytesIn(fields), command: ["XADD", message.topic, ...make, "*", ...fields] };
-    });
-
   const calledOff = outage(`the publish was called off before ${shown} answered`);
+  const unanswered = unknown(calledOff);
 
-  const judge = (topic: string, answer: Reply | Error | undefined): PublishResult => {
-    if (answer === undefined) return unknown(calledOff);
+  const judge = (topic: string, answer: Reply | Error): PublishResult => {
     if (!(answer instanceof Error)) return answer === null ? unavailable(absent(shown, topic)) : stored;
     // ERR alone does not say whose fault it is. Only a message that gets it again and again while others are stored is to blame, and
     // that is how the relay treats what is unknown.
@@ -51,33 +38,53 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
     return signal.aborted ? unavailable(calledOff) : opened;
   };
 
-  const fly = async (flight: readonly Ready[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
+  const fly = async (flight: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
+    // The server's own limit is known once there has been a connection.
     const connection = await open(signal);
-    if ("status" in connection) return flight.map(() => connection);
-    const commands = flight.map(({ command }) => command);
-    const { answers, landed } = link.send(connection, copies.replicas === 0 ? commands : [...commands, waitCommand(copies)]);
-    await orAborted(landed, signal, () => undefined);
+    const results = flight.map(() => ("status" in connection ? connection : unanswered));
+    const { bytes, places } = commandsOf(flight, (at, result) => (results[at] = result));
+    if ("status" in connection || places.length === 0) return results;
+    let replica: Error | null = null;
+    // An entry counts as stored once so many replicas have it, and not before.
+    let lack: Error | null = copies.replicas === 0 ? null : calledOff;
+    const read = (answer: Reply | Error, i: number): void => {
+      const at = places[i];
+      if (at === undefined) return void (lack = lacking(answer, copies.replicas));
+      if (answer instanceof RedisRefusal && answer.word === "READONLY") replica = answer;
+      results[at] = judge(flight[at]!.topic, answer);
+    };
+    const count = places.length + (copies.replicas === 0 ? 0 : 1);
+    await orAborted(link.fly(connection, { bytes, count, read }).landed, signal, () => undefined);
     // After a failover the name may lead to another server.
-    const replica = answers.find((answer) => answer instanceof RedisRefusal && answer.word === "READONLY");
-    if (replica !== undefined) connection.end(explain(replica, shown));
-    const lack = copies.replicas === 0 ? null : lacking(answers[commands.length], copies.replicas);
-    return flight.map(({ topic }, i) => {
-      const result = judge(topic, answers[i]);
-      return result === stored && lack !== null ? unknown(lack) : result;
+    if (replica !== null) connection.end(explain(replica, shown));
+    // What is answered later changes nothing in what is said now.
+    return results.map((result) => (result === stored && lack !== null ? unknown(lack) : result));
+  };
+
+  /** One buffer with all that can be sent, and their places. */
+  const commandsOf = (flight: readonly Outgoing[], refuse: (at: number, result: PublishResult) => void) => {
+    const places: number[] = [];
+    let guess = 0;
+    for (const { envelope } of flight) guess += envelope.data.byteLength + fieldsGuess;
+    const writer = new ByteWriter(guess);
+    const most = maxBytes();
+    flight.forEach((message, at) => {
+      const before = writer.at;
+      try {
+        const bytes = writeEntry(writer, message, provision);
+        if (bytes <= most) return void places.push(at);
+        refuse(at, tooLarge(message.envelope.id, `takes ${bytes} bytes with its headers, and ${shown} takes ${most}`));
+      } catch (error) {
+        refuse(at, unfit(asError(error)));
+      }
+      writer.at = before;
     });
+    if (copies.replicas > 0) writeCommand(writer, ["WAIT", String(copies.replicas), String(copies.withinMs)]);
+    return { bytes: writer.written(), places };
   };
 
   return {
-    async publish(messages, signal) {
-      if (messages.length === 0) return [];
-      // The server's own limit is known once there has been a connection.
-      const opened = await open(signal);
-      const batch = messages.map((message) => {
-        const ready = encode(message);
-        return "status" in opened && !("status" in ready) ? opened : ready;
-      });
-      return inFlights(messages, batch, (flight) => fly(flight, signal));
-    },
+    publish: (messages, signal) => inFlights(messages, (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
       const connection = await link.open(signal);
@@ -95,9 +102,22 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
   };
 }
 
-const waitCommand = ({ replicas, withinMs }: SinkOptions["copies"]): RedisCommand => ["WAIT", String(replicas), String(withinMs)];
+/** What an entry takes besides its data, as a first guess. */
+const fieldsGuess = 1_024;
 
-function lacking(answer: Reply | Error | undefined, wanted: number): Error | null {
+/** One XADD. Says how many bytes the entry's fields are. */
+function writeEntry(writer: ByteWriter, message: Outgoing, provision: boolean): number {
+  const from = writer.at;
+  writeText(writer, "XADD");
+  writeText(writer, message.topic);
+  if (!provision) writeText(writer, "NOMKSTREAM");
+  writeText(writer, "*");
+  const { count, bytes } = writeFields(writer, message);
+  closeCommand(writer, from, count + (provision ? 3 : 4));
+  return bytes;
+}
+
+function lacking(answer: Reply | Error, wanted: number): Error | null {
   if (answer instanceof Error) return answer;
   return Number(answer ?? 0) >= wanted ? null : new Error(`${Number(answer ?? 0)} of ${wanted} replicas have it`);
 }
