@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { turn } from "../core/clock.ts";
 import type { StoreSuite } from "./harness.ts";
+import { batchCases } from "./inbox-batches.ts";
 import { cases, code } from "./scene.ts";
 
-/** One effect per event: all that `once` does in the user's own transaction, and so all that differs between handles. */
+/** One effect per event, alone and in batches: all that `once` does in the user's own transaction, and so all that differs between handles. */
 export function effectCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "inbox");
   const key = { consumer: "billing", id: "e1" };
+  batchCases(suite);
 
   test("an effect happens once", async ({ store, effect, effects }) => {
     assert.equal(await store.inbox.once(key, 1, (tx) => effect(tx, "paid")), "done");

@@ -5,6 +5,11 @@ export interface InboxKey {
   readonly id: string;
 }
 
+/** An event, or several of one consumer that are applied together, no two of them the same. */
+export interface InboxKeys extends InboxKey {
+  readonly also?: readonly string[];
+}
+
 export interface Seat {
   readonly consumer: string;
   readonly topic: string;
@@ -15,6 +20,9 @@ export interface Seat {
 /** What became of an event: applied now, applied before, or set aside with a letter. */
 export type Applied = "done" | "seen" | "parked";
 
+/** What is done in the transaction, with the ids of those events that have no mark yet. */
+export type OnceWork<Tx> = (tx: Tx, fresh: ReadonlySet<string>) => void | Promise<void>;
+
 export interface Inbox<Tx> {
   /**
    * Commits the mark and the work together, or neither. Answers "seen" when an earlier call has committed them, and "parked" when the
@@ -23,8 +31,10 @@ export interface Inbox<Tx> {
    * Of two calls at once for one key, the second waits for the first, and runs its work only if the first failed.
    * Rejects with TRANSACTION_LOST when the work ended the transaction itself. That counts as a failure of the event.
    * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed it.
+   * With `also`, the marks of all and the work commit together, or nothing does: one event that is refused refuses them all. The work runs
+   * when one of them has no mark yet. The answer is for `id`.
    */
-  once(key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>, letter?: bigint): Promise<Applied>;
+  once(keys: InboxKeys, handlerVersion: number, work: OnceWork<Tx>, letter?: bigint): Promise<Applied>;
   /** Counts a failed attempt durably, and answers how many there are now. The event's mark deletes the count. */
   failed(key: InboxKey, error: string): Promise<number>;
   /**

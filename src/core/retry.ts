@@ -16,9 +16,12 @@ export interface RetryOptions {
   readonly jitter?: number;
 }
 
+/** Five attempts. */
+export const defaultDelaysMs: readonly number[] = [1_000, 5_000, 30_000, 120_000];
+
 export function retrySchedule(options: RetryOptions, random: Random): RetrySchedule {
   checkOptions("retry", options, ["delaysMs", "jitter"]);
-  const delays = options.delaysMs ?? [1_000, 5_000, 30_000, 120_000];
+  const delays = options.delaysMs ?? defaultDelaysMs;
   const jitter = options.jitter ?? 0.1;
   if (!areDelays(delays)) {
     throw new WaybillError("INVALID_OPTION", `retry.delaysMs must hold milliseconds of 0 or more, not ${show(delays)}`);

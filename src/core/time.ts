@@ -10,6 +10,9 @@ export function shared(controller: AbortController): AbortController {
 /** A signal that never aborts. A socket never stops listening to its signal: give a socket one of its own. */
 export const never: AbortSignal = shared(new AbortController()).signal;
 
+/** What a signal of ours aborts with. Without a reason, `abort` would make a DOMException with a stack each time. */
+const over = new DOMException("This operation was aborted", "AbortError");
+
 /** Calls `act` when the signal aborts, at once if it has. The answer stops listening. */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
   if (signal.aborted) act();
@@ -30,7 +33,7 @@ export function follow(...outers: readonly AbortSignal[]): Follower {
   const followed = outers.map((outer) => onAbort(outer, () => own.abort(outer.reason)));
   return {
     signal: own.signal,
-    abort: () => own.abort(),
+    abort: () => own.abort(over),
     release: () => followed.forEach((leave) => leave()),
   };
 }
@@ -54,6 +57,31 @@ export function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T | nul
   return orAborted<T | null>(work, signal, () => null);
 }
 
+/** The same for work after work, with one ear for the signal: listening anew costs more than most work. */
+export function untilAborted(signal: AbortSignal): <T>(work: Promise<T>) => Promise<T | null> {
+  const waiting = new Set<() => void>();
+  onAbort(signal, () => {
+    for (const give of waiting) give();
+  });
+  return <T>(work: Promise<T>) =>
+    new Promise<T | null>((resolve, reject) => {
+      if (signal.aborted) resolve(null);
+      const give = (): void => resolve(null);
+      waiting.add(give);
+      const over = (): void => void waiting.delete(give);
+      work.then(
+        (value) => {
+          over();
+          resolve(value);
+        },
+        (error: unknown) => {
+          over();
+          reject(error);
+        },
+      );
+    });
+}
+
 /** Whether the work was done before the signal aborted; a failure before that is the caller's. */
 export function finished(work: () => Promise<unknown>, signal: AbortSignal = never): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
@@ -67,7 +95,7 @@ export function alarm(clock: Clock, ms: number, act: () => void): () => void {
   void clock.sleep(ms, off.signal).then(() => {
     if (!off.signal.aborted) act();
   });
-  return () => off.abort();
+  return () => off.abort(over);
 }
 
 /** What `work` gives, or null after `ms`, or as soon as the signal aborts; the work itself goes on, and its failure is nobody's then. */
@@ -77,26 +105,32 @@ export async function within<T>(clock: Clock, ms: number, work: Promise<T>, sign
   try {
     return await (signal === undefined ? first : until(signal, first));
   } finally {
-    ended.abort();
+    ended.abort(over);
   }
 }
 
-/** Runs `work` with a signal that aborts after `ms`, or when `outer` does. With `instead`, work that does not heed it is not waited for. */
+/**
+ * Runs `work` with a signal that aborts after `ms`, or when `outer` does. With `instead`, work that does not heed it is left behind: at once
+ * when `outer` aborts, and `graceMs` after the deadline.
+ */
 export async function withDeadline<T>(
   clock: Clock,
   ms: number,
   outer: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
   instead?: () => T,
+  graceMs = 0,
 ): Promise<T> {
   const late = follow(outer);
-  const off = alarm(clock, ms, late.abort);
+  const left = graceMs > 0 ? follow(outer) : late;
+  const off = [alarm(clock, ms, late.abort), ...(graceMs > 0 ? [alarm(clock, ms + graceMs, left.abort)] : [])];
   try {
     const done = work(late.signal);
-    return await (instead === undefined ? done : orAborted(done, late.signal, instead));
+    return await (instead === undefined ? done : orAborted(done, left.signal, instead));
   } finally {
-    off();
+    for (const stop of off) stop();
     late.release();
+    left.release();
   }
 }
 

@@ -1,5 +1,5 @@
 import { systemClock, type Clock } from "../core/clock.ts";
-import { WaybillError } from "../core/errors.ts";
+import { asError, WaybillError } from "../core/errors.ts";
 import { checkOptions } from "../core/options.ts";
 import type { Letter } from "../core/letter.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
@@ -36,6 +36,13 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
     return connected;
   };
   return {
+    async probe(of, consumer, signal) {
+      const topic = topicFor(of, consumer);
+      await connect(signal);
+      await sink.probe(topic, signal).catch((cause: unknown) => {
+        throw new WaybillError("DESTINATION_UNAVAILABLE", deadTopicAway(topic, of, asError(cause).message), { cause });
+      });
+    },
     async park(letter, signal) {
       // A topic carries events: whoever reads this one would find a message that is none.
       if (letter.raw !== undefined) throw fatal(`a dead-letter topic takes events only, and this message is none: ${letter.error}`);
@@ -56,6 +63,10 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
     },
   };
 }
+
+/** For a person who has to create it. */
+export const deadTopicAway = (deadTopic: string, topic: string, why: string): string =>
+  `the dead-letter topic ${deadTopic} of ${topic} takes no letters (${why}): create it with waybill migrate --broker URL --topics ${deadTopic}`;
 
 /** Which topic a topic's letters go to; never the topic itself, where they would come back for ever. */
 export function deadTopicNames(given: DeadTopic = "{topic}.dead"): (topic: string, consumer: string) => string {

@@ -6,7 +6,6 @@ import { withDeadline } from "../core/time.ts";
 import { SessionEnded } from "../core/blameless.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { fatal, isFatal } from "./fatal.ts";
-import { inTime } from "./in-time.ts";
 import { shortened } from "./letters.ts";
 import { Alone, graceMs, left, parkMs, persist, type Path, type Taken } from "./persist.ts";
 
@@ -69,7 +68,7 @@ async function ignore<Tx>(path: Path<Tx>, post: Taken): Promise<boolean> {
  * works for others meanwhile, again and again.
  */
 async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typeof left> {
-  const { envelope, topic, letter } = post.delivery;
+  const { envelope, letter } = post.delivery;
   const { clock, handlerTimeoutMs, failpoints } = path;
   const { id, type } = envelope;
   let lost = 0;
@@ -94,7 +93,7 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
             step.extend(handlerTimeoutMs + graceMs);
             try {
               const limits = { slowMs, ms: handlerTimeoutMs, onSlow: post.hold };
-              await inTime(clock, limits, path.stopping, (signal) => path.handle(topic, envelope, tx, signal));
+              await path.inTime(limits, (signal) => path.handle([post.delivery], tx, signal));
               await failpoints.hit("before-commit", [id]);
             } catch (error) {
               throw (work.failure = asError(error)); // what the store judges must be readable
@@ -133,7 +132,7 @@ function ofMark(error: unknown): boolean {
 }
 
 const maxLost = 3;
-const slowMs = 1_000;
+export const slowMs = 1_000;
 
 const databaseCodes: readonly ErrorCode[] = [
   "STORE_UNAVAILABLE",
@@ -227,7 +226,7 @@ async function kept<Tx>(path: Path<Tx>, post: Taken, letter: Letter): Promise<bo
   }
 }
 
-async function acknowledge<Tx>(path: Path<Tx>, post: Taken, before?: "after-effect"): Promise<boolean> {
+export async function acknowledge<Tx>(path: Path<Tx>, post: Taken, before?: "after-effect"): Promise<boolean> {
   if (post.delivery.assignment?.ended.aborted === true) return false;
   const ids = [post.delivery.envelope.id];
   const acked = await persist(path, post, "ack", async () => {

@@ -21,6 +21,16 @@ export interface SubscriberEvent<Type extends string = string, Payload = unknown
 export type Handler<Event extends SubscriberEvent, Tx> = (event: Event, tx: Tx, signal: AbortSignal) => void | Promise<void>;
 
 /**
+ * Takes several events of one transaction at once, each aggregate's in order: for one statement in place of many. All of them commit
+ * together, or none does. After a failure it is given one event at a time.
+ */
+export type BatchHandler<Event extends SubscriberEvent, Tx> = (
+  events: readonly Event[],
+  tx: Tx,
+  signal: AbortSignal,
+) => void | Promise<void>;
+
+/**
  * Schemas by event type, as an outbox's catalogue holds them. What travels is JSON: a schema has to accept what JSON
  * makes of the payloads it allows (an ISO date as text, not a Date).
  */
@@ -32,6 +42,11 @@ type SchemaOf<Entry> = Entry extends StandardSchema ? Entry : Entry extends { re
 export type Handlers<Events extends Schemas, Tx> = {
   readonly [Type in keyof Events & string]?: Handler<EventOf<Events, Type>, Tx>;
 } & { readonly "*"?: Handler<SubscriberEvent, Tx> };
+
+/** The same for handlers of batches. A type has a handler of one kind. */
+export type BatchHandlers<Events extends Schemas, Tx> = {
+  readonly [Type in keyof Events & string]?: BatchHandler<EventOf<Events, Type>, Tx>;
+} & { readonly "*"?: BatchHandler<SubscriberEvent, Tx> };
 
 type EventOf<Events extends Schemas, Type extends keyof Events & string> = SubscriberEvent<
   string extends keyof Events ? string : Type,
@@ -54,7 +69,7 @@ export async function decode(topic: string, envelope: Envelope, schema: Standard
 }
 
 function isJson(contentType: string): boolean {
-  return /^\s*[^\s/;]+\/([^\s;]+\+)?json\s*(;|$)/i.test(contentType);
+  return contentType === "application/json" || /^\s*[^\s/;]+\/([^\s;]+\+)?json\s*(;|$)/i.test(contentType);
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

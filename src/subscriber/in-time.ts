@@ -1,6 +1,7 @@
 import type { Clock } from "../core/clock.ts";
+import { createDeadlines } from "../core/deadlines.ts";
 import { WaybillError } from "../core/errors.ts";
-import { within } from "../core/time.ts";
+import { onAbort } from "../core/time.ts";
 
 interface Limits {
   readonly ms: number;
@@ -13,23 +14,45 @@ interface Limits {
  * Runs a handler for at most `ms`. A handler that does not heed its signal goes on, but nobody waits for it:
  * this rejects, so that its transaction is rolled back.
  */
-export async function inTime(
-  clock: Clock,
-  { ms, slowMs, onSlow }: Limits,
-  stopping: AbortSignal,
-  work: (signal: AbortSignal) => Promise<void>,
-): Promise<void> {
-  const handler = new AbortController();
-  const working = work(handler.signal).then(() => true);
-  let done = await within(clock, Math.min(slowMs, ms), working, stopping);
-  if (done === null && slowMs < ms && !stopping.aborted) {
-    onSlow();
-    done = await within(clock, ms - slowMs, working, stopping);
-  }
-  if (done === true) return;
-  const error = stopping.aborted
-    ? new WaybillError("STOPPED", "the subscriber was stopped while the handler ran")
-    : new WaybillError("HANDLER_TIMEOUT", `the handler did not finish within ${ms} ms`);
-  handler.abort(error);
-  throw error;
+export type InTime = (limits: Limits, work: (signal: AbortSignal) => Promise<void>) => Promise<void>;
+
+/** All handlers of a subscriber have one timer and one ear for its stop. */
+export function createInTime(clock: Clock, stopping: AbortSignal): InTime {
+  const deadlines = createDeadlines(clock);
+  const running = new Set<(why: WaybillError) => void>();
+  const stopped = (): WaybillError => new WaybillError("STOPPED", "the subscriber was stopped while the handler ran");
+  onAbort(stopping, () => {
+    for (const give of [...running]) give(stopped());
+  });
+  return ({ ms, slowMs, onSlow }, work) =>
+    new Promise((resolve, reject) => {
+      const handler = new AbortController();
+      const giveUp = (why: WaybillError): void => {
+        over();
+        handler.abort(why);
+        reject(why);
+      };
+      const late = (): void => giveUp(new WaybillError("HANDLER_TIMEOUT", `the handler did not finish within ${ms} ms`));
+      let off = deadlines.set(Math.min(slowMs, ms), () => {
+        if (slowMs >= ms) return late();
+        onSlow();
+        off = deadlines.set(ms - slowMs, late);
+      });
+      const over = (): void => {
+        off();
+        running.delete(giveUp);
+      };
+      running.add(giveUp);
+      work(handler.signal).then(
+        () => {
+          over();
+          resolve();
+        },
+        (error: unknown) => {
+          over();
+          reject(error);
+        },
+      );
+      if (stopping.aborted) giveUp(stopped());
+    });
 }

@@ -1,7 +1,6 @@
 import { MarkHeld } from "../core/blameless.ts";
 import type { Clock } from "../core/clock.ts";
 import { asError, isWaybillError } from "../core/errors.ts";
-import type { Envelope } from "../core/event.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import type { Progress, Step } from "../core/progress.ts";
@@ -11,6 +10,7 @@ import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
+import type { InTime } from "./in-time.ts";
 import type { Session } from "./session.ts";
 import type { SubscriberTroubles } from "./trouble.ts";
 import type { Turn } from "./turns.ts";
@@ -30,12 +30,19 @@ export interface Path<Tx> {
   readonly letters: DeadLetters | null;
   /** Is there a handler for this type? */
   readonly handles: (type: string) => boolean;
-  readonly handle: (topic: string, envelope: Envelope, tx: Tx, signal: AbortSignal) => Promise<void>;
+  /** Which of these each call of a handler gets, in turn. */
+  readonly calls: (deliveries: readonly Delivery[]) => readonly (readonly Delivery[])[];
+  /** One call. */
+  readonly handle: (deliveries: readonly Delivery[], tx: Tx, signal: AbortSignal) => Promise<void>;
   readonly handlerVersion: number;
   readonly handlerTimeoutMs: number;
+  /** How many transactions there are at once, */
   readonly concurrency: number;
+  /** and how many events share one at most. */
+  readonly batch: number;
   readonly retry: RetrySchedule;
   readonly stopping: AbortSignal;
+  readonly inTime: InTime;
   readonly progress: Progress<UnderWay>;
   /** When interrupted waits end (monotonic), by event id: a broken link must not cut a back-off short. */
   readonly resting: Map<string, number>;

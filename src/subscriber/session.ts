@@ -1,7 +1,7 @@
 import type { Clock } from "../core/clock.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
-import { follow, onAbort, until, within } from "../core/time.ts";
+import { follow, onAbort, until, untilAborted, within } from "../core/time.ts";
 import type { Assignment, Delivery, Source, Subscription } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
 import { watchFullness } from "./fullness.ts";
@@ -81,13 +81,14 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
     }
   };
 
+  const untilOver = untilAborted(over.signal);
   const running = new Set<Promise<void>>();
   const fullness = watchFullness(subscription, running, observe);
   let deliveries: AsyncIterator<Delivery> | null = null;
   try {
     deliveries = source.receive(subscription, ending.signal)[Symbol.asyncIterator]();
     while (session.ours()) {
-      const next = await until(over.signal, deliveries.next());
+      const next = await untilOver(deliveries.next());
       if (next === null) break;
       if (next.done === true) throw new Error(`${source.name} stopped delivering`);
       received = true;

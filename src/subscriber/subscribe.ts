@@ -8,14 +8,16 @@ import type { Delivery, Source } from "../contracts/source.ts";
 import { deliver, setAside } from "./deliver.ts";
 import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
+import { createInTime } from "./in-time.ts";
 import type { Path, UnderWay } from "./persist.ts";
 import { redriveInTurn, redriveLetters } from "./redrive.ts";
 import { createSeat } from "./seat.ts";
 import { receive, type Receive, type Session } from "./session.ts";
-import { createTurns } from "./turns.ts";
+import { deliverTogether, sharedName, type Member } from "./together.ts";
+import { createTurns, type Turn } from "./turns.ts";
 
 export interface Subscribe<Tx> {
-  readonly parts: Omit<Path<Tx>, "stopping" | "progress" | "resting" | "inboxHealth">;
+  readonly parts: Omit<Path<Tx>, "stopping" | "inTime" | "progress" | "resting" | "inboxHealth">;
   readonly source: Source;
   /** Null where the inbox has none that could be redriven. */
   readonly letters: Letters | null;
@@ -39,8 +41,20 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   const { draining, stopping } = run;
   const { consumer, inbox, clock, random, observe, troubles } = parts;
   const progress = createProgress<UnderWay>(clock);
-  const path: Path<Tx> = { ...parts, stopping, progress, resting: new Map(), inboxHealth: { successes: 0 } };
-  const turns = createTurns(parts.concurrency);
+  const path: Path<Tx> = {
+    ...parts,
+    stopping,
+    inTime: createInTime(clock, stopping),
+    progress,
+    resting: new Map(),
+    inboxHealth: { successes: 0 },
+  };
+  const together = {
+    most: parts.batch,
+    nameOf: (member: Member) => sharedName(path, member),
+    run: (members: readonly Member[], turn: Turn) => deliverTogether(path, members, turn),
+  };
+  const turns = createTurns<Member>(parts.concurrency, parts.batch > 1 ? together : undefined);
   const holds = createHolds();
   const defects = new Map<string, number>();
   const take = async (delivery: Delivery, session: Session): Promise<boolean> => {
@@ -48,20 +62,21 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
     const { hold, leave } = holds.enter(key, delivery);
     const { id } = delivery.envelope;
     let acked = false;
+    const alone = async (turn: Turn): Promise<void> => {
+      const post = { delivery, session, turn, hold };
+      try {
+        acked = await deliver(path, post);
+        defects.delete(id);
+      } catch (error) {
+        // A defect of ours, which would end every session at this message.
+        const times = (defects.get(id) ?? 0) + 1;
+        defects.set(id, times);
+        if (times < maxDefects) throw error;
+        acked = await setAside(path, post, asError(error), times);
+      }
+    };
     try {
-      await turns.take(key, async (turn) => {
-        const post = { delivery, session, turn, hold };
-        try {
-          acked = await deliver(path, post);
-          defects.delete(id);
-        } catch (error) {
-          // A defect of ours, which would end every session at this message.
-          const times = (defects.get(id) ?? 0) + 1;
-          defects.set(id, times);
-          if (times < maxDefects) throw error;
-          acked = await setAside(path, post, asError(error), times);
-        }
-      });
+      await turns.take(key, alone, { delivery, session, hold, done: (told) => (acked = told) });
     } finally {
       leave();
     }

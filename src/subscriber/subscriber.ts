@@ -7,14 +7,26 @@ import { observerOf, type ObserveOption } from "../core/observer.ts";
 import { systemRandom, type Random } from "../core/random.ts";
 import { retrySchedule, type RetryOptions } from "../core/retry.ts";
 import { createService, type Service } from "../core/service.ts";
+import type { Watched } from "../contracts/consumers.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Letters } from "../contracts/letters.ts";
-import type { Source } from "../contracts/source.ts";
+import type { Delivery, Source } from "../contracts/source.ts";
 import type { DeadTopic } from "./dead-letter-topic.ts";
 import type { Path } from "./persist.ts";
-import { decode, schemaIn, type Handler, type Handlers, type Schemas, type SubscriberEvent } from "./event.ts";
+import { callsOf } from "./calls.ts";
+import {
+  decode,
+  schemaIn,
+  type BatchHandler,
+  type BatchHandlers,
+  type Handler,
+  type Handlers,
+  type Schemas,
+  type SubscriberEvent,
+} from "./event.ts";
 import { letterPlace } from "./letters.ts";
+import { lookAt, probeLetters } from "./look.ts";
 import { subscribe, type Subscribe } from "./subscribe.ts";
 import { createTroubles } from "./trouble.ts";
 
@@ -25,7 +37,10 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** Where marks and effects are kept: a store, or anything that has an inbox. With `letters`, those that are redriven are applied too. */
   readonly inbox: { readonly inbox: Inbox<InboxTx>; readonly letters?: Letters };
   readonly topics: readonly string[];
-  readonly handlers: Handlers<Events, NoInfer<Tx>>;
+  /** By event type. Here or in `batchHandlers` there has to be one. */
+  readonly handlers?: Handlers<Events, NoInfer<Tx>>;
+  /** By event type, handlers that take as many events at once as share a transaction; see `batch`. */
+  readonly batchHandlers?: BatchHandlers<Events, NoInfer<Tx>>;
   /** Payloads are checked and typed by these; one that does not fit is parked. */
   readonly events?: Events;
   /** From the inbox's transaction to the handle that handlers are given. @default the inbox's own */
@@ -35,9 +50,18 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** A topic on the source's broker for letters, such as "{topic}.dead". @default none: the inbox's database keeps them */
   readonly deadTopic?: DeadTopic;
   readonly retry?: RetryOptions;
-  /** How many aggregates are handled side by side. @default 16 */
+  /** How many transactions run side by side. Events of one aggregate never do. @default 16 */
   readonly concurrency?: number;
-  /** How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency` */
+  /**
+   * How many events may share one transaction: one statement marks them all, and one COMMIT keeps all their effects. When one of them
+   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` is then for all handlers of a transaction together.
+   * @default 1
+   */
+  readonly batch?: number;
+  /**
+   * How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency`, or `batch` if
+   * that is more
+   */
   readonly prefetch?: number;
   /**
    * How many bytes of a topic's deliveries may be unacknowledged, apart from those that wait. As many more may wait, where one message counts
@@ -70,8 +94,23 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
 }
 
 const known = [
-  ...["consumer", "source", "inbox", "topics", "handlers", "events", "tx", "deadLetters", "deadTopic", "retry", "concurrency", "prefetch"],
   ...[
+    "consumer",
+    "source",
+    "inbox",
+    "topics",
+    "handlers",
+    "batchHandlers",
+    "events",
+    "tx",
+    "deadLetters",
+    "deadTopic",
+    "retry",
+    "concurrency",
+    "batch",
+  ],
+  ...[
+    "prefetch",
     "prefetchBytes",
     "maxWaiting",
     "handlerTimeoutMs",
@@ -87,15 +126,19 @@ const known = [
 ];
 
 /** The options as far as they do not depend on the types of transactions and events. */
-type Checked = Omit<SubscriberOptions<never>, "inbox" | "tx" | "handlers" | "events"> & {
-  readonly handlers: object;
+type Checked = Omit<SubscriberOptions<never>, "inbox" | "tx" | "handlers" | "batchHandlers" | "events"> & {
+  readonly handlers?: object;
+  readonly batchHandlers?: object;
   readonly events?: Schemas;
 };
+
+/** With what a metrics page shows of it. */
+export interface Subscriber extends Service, Watched {}
 
 /** Receives, and applies each event once: aggregates side by side, each of them in order. */
 export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Schemas = Schemas>(
   options: SubscriberOptions<InboxTx, Tx, Events>,
-): Service {
+): Subscriber {
   checkOptions("createSubscriber", options, known);
   checkNames("consumer", [options.consumer]);
   checkNames("topics", options.topics);
@@ -105,6 +148,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     throw new WaybillError("INVALID_OPTION", `inbox must be a store, not ${show(options.inbox)}`);
   const observe = observerOf(options.observe);
   const concurrency = whole("concurrency", options.concurrency ?? 16);
+  const batch = whole("batch", options.batch ?? 1);
   const parts = {
     consumer,
     inbox: options.inbox.inbox,
@@ -116,6 +160,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     handlerVersion: whole("handlerVersion", options.handlerVersion ?? 1),
     handlerTimeoutMs: positive("handlerTimeoutMs", options.handlerTimeoutMs ?? 30_000),
     concurrency,
+    batch,
     retry: retrySchedule(options.retry ?? {}, random),
     clock,
     random,
@@ -128,14 +173,23 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
     source,
     letters: options.inbox.letters ?? null,
     topics: [...options.topics],
-    prefetch: whole("prefetch", options.prefetch ?? concurrency * 16),
+    prefetch: whole("prefetch", options.prefetch ?? concurrency * Math.max(16, batch)),
     prefetchBytes: whole("prefetchBytes", options.prefetchBytes ?? 32 * 1024 * 1024),
     maxWaiting: whole("maxWaiting", options.maxWaiting ?? 10_000),
     retentionMs: options.inboxRetentionMs === false ? null : positive("inboxRetentionMs", options.inboxRetentionMs ?? 30 * 86_400_000),
     seatMs: positive("seatMs", options.seatMs ?? 15_000),
     owner: options.owner ?? uuidv7(clock, random)(),
   };
-  return createService((run) => subscribe(settings, run));
+  const looked = { consumer, topics: settings.topics, source, letters: parts.letters, clock };
+  const service = createService(async (run) => {
+    void probeLetters({ ...looked, troubles: parts.troubles }, run.draining);
+    await subscribe(settings, run);
+  });
+  const stopped = (): WaybillError => new WaybillError("STOPPED", `the subscriber of ${consumer} does not run`);
+  return Object.assign(service, {
+    consumer,
+    look: () => (service.isRunning() ? lookAt(looked) : Promise.reject(stopped())),
+  });
 }
 
 function checkNames(option: string, names: readonly string[]): void {
@@ -151,13 +205,16 @@ function checkNames(option: string, names: readonly string[]): void {
 
 function handling<InboxTx>(
   options: Checked & { readonly tx?: ((tx: InboxTx) => unknown) | undefined },
-): Pick<Path<InboxTx>, "handles" | "handle"> {
+): Pick<Path<InboxTx>, "handles" | "calls" | "handle"> {
   const { events, tx: handleOf = (tx: InboxTx) => tx } = options;
-  const handlers = new Map(Object.entries(options.handlers ?? {}) as [string, Handler<SubscriberEvent, unknown>][]);
-  if (handlers.size === 0) throw new WaybillError("INVALID_OPTION", "handlers must hold a handler for at least one event type");
-  for (const [type, handler] of handlers) {
+  const one = new Map(Object.entries(options.handlers ?? {}) as [string, Handler<SubscriberEvent, unknown>][]);
+  const many = new Map(Object.entries(options.batchHandlers ?? {}) as [string, BatchHandler<SubscriberEvent, unknown>][]);
+  if (one.size + many.size === 0) throw new WaybillError("INVALID_OPTION", "handlers must hold a handler for at least one event type");
+  for (const [type, handler] of [...one, ...many]) {
     if (typeof handler !== "function")
       throw new WaybillError("INVALID_OPTION", `the handler of ${show(type)} must be a function, not ${show(handler)}`);
+    if (one.has(type) && many.has(type))
+      throw new WaybillError("INVALID_OPTION", `${show(type)} has a handler in handlers and in batchHandlers: leave one of them out`);
     if (events !== undefined && type !== "*" && schemaIn(events, type) === null) {
       throw new WaybillError(
         "INVALID_OPTION",
@@ -165,11 +222,21 @@ function handling<InboxTx>(
       );
     }
   }
-  const handlerOf = (type: string): Handler<SubscriberEvent, unknown> | undefined => handlers.get(type) ?? handlers.get("*");
+  const own = (type: string): string => (one.has(type) || many.has(type) ? type : "*");
+  const decoded = ({ topic, envelope }: Delivery): Promise<SubscriberEvent> => decode(topic, envelope, schemaIn(events, envelope.type));
   return {
-    handles: (type) => handlerOf(type) !== undefined,
-    async handle(topic, envelope, tx, signal) {
-      await handlerOf(envelope.type)?.(await decode(topic, envelope, schemaIn(events, envelope.type)), handleOf(tx), signal);
+    handles: (type) => one.has(own(type)) || many.has(own(type)),
+    calls: (deliveries) =>
+      callsOf(
+        deliveries,
+        ({ envelope }) => own(envelope.type),
+        (type) => many.has(type),
+      ),
+    async handle(deliveries, tx, signal) {
+      const type = own(deliveries[0]!.envelope.type);
+      const batched = many.get(type);
+      if (batched !== undefined) await batched(await Promise.all(deliveries.map(decoded)), handleOf(tx), signal);
+      else await one.get(type)?.(await decoded(deliveries[0]!), handleOf(tx), signal);
     },
   };
 }

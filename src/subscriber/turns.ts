@@ -1,4 +1,4 @@
-import { createQueue } from "../core/queue.ts";
+import { turn as nextTurn } from "../core/clock.ts";
 
 /** A task's right to run. */
 export interface Turn {
@@ -6,27 +6,49 @@ export interface Turn {
   aside<T>(wait: () => Promise<T>): Promise<T>;
 }
 
+/** How tasks run together: those that were given a member of what they do. */
+interface Together<Member> {
+  readonly most: number;
+  /** No two of one name run together; null: it runs by itself. */
+  nameOf(member: Member): string | null;
+  /** Answers false when nothing was done. Then each member's task runs by itself. */
+  run(members: readonly Member[], turn: Turn): Promise<boolean>;
+}
+
 /** Keys side by side, each key's tasks one after the other, in the order they came. */
-interface Turns {
+interface Turns<Member> {
   /** Settles as the task does. A task that fails does not keep its followers from running. */
-  take(key: string, task: (turn: Turn) => Promise<void>): Promise<void>;
+  take(key: string, task: Task, member?: Member): Promise<void>;
   /** Resolves when no task is left. */
   idle(): Promise<void>;
 }
 
-export function createTurns(concurrency: number): Turns {
-  let free = concurrency;
-  const waiting: (() => void)[] = [];
-  const queue = createQueue<string>();
+type Task = (turn: Turn) => Promise<void>;
 
-  const enter = async (): Promise<void> => {
-    if (free > 0) free -= 1;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-  };
+interface Waiting<Member> {
+  readonly key: string;
+  readonly task: Task;
+  readonly member: Member | undefined;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+export function createTurns<Member = never>(concurrency: number, together?: Together<Member>): Turns<Member> {
+  /** By key, what waits behind the tasks that run. */
+  const queues = new Map<string, Waiting<Member>[]>();
+  /** The keys of which nothing runs. */
+  const ready: string[] = [];
+  /** Tasks that want to go on. They come before those that have not begun. */
+  const returning: (() => void)[] = [];
+  const idlers: (() => void)[] = [];
+  let free = concurrency;
+  let filling = false;
+
   const leave = (): void => {
-    const next = waiting.shift();
-    if (next === undefined) free += 1;
-    else next();
+    const next = returning.shift();
+    if (next !== undefined) return next();
+    free += 1;
+    fill();
   };
   const turn: Turn = {
     async aside(wait) {
@@ -34,21 +56,90 @@ export function createTurns(concurrency: number): Turns {
       try {
         return await wait();
       } finally {
-        await enter();
+        if (free > 0) free -= 1;
+        else await new Promise<void>((resolve) => returning.push(resolve));
       }
     },
   };
-  const run = async (task: (turn: Turn) => Promise<void>): Promise<void> => {
-    await enter();
+
+  const fill = (): void => {
+    while (free > 0 && ready.length > 0) {
+      free -= 1; // before it runs: it may step aside at once
+      void run(next());
+    }
+  };
+  /** What comes in one turn runs together. */
+  const fillSoon = async (): Promise<void> => {
+    if (filling) return;
+    filling = true;
+    await nextTurn();
+    filling = false;
+    fill();
+  };
+
+  /** The first that waits, and as many behind it as may run with it. */
+  const next = (): Waiting<Member>[] => {
+    const tasks: Waiting<Member>[] = [];
+    const names = new Set<string>();
+    const take = (queue: Waiting<Member>[]): boolean => {
+      const { member } = queue[0]!;
+      const name = member === undefined || together === undefined ? null : together.nameOf(member);
+      if (tasks.length > 0 && (name === null || names.has(name))) return false;
+      tasks.push(queue.shift()!);
+      if (name === null) return false;
+      names.add(name);
+      return tasks.length < together!.most;
+    };
+    for (let more = true; more && ready.length > 0;) {
+      const queue = queues.get(ready[0]!)!;
+      const before = tasks.length;
+      do more = take(queue);
+      while (more && queue.length > 0);
+      if (tasks.length > before) ready.shift();
+    }
+    return tasks;
+  };
+
+  const run = async (tasks: readonly Waiting<Member>[]): Promise<void> => {
+    const [first] = tasks;
     try {
-      await task(turn);
+      if (tasks.length === 1) await first!.task(turn);
+      else if (
+        !(await together!.run(
+          tasks.map(({ member }) => member!),
+          turn,
+        ))
+      )
+        return apart(tasks);
+      for (const { resolve } of tasks) resolve();
+    } catch (error) {
+      for (const { reject } of tasks) reject(error);
     } finally {
+      for (const key of new Set(tasks.map((task) => task.key))) done(key);
       leave();
     }
   };
+  /** They come before all that waits. */
+  const apart = (tasks: readonly Waiting<Member>[]): void => {
+    for (const task of tasks.toReversed()) queues.get(task.key)!.unshift({ ...task, member: undefined });
+  };
+  const done = (key: string): void => {
+    if (queues.get(key)!.length > 0) return void ready.push(key);
+    queues.delete(key);
+    if (queues.size === 0) for (const resolve of idlers.splice(0)) resolve();
+  };
 
   return {
-    take: (key, task) => queue.run([key], () => run(task)),
-    idle: queue.idle,
+    take: (key, task, member) =>
+      new Promise((resolve, reject) => {
+        const queue = queues.get(key);
+        const waiting = { key, task, member, resolve, reject };
+        if (queue !== undefined) return void queue.push(waiting);
+        queues.set(key, [waiting]);
+        ready.push(key);
+        if (together === undefined) fill();
+        else void fillSoon();
+      }),
+    idle: () => (queues.size === 0 ? Promise.resolve() : new Promise((resolve) => idlers.push(resolve))),
   };
 }

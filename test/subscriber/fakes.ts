@@ -253,31 +253,42 @@ export function fakeInbox(clock: Clock): FakeInbox {
     troubles: { once: [], commit: [], failed: [], sit: [], park: [] },
     hung: false,
     inbox: {
-      once(key, _version, work) {
-        const name = `${key.consumer} ${key.id}`;
-        const lock = locks.get(name) ?? createMutex();
-        locks.set(name, lock);
-        return lock.run(async () => {
+      once({ consumer, id, also = [] }, _version, work) {
+        const names = [id, ...also].map((each) => `${consumer} ${each}`);
+        const lockOf = (name: string): Mutex => {
+          const lock = locks.get(name) ?? createMutex();
+          locks.set(name, lock);
+          return lock;
+        };
+        const locked = <T>(rest: readonly string[], inside: () => Promise<T>): Promise<T> =>
+          rest.length === 0 ? inside() : lockOf(rest[0]!).run(() => locked(rest.slice(1), inside));
+        return locked([...names].sort(), async () => {
           fail(fake.troubles.once);
-          refuse("once", key.id);
-          if (marks.has(name)) return "seen";
+          for (const each of [id, ...also]) refuse("once", each);
+          const fresh = new Set([id, ...also].filter((each) => !marks.has(`${consumer} ${each}`)));
+          if (fresh.size === 0) return "seen";
           const written: string[] = [];
           let open = true;
           try {
-            await work({
-              write(effect) {
-                if (!open) throw new Error("the transaction has ended");
-                written.push(effect);
+            await work(
+              {
+                write(effect) {
+                  if (!open) throw new Error("the transaction has ended");
+                  written.push(effect);
+                },
               },
-            });
+              fresh,
+            );
           } finally {
             open = false;
           }
           fail(fake.troubles.commit);
-          marks.add(name);
-          fake.failures.delete(key.id);
+          for (const each of fresh) {
+            marks.add(`${consumer} ${each}`);
+            fake.failures.delete(each);
+          }
           fake.effects.push(...written);
-          return "done";
+          return fresh.has(id) ? "done" : "seen";
         });
       },
       async failed({ id }, error) {

@@ -39,7 +39,7 @@ afterEach(async () => {
 });
 
 function mapped<Tx>(inbox: Inbox<Tx>, writeOf: (tx: Tx) => Write): Inbox<Write> {
-  return { ...inbox, once: (key, version, work) => inbox.once(key, version, (tx) => work(writeOf(tx))) };
+  return { ...inbox, once: (key, version, work, letter) => inbox.once(key, version, (tx, fresh) => work(writeOf(tx), fresh), letter) };
 }
 
 const machines: Record<string, () => Promise<Machine>> = {

@@ -333,7 +333,10 @@ describe("live traffic", () => {
       // The memory store runs one transaction at a time; a server runs them side by side.
       inbox: {
         ...scene.store.inbox,
-        once: async (...[, , work]: Parameters<typeof scene.store.inbox.once>) => (await work({} as never), "done" as const),
+        once: async (...[{ id }, , work]: Parameters<typeof scene.store.inbox.once>) => (
+          await work({} as never, new Set([id])),
+          "done" as const
+        ),
       },
     };
     await scene

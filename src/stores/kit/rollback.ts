@@ -11,12 +11,15 @@ export type WatchRollback = (work: () => void | Promise<void>) => Promise<void>;
  * has failed is cut off from outside if it has not ended in time, and waited for no longer. The failure remains that of the work.
  */
 export function rolledBackInTime<T>(transaction: (watch: WatchRollback) => Promise<T>, cut: () => Promise<unknown>): Promise<T> {
-  const ended = new AbortController();
+  let over = false;
+  let stopWaiting = (): void => undefined;
   let cutFor: { readonly error: unknown } | null = null;
   return new Promise((resolve, reject) => {
     const bound = async (error: unknown): Promise<void> => {
+      const ended = new AbortController();
+      stopWaiting = () => ended.abort();
       await systemClock.sleep(rollbackMs, ended.signal);
-      if (ended.signal.aborted) return;
+      if (over) return;
       cutFor = { error };
       cut().catch(() => undefined); // it is waited for no longer in any case
       await systemClock.sleep(rollbackMs, ended.signal);
@@ -31,7 +34,10 @@ export function rolledBackInTime<T>(transaction: (watch: WatchRollback) => Promi
       }
     };
     transaction(watch)
-      .finally(() => ended.abort())
+      .finally(() => {
+        over = true;
+        stopWaiting();
+      })
       .then(resolve, (error: unknown) => reject(cutFor === null ? error : cutFor.error));
   });
 }

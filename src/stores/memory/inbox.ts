@@ -1,6 +1,7 @@
-import type { Inbox, InboxKey, Seat } from "../../contracts/inbox.ts";
+import type { Applied, Inbox, InboxKey, Seat } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { marksEvent, parkedVersion } from "../kit/letters.ts";
+import { onceBy } from "../kit/once.ts";
 import type { Database, MemoryTx } from "./database.ts";
 import { keepLetter } from "./letters.ts";
 import type { Tables } from "./tables.ts";
@@ -10,29 +11,40 @@ interface Mark {
   readonly handlerVersion: number;
 }
 
-export function createInbox(database: Database, clock: Clock, tables: Tables): Inbox<MemoryTx> {
+export interface InboxTables {
+  /** By consumer and id. */
+  readonly marks: Map<string, Mark>;
+  readonly failures: Map<string, { readonly count: number; readonly lastError: string; readonly failedAt: number }>;
+}
+
+export function createInbox(database: Database, clock: Clock, tables: Tables, { marks, failures }: InboxTables): Inbox<MemoryTx> {
   const { letters } = tables;
-  const marks = new Map<string, Mark>();
-  const failures = new Map<string, { count: number; lastError: string; failedAt: number }>();
   /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
   const seats = new Map<string, { owner: string; endsAt: number }>();
 
   return {
-    once: (key, handlerVersion, work, letter) =>
+    once: onceBy(({ consumer, ids }, handlerVersion, work, letter) =>
       database.db.transaction(async (tx) => {
-        const name = nameOf(key);
-        const mark = marks.get(name);
-        if (letter === undefined && mark?.handlerVersion === parkedVersion) return "parked";
-        if (letter !== undefined && (letters.get(letter)?.redrivenAt ?? null) === null) return "seen";
-        const first = mark === undefined || mark.handlerVersion === parkedVersion;
-        if (first) await work(tx);
-        database.changesOf(tx).marks.push(() => {
-          if (first) marks.set(name, { handledAt: clock.now(), handlerVersion });
-          if (letter !== undefined) letters.delete(letter);
-          failures.delete(name);
+        if (letter !== undefined && (letters.get(letter)?.redrivenAt ?? null) === null) return ["seen"];
+        const before = ids.map((id): Applied => {
+          const mark = marks.get(nameOf({ consumer, id }));
+          if (mark === undefined) return "done";
+          if (mark.handlerVersion !== parkedVersion) return "seen";
+          return letter === undefined ? "parked" : "done";
         });
-        return first ? "done" : "seen";
+        const fresh = new Set(ids.filter((_, at) => before[at] === "done"));
+        if (fresh.size > 0) await work(tx, fresh);
+        database.changesOf(tx).marks.push(() => {
+          for (const id of ids) {
+            const name = nameOf({ consumer, id });
+            if (fresh.has(id)) marks.set(name, { handledAt: clock.now(), handlerVersion });
+            failures.delete(name);
+          }
+          if (letter !== undefined) letters.delete(letter);
+        });
+        return before;
       }),
+    ),
     failed: async (key, error) => {
       const count = (failures.get(nameOf(key))?.count ?? 0) + 1;
       failures.set(nameOf(key), { count, lastError: error, failedAt: clock.now() });

@@ -5,6 +5,7 @@ import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
+import { onceBy, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import { idleSettings, type Connection, type MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
@@ -49,10 +50,10 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   const goHome = async (ask: AskTransaction, rows: Awaited<ReturnType<AskTransaction>>, { database }: Home): Promise<void> => {
     if (database !== null && databaseIn(rows) !== database) await ask(`USE ${quote(database)}`);
   };
-  const apply = (key: InboxKey, handlerVersion: number, work: Handler<Tx>, letter?: bigint): Promise<Applied> => {
+  const apply: Apply<Tx> = ({ consumer, ids }, handlerVersion, work, letter) => {
     let cutOff: Cut | undefined;
     const attempt = (watch: WatchRollback) =>
-      applying.transaction<Applied>(async (own, lend, cut) => {
+      applying.transaction<readonly Applied[]>(async (own, lend, cut) => {
         cutOff = cut;
         const ask: AskTransaction = (sql, values) =>
           own(sql, values).catch((error: unknown) => {
@@ -63,15 +64,16 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const dropLetter = async (): Promise<unknown> => letter !== undefined && ask(`DELETE FROM ${letters} WHERE seq = ${letter}`);
         // The letter first and then the mark, as whoever parks locks them.
         const redriven = `SELECT 1 AS kept FROM ${letters} WHERE seq = ${letter} AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
-        const marking = async (): Promise<Applied | "gone" | null> =>
+        const marking = async (): Promise<readonly Applied[] | null> =>
           letter !== undefined && (await ask(redriven)).length === 0
-            ? "gone"
-            : mark(ask, at.names, key, handlerVersion, letter !== undefined);
+            ? null
+            : mark(ask, at.names, { consumer, ids }, handlerVersion, letter !== undefined);
         const before = await marking().catch((error: unknown) => {
           throw lockHeld.includes(errnoOf(error) ?? 0) ? new MarkHeld(connection.place, error) : error;
         });
-        if (before === "gone") return "seen";
-        if (before !== null) {
+        if (before === null) return ["seen"];
+        const fresh = new Set(ids.filter((_, index) => before[index] === "done"));
+        if (fresh.size === 0) {
           await dropLetter();
           return before;
         }
@@ -84,7 +86,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
             throw error;
           });
         await stayingInside(inSession, () =>
-          watch(async () => lend(work)).catch(async (error: unknown) => {
+          watch(async () => lend((tx) => work(tx, fresh))).catch(async (error: unknown) => {
             // The handler may have thrown anything. Whether its session is there is what the session itself tells.
             await own("SELECT DATABASE() AS home")
               .then((rows) => goHome(own, rows, at))
@@ -92,23 +94,23 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
             throw error;
           }),
         );
-        await finish(ask, at.names, key, (rows) => goHome(ask, rows, at));
+        await finish(ask, at.names, { consumer, ids: [...fresh] }, (rows) => goHome(ask, rows, at));
         await dropLetter();
-        return "done";
+        return before;
       });
     return rolledBackInTime(attempt, async () => cutOff?.());
   };
 
   return {
-    async once(key, handlerVersion, work, letter) {
+    once: onceBy(async (keys, handlerVersion, work, letter) => {
       for (let attempt = 1; ; attempt++) {
         try {
-          return await apply(key, handlerVersion, work, letter);
+          return await apply(keys, handlerVersion, work, letter);
         } catch (error) {
           if (error instanceof MarkHeld || !isConflict(error) || attempt === attempts) throw error;
         }
       }
-    },
+    }),
     failed: (key, error) =>
       connection.transaction(async ({ run, change }) => {
         await change(
@@ -160,17 +162,39 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 }
 
 /**
- * Null when it was not there before, or was that of the letter that is applied now. Two at once: the second waits here for the first. A
- * statement of the handler that commits by itself commits the mark too, with half an effect: so a mark counts only once it is finished.
+ * "done" for what has no mark before, or that of the letter that is applied now. Two at once: the second waits here for the first. A
+ * statement of the handler that commits by itself commits the marks too, with half an effect: so a mark counts only once it is finished.
  */
-async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion: number, ofLetter: boolean): Promise<Applied | null> {
-  const { consumer, id } = key;
+async function mark(
+  ask: AskTransaction,
+  n: Names,
+  { consumer, ids }: Events,
+  handlerVersion: number,
+  ofLetter: boolean,
+): Promise<readonly Applied[]> {
+  const sorted = [...ids].sort(); // two that meet lock them in the same order
   try {
-    await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES (?, ?, ?, 0)`, [consumer, id, handlerVersion]);
-    return null;
+    const values = sorted.flatMap((id) => [consumer, id, handlerVersion]);
+    const rows = ids.map(() => "(?, ?, ?, 0)").join(", ");
+    await ask(`INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES ${rows}`, values);
+    return ids.map(() => "done");
   } catch (error) {
     if (errnoOf(error) !== 1062) throw error;
   }
+  if (ids.length === 1) return [await markBefore(ask, n, { consumer, id: ids[0]! }, handlerVersion, ofLetter)];
+  // One by one: a look at several would lock the gaps of those that are not there.
+  const before = new Map<string, Applied>();
+  for (const id of sorted) before.set(id, (await mark(ask, n, { consumer, ids: [id] }, handlerVersion, ofLetter))[0]!);
+  return ids.map((id) => before.get(id)!);
+}
+
+async function markBefore(
+  ask: AskTransaction,
+  n: Names,
+  { consumer, id }: InboxKey,
+  handlerVersion: number,
+  ofLetter: boolean,
+): Promise<Applied> {
   // As it is now, whatever snapshot the transaction has. The insert that failed has locked the mark.
   const found = await ask(
     `SELECT IF(finished = 1, IF(handler_version = ${parkedVersion}, 'parked', 'seen'), 'open') AS mark FROM ${n.inbox}
@@ -183,7 +207,7 @@ async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion
       `UPDATE ${n.inbox} SET handler_version = ?, finished = 0, processed_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND event_id = ?`,
       [handlerVersion, consumer, id],
     );
-    return null;
+    return "done";
   }
   if (before === "parked" || before === "seen") return before;
   throw new WaybillError(
@@ -192,25 +216,29 @@ async function mark(ask: AskTransaction, n: Names, key: InboxKey, handlerVersion
   );
 }
 
-/** A handler may have deleted the mark; without it, the event would be applied again. */
+const among = (ids: readonly string[]): string => `IN (${ids.map(() => "?").join(", ")})`;
+
+/** A handler may have deleted a mark; without it, the event would be applied again. */
 async function finish(
   ask: AskTransaction,
   n: Names,
-  { consumer, id }: InboxKey,
+  { consumer, ids }: Events,
   look: (rows: Awaited<ReturnType<AskTransaction>>) => Promise<void>,
 ): Promise<void> {
-  const ours = "WHERE consumer = ? AND event_id = ?";
+  const ours = `WHERE consumer = ? AND event_id ${among(ids)}`;
+  const key = [consumer, ...ids];
   // A delete of what is not there would lock the gap, and other events' counts with it.
   const found = await ask(
     `SELECT DATABASE() AS home, (SELECT COUNT(*) FROM ${n.inbox} ${ours} AND finished = 0) AS marks,
        (SELECT COUNT(*) FROM ${n.attempts} ${ours}) AS counts`,
-    [consumer, id, consumer, id],
+    [...key, ...key],
   );
   await look(found);
   const [, marks, counts] = found[0] ?? [];
-  if (textIn(marks) !== "1") throw new WaybillError("TRANSACTION_LOST", `the mark of event ${id} went away inside its handler`);
-  if (textIn(counts) !== "0") await ask(`DELETE FROM ${n.attempts} ${ours}`, [consumer, id]);
-  await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, [consumer, id]);
+  if (textIn(marks) !== String(ids.length))
+    throw new WaybillError("TRANSACTION_LOST", `the mark of event ${ids.join(", ")} went away inside its handler`);
+  if (textIn(counts) !== "0") await ask(`DELETE FROM ${n.attempts} ${ours}`, key);
+  await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, key);
 }
 
 function databaseIn([row]: Awaited<ReturnType<AskTransaction>>): string | null {

@@ -1,101 +1,22 @@
-import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
-import { causesOf, sqlStateOf } from "../../core/causes.ts";
-import { isWaybillError, WaybillError } from "../../core/errors.ts";
+import type { Inbox } from "../../contracts/inbox.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../kit/expiry.ts";
-import { lending } from "../../core/lend.ts";
 import { letterColumns, marksEvent, parkedVersion, renewedColumns } from "../kit/letters.ts";
-import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { onceBy } from "../kit/once.ts";
 import { again } from "../kit/pool.ts";
-import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
+import { createApply } from "./apply.ts";
+import type { EventTransactions } from "./applying.ts";
 import type { Connection } from "./connection.ts";
-import { explain, isConflict, isSessionEnd, type PgClient } from "./driver.ts";
+import { isConflict } from "./driver.ts";
 import { leaseColumns, leaseOf, renewalOf } from "./lease-store.ts";
 import type { Names } from "./names.ts";
 import { storable } from "./rows.ts";
-import { runTransaction } from "./transactor.ts";
 
-/** How a transaction for one event begins, and how statements run in it. */
-export interface Applying<Tx> {
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  query(tx: Tx, sql: string, values: readonly unknown[]): Promise<readonly Readonly<Record<string, unknown>>[]>;
-}
-
-export function createInbox<Tx>(connection: Connection, n: Names, applying: Applying<Tx>, clock: Clock): Inbox<Tx> {
+export function createInbox<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>, clock: Clock): Inbox<Tx> {
   const expiry = createExpiry(clock);
-  const query: Applying<Tx>["query"] = (tx, sql, values) =>
-    applying.query(tx, sql, values).catch((error: unknown) => {
-      throw explain(error, connection.place);
-    });
-
-  /** The letter first and then the mark, as whoever parks locks them. */
-  const waiting: Applying<Tx>["query"] = (tx, sql, values) =>
-    query(tx, sql, values).catch((error: unknown) => {
-      throw causesOf(error).some((cause) => sqlStateOf(cause) === "55P03") ? new MarkHeld(connection.place, error) : error;
-    });
-  /** In place of the mark that the letter left. */
-  const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
-         WHERE i.handler_version = ${parkedVersion}`;
-  const dropLetter = `DELETE FROM ${n.letters} WHERE seq = $1::bigint`;
-
-  const apply = (key: InboxKey, handlerVersion: number, work: (tx: Tx) => void | Promise<void>, letter?: bigint): Promise<Applied> => {
-    let marked: Readonly<Record<string, unknown>> | undefined;
-    const attempt = (watch: WatchRollback) =>
-      applying.transaction<Applied>(async (tx) => {
-        if (letter !== undefined) {
-          const kept = `SELECT 1 AS kept FROM ${n.letters} WHERE seq = $1::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
-          if ((await waiting(tx, kept, [String(letter)])).length === 0) return "seen";
-        }
-        [marked] = await waiting(
-          tx,
-          `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished) VALUES ($1, $2, clock_timestamp(), $3, false)
-         ON CONFLICT ${letter === undefined ? "DO NOTHING" : takeOver} RETURNING pg_current_xact_id()::text AS xid, pg_backend_pid()::text AS backend`,
-          [key.consumer, key.id, handlerVersion],
-        );
-        if (marked === undefined) {
-          const [mark] = await query(
-            tx,
-            `SELECT finished::text AS finished, handler_version::text AS version FROM ${n.inbox} WHERE consumer = $1 AND event_id = $2`,
-            [key.consumer, key.id],
-          );
-          if (mark?.["finished"] === "false") throw unfinished(key);
-          if (letter !== undefined) await query(tx, dropLetter, [String(letter)]);
-          return mark?.["version"] === String(parkedVersion) ? "parked" : "seen";
-        }
-        await watch(async () => work(tx)).catch(async (error: unknown) => {
-          // The handler may have thrown anything. Whether its session is there is what the session itself tells.
-          await applying.query(tx, "SELECT 1", []).catch((told: unknown) => {
-            if (isSessionEnd(told)) throw new SessionEnded(connection.place, error);
-          });
-          throw error;
-        });
-        // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
-        // after that would stand alone. So the mark is finished only by the transaction that made it.
-        const kept = await query(
-          tx,
-          `WITH counts AS (DELETE FROM ${n.attempts} WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3)
-         UPDATE ${n.inbox} SET processed_at = clock_timestamp(), finished = true
-         WHERE consumer = $1 AND event_id = $2 AND pg_current_xact_id()::text = $3 RETURNING 1 AS kept`,
-          [key.consumer, key.id, marked["xid"]],
-        ).catch((error: unknown) => {
-          if (isWaybillError(error, "NO_TRANSACTION")) return []; // the handle noticed first
-          throw isSessionEnd(error) ? new SessionEnded(connection.place, error) : error;
-        });
-        if (letter !== undefined && kept.length === 1) await query(tx, dropLetter, [String(letter)]);
-        if (kept.length !== 1) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
-        return "done";
-      });
-    // A server does not notice that a client has gone while it runs its query, and the mark would stay locked.
-    return rolledBackInTime(attempt, () =>
-      connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
-        marked?.["backend"],
-        marked?.["xid"],
-      ]),
-    );
-  };
-
+  const apply = createApply(connection, n, applying);
   return {
-    once: (key, handlerVersion, work, letter) => again(() => apply(key, handlerVersion, work, letter), isConflict),
+    once: onceBy((keys, handlerVersion, work, letter) => again(() => apply(keys, handlerVersion, work, letter), isConflict)),
     async failed(key, error) {
       const [row] = await connection.run(
         `INSERT INTO ${n.attempts} AS a (consumer, event_id, attempts, last_error, failed_at) VALUES ($1, $2, 1, $3, clock_timestamp())
@@ -169,28 +90,5 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         seat.owner,
       ]);
     },
-  };
-}
-
-const unfinished = ({ id }: InboxKey): WaybillError =>
-  new WaybillError(
-    "EFFECT_UNFINISHED",
-    `an earlier attempt of event ${id} committed before its handler had finished (COMMIT in it): part of its effect may be there`,
-  );
-
-/** Through clients of the store's own pool; the handler's handle ends with its transaction. */
-export function onOwnClients(connection: Connection, patienceMs: number): Applying<PgClient> {
-  // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
-  const limits = `SELECT set_config('lock_timeout', '${patienceMs}', true),
-    set_config('idle_in_transaction_session_timeout', '${patienceMs * 10}', true), set_config('tcp_user_timeout', '${patienceMs}', true)`;
-  return {
-    transaction: (work) =>
-      connection.lend((client) =>
-        runTransaction(client, { place: connection.place, patienceMs }, async (tx) => {
-          await tx.query(limits);
-          return lending(tx, work, () => tx.getTransactionStatus?.() !== "I");
-        }),
-      ),
-    query: async (tx, sql, values) => (await tx.query(sql, [...values])).rows,
   };
 }

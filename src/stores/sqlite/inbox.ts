@@ -5,33 +5,36 @@ import { createExpiry } from "../kit/expiry.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { lend } from "../../core/lend.ts";
 import { letterColumns, marksEvent, parkedVersion, renewedColumns } from "../kit/letters.ts";
+import { onceBy } from "../kit/once.ts";
 import { inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
 import { iso, leaseOf } from "./rows.ts";
 
 export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteDatabase> {
   const expiry = createExpiry(clock);
   return {
-    once: (key, handlerVersion, work, letter) =>
-      connection.write<Applied>(async (statements, db) => {
+    once: onceBy(({ consumer, ids }, handlerVersion, work, letter) =>
+      connection.write<readonly Applied[]>(async (statements, db) => {
         const dropLetter = (): unknown =>
           letter !== undefined && statements.run("DELETE FROM waybill_letters WHERE seq = ?", [Number(letter)]);
         const redriven = "SELECT 1 AS kept FROM waybill_letters WHERE seq = ? AND redriven_at IS NOT NULL";
-        if (letter !== undefined && statements.get(redriven, [Number(letter)]) === undefined) return "seen";
+        if (letter !== undefined && statements.get(redriven, [Number(letter)]) === undefined) return ["seen"];
         // In place of the mark that the letter left.
         const takeOver = `UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = 0 WHERE handler_version = ${parkedVersion}`;
-        const marked = statements.run(
-          `INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0)
-           ON CONFLICT DO ${letter === undefined ? "NOTHING" : takeOver}`,
-          [key.consumer, key.id, iso(clock.now()), handlerVersion],
-        );
-        if (marked === 0) {
-          const before = seen(statements, key);
+        const mark = (id: string): boolean =>
+          statements.run(
+            `INSERT INTO inbox (consumer, event_id, processed_at, handler_version, finished) VALUES (?, ?, ?, ?, 0)
+             ON CONFLICT DO ${letter === undefined ? "NOTHING" : takeOver}`,
+            [consumer, id, iso(clock.now()), handlerVersion],
+          ) === 1;
+        const before = ids.map((id) => (mark(id) ? "done" : seen(statements, { consumer, id })));
+        const fresh = new Set(ids.filter((_, at) => before[at] === "done"));
+        if (fresh.size === 0) {
           dropLetter();
           return before;
         }
         const lent = lend(db, () => isOpen(db));
         try {
-          await work(lent.handle);
+          await work(lent.handle, fresh);
         } catch (cause) {
           // This transaction has the lock: a handler that meets one has gone past the handle it was given.
           if (isBusy(cause)) throw new Error("the handler met a lock: it must write through the handle it is given", { cause });
@@ -41,18 +44,15 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         }
         // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
         // after that stands alone, and so would a statement of ours. A mark that it committed is never finished then.
-        const kept =
-          inTransaction(db) &&
-          statements.run("UPDATE inbox SET processed_at = ?, finished = 1 WHERE consumer = ? AND event_id = ?", [
-            iso(clock.now()),
-            key.consumer,
-            key.id,
-          ]) === 1;
-        if (!kept) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${key.id} ended inside its handler`);
-        statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", [key.consumer, key.id]);
+        const finish = (id: string): boolean =>
+          statements.run("UPDATE inbox SET finished = 1 WHERE consumer = ? AND event_id = ?", [consumer, id]) === 1;
+        const lost = inTransaction(db) ? [...fresh].find((id) => !finish(id)) : ids[0];
+        if (lost !== undefined) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${lost} ended inside its handler`);
+        for (const id of fresh) statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", [consumer, id]);
         dropLetter();
-        return "done";
+        return before;
       }),
+    ),
     failed: (key, error) =>
       connection.write((statements) => {
         const row = statements.get(

@@ -1,0 +1,17 @@
+import type { Applied, Inbox, OnceWork } from "../../contracts/inbox.ts";
+
+/** Events of one consumer, no two of them the same. */
+export interface Events {
+  readonly consumer: string;
+  readonly ids: readonly string[];
+}
+
+/** Marks and work of all of them in one transaction. With a letter, there is one event. */
+export type Apply<Tx> = (events: Events, handlerVersion: number, work: OnceWork<Tx>, letter?: bigint) => Promise<readonly Applied[]>;
+
+export function onceBy<Tx>(apply: Apply<Tx>): Inbox<Tx>["once"] {
+  return async ({ consumer, id, also = [] }, handlerVersion, work, letter) => {
+    const [applied] = await apply({ consumer, ids: [id, ...also] }, handlerVersion, work, letter);
+    return applied!;
+  };
+}

@@ -1,0 +1,145 @@
+import type { Applied } from "../../contracts/inbox.ts";
+import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { causesOf, sqlStateOf } from "../../core/causes.ts";
+import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
+import { parkedVersion } from "../kit/letters.ts";
+import type { Apply } from "../kit/once.ts";
+import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
+import type { EventTransactions, Put, StatementRows, Statement } from "./applying.ts";
+import type { Connection } from "./connection.ts";
+import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
+import type { Names } from "./names.ts";
+
+/** Marks first, then the work, then the marks again: the transaction that finishes them is the one that made them, or none. */
+export function createApply<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>): Apply<Tx> {
+  const { place } = connection;
+  const query: EventTransactions<Tx>["query"] = (tx, statement) =>
+    applying.query(tx, statement).catch((error: unknown) => {
+      throw explain(error, place);
+    });
+
+  return ({ consumer, ids }, handlerVersion, work, letter) => {
+    let made: Made | null = null;
+    const mark = marking(n, consumer, ids, handlerVersion, letter !== undefined);
+    // The letter first and then the mark, as whoever parks locks them.
+    const redriven: Statement = (put) =>
+      `SELECT 1 AS kept FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
+    const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
+      applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, async (tx, rows) => {
+        if (letter !== undefined && rows.length === 0) return { result: ["seen"], last: null };
+        const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark)));
+        const before =
+          fresh.size === ids.length
+            ? null
+            : await found(
+                tx,
+                ids.filter((id) => !fresh.has(id)),
+              );
+        const result = ids.map((id): Applied => (fresh.has(id) ? "done" : (before?.get(id) ?? "seen")));
+        if (fresh.size === 0) {
+          return {
+            result,
+            last: letter === undefined ? null : (put) => `DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint`,
+          };
+        }
+        await watch(async () => work(tx, fresh)).catch(async (error: unknown) => {
+          // The handler may have thrown anything. Whether its session is there is what the session itself tells.
+          await applying
+            .query(tx, () => "SELECT 1")
+            .catch((told: unknown) => {
+              if (isSessionEnd(told)) throw new SessionEnded(place, error);
+            });
+          throw error;
+        });
+        return {
+          result,
+          last: finishing(n, consumer, [...fresh], handlerVersion, xid, letter),
+          refused: (error) => refusal(error, ids),
+        };
+      });
+    const found = async (tx: Tx, seen: readonly string[]): Promise<ReadonlyMap<string, Applied>> => {
+      const marks = await query(
+        tx,
+        (put) =>
+          `SELECT event_id AS id, finished::text AS finished, handler_version::text AS version FROM ${n.inbox} WHERE consumer = ${put(consumer)} AND event_id ${among(seen, put)}`,
+      );
+      for (const { id, finished } of marks) if (finished === "false") throw unfinished(String(id));
+      return new Map(marks.map(({ id, version }) => [String(id), version === String(parkedVersion) ? "parked" : "seen"]));
+    };
+    const refusal = (error: unknown, of: readonly string[]): unknown => {
+      const gone = causesOf(error).some((cause) => sqlStateOf(cause) === "22P02" && asError(cause).message.includes(markLost));
+      if (gone || isWaybillError(error, "NO_TRANSACTION"))
+        return new WaybillError("TRANSACTION_LOST", `the transaction of event ${of.join(", ")} ended inside its handler`);
+      const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
+      return ended ? new SessionEnded(place, error) : error;
+    };
+    // A server does not notice that a client has gone while it runs its query, and the mark would stay locked.
+    const cut = (): Promise<unknown> =>
+      connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
+        made?.backend,
+        made?.xid,
+      ]);
+    return rolledBackInTime(attempt, cut).catch((error: unknown) => {
+      const held = made === null && causesOf(error).some((cause) => sqlStateOf(cause) === "55P03");
+      throw held ? new MarkHeld(place, error) : error;
+    });
+  };
+}
+
+/** Which marks a transaction has made, and which one it is. */
+interface Made {
+  readonly xid: string;
+  readonly backend: string;
+  readonly fresh: ReadonlySet<string>;
+}
+
+/** A column costs the client more than a space. */
+function madeBy(rows: StatementRows): Made {
+  const marks = rows.map(({ mark }) => /^(\d+) (\d+) ([^]*)$/.exec(String(mark))!);
+  return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id!)) };
+}
+
+const among = (ids: readonly string[], put: Put): string =>
+  ids.length === 1 ? `= ${put(ids[0]!)}` : `= ANY (ARRAY(SELECT json_array_elements_text(${put(JSON.stringify(ids))}::json)))`;
+
+/** Of those without a mark, the marks. */
+function marking(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, ofLetter: boolean): Statement {
+  // In place of the mark that the letter left.
+  const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
+      WHERE i.handler_version = ${parkedVersion}`;
+  return (put) => `${inserting(n, consumer, ids, handlerVersion, "false", put)}
+      ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING pg_current_xact_id()::text || ' ' || pg_backend_pid() || ' ' || event_id AS mark`;
+}
+
+/** Two transactions that meet lock the marks in the same order. */
+function inserting(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, finished: string, put: Put): string {
+  const mark = (id: string): string => `${put(consumer)}, ${id}, clock_timestamp(), ${put(handlerVersion)}::integer, ${finished}`;
+  const marks =
+    ids.length === 1
+      ? `VALUES (${mark(put(ids[0]!))})`
+      : `SELECT ${mark("e.id")} FROM json_array_elements_text(${put(JSON.stringify([...ids].sort()))}::json) AS e(id)`;
+  return `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished) ${marks}`;
+}
+
+/**
+ * The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did after that would stand
+ * alone. So marks are finished only by the transaction that made them: in any other, the word that is no boolean fails the statement,
+ * and with it the COMMIT behind it. A mark that the handler has deleted is made again.
+ */
+function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, xid: string, letter?: bigint): Statement {
+  return (put) => {
+    const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint),`;
+    const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer = ${put(consumer)} AND event_id ${among(ids, put)})`;
+    const finished = `(CASE pg_current_xact_id()::text WHEN ${put(xid)} THEN 'true' ELSE '${markLost}' END)::boolean`;
+    return `WITH ${letters} ${counts} ${inserting(n, consumer, ids, handlerVersion, finished, put)}
+      ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
+  };
+}
+
+const markLost = "waybill: another transaction";
+
+const unfinished = (id: string): WaybillError =>
+  new WaybillError(
+    "EFFECT_UNFINISHED",
+    `an earlier attempt of event ${id} committed before its handler had finished (COMMIT in it): part of its effect may be there`,
+  );

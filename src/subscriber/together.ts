@@ -1,0 +1,66 @@
+import { WaybillError } from "../core/errors.ts";
+import { markable } from "../core/letter.ts";
+import { acknowledge, slowMs } from "./deliver.ts";
+import { graceMs, type Path, type Taken } from "./persist.ts";
+import type { Turn } from "./turns.ts";
+
+/** A delivery that may share its transaction with others. `done` is told whether it was acknowledged. */
+export interface Member extends Omit<Taken, "turn"> {
+  readonly done: (acked: boolean) => void;
+}
+
+/** The event's id; null for what goes by itself: a letter, what is no event or has no handler, and what waits for its next attempt. */
+export function sharedName<Tx>(path: Path<Tx>, { delivery }: Member): string | null {
+  const { id, type } = delivery.envelope;
+  const goes = delivery.unreadable === undefined && delivery.letter === undefined && path.handles(type) && markable(id);
+  return goes && (path.resting.get(id) ?? 0) <= path.clock.monotonic() ? id : null;
+}
+
+/**
+ * Marks and effects of all commit together, and then each is acknowledged. False: something failed, and nothing was kept. Then each is
+ * delivered by itself, which finds out whose failure it is; this one costs no attempt.
+ */
+export async function deliverTogether<Tx>(path: Path<Tx>, members: readonly Member[], turn: Turn): Promise<boolean> {
+  try {
+    await once(path, members);
+  } catch {
+    return false;
+  }
+  for (const { done, ...post } of members) done(await acknowledge(path, { ...post, turn }, "after-effect"));
+  return true;
+}
+
+async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<void> {
+  const { consumer, clock, failpoints, handlerTimeoutMs } = path;
+  const from = clock.monotonic();
+  const [id, ...also] = members.map(({ delivery }) => delivery.envelope.id) as [string, ...string[]];
+  const step = path.progress.begin({ name: "once", topic: members[0]!.delivery.topic, id }, path.concurrency * handlerTimeoutMs + graceMs);
+  let applied: ReadonlySet<string> = new Set();
+  try {
+    await failpoints.hit("before-handle", [id, ...also]);
+    await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (tx, fresh) => {
+      if (!members.every(({ session }) => session.ours()))
+        throw new WaybillError("STOPPED", "a batch was given up before its handlers began");
+      applied = fresh;
+      step.extend(handlerTimeoutMs + graceMs);
+      const onSlow = (): void => members.forEach(({ hold }) => hold());
+      const deliveries = members.map(({ delivery }) => delivery).filter(({ envelope }) => fresh.has(envelope.id));
+      await path.inTime({ slowMs, ms: handlerTimeoutMs, onSlow }, async (signal) => {
+        for (const call of path.calls(deliveries)) {
+          signal.throwIfAborted();
+          await path.handle(call, tx, signal);
+        }
+      });
+      await failpoints.hit("before-commit", [...fresh]);
+      step.extend(graceMs);
+    });
+  } finally {
+    step.end();
+  }
+  path.inboxHealth.successes += 1;
+  const ms = clock.monotonic() - from;
+  for (const { delivery } of members) {
+    const { id: event, type: eventType } = delivery.envelope;
+    path.observe({ type: "subscriber.handled", consumer, id: event, eventType, first: applied.has(event), ms });
+  }
+}
