@@ -24,6 +24,7 @@ const forms: Readonly<Record<Kind, Readonly<Record<string, Form>>>> = {
     leases: "object",
     inbox: "object",
     letters: "object",
+    consumers: "object",
     operator: "object",
     wake: "object",
   },
@@ -71,11 +72,11 @@ async function made<T>(kind: Kind, own: Own<T>): Promise<T> {
 /** Part by part: an instance of a class has its methods elsewhere than in itself. */
 export async function openOwnStore(own: OwnStore, db: unknown): Promise<OpenedStore> {
   const store = (await made("store", own)) as Store<never, never>;
-  const { name, schema, writer, transactor, outbox, leases, inbox, letters, operator, housekeeping, wake } = store;
+  const { name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, housekeeping, wake } = store;
   const close = (): PromiseLike<void> => store[Symbol.asyncDispose]();
   return {
     store: {
-      ...{ name, schema, writer, transactor, outbox, leases, inbox, letters, operator, wake },
+      ...{ name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, wake },
       ...(housekeeping === undefined ? {} : { housekeeping }),
       ...(store.examine === undefined ? {} : { examine: (topics, signal) => store.examine!(topics, signal) }),
       [Symbol.asyncDispose]: close,

@@ -1,3 +1,4 @@
+import type { ConsumerState } from "../contracts/consumers.ts";
 import type { LetterGroup } from "../contracts/letters.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
@@ -6,17 +7,23 @@ import { count, shorten } from "../core/text.ts";
 
 /** What an operator should know first, in words. */
 export interface StatusVerdict {
-  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "letters" | "well";
+  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "letters" | "retrying" | "well";
   /** Fails `status --check`: somebody has to look. */
   readonly failing: boolean;
   readonly text: string;
 }
 
+/** What the inboxes in this database hold. */
+interface Inboxes {
+  readonly consumers: readonly ConsumerState[];
+  readonly groups: readonly LetterGroup[];
+}
+
 /** The worst first. What is younger than `maxAgeMs` may be on its way, and fails nothing; a dead event and a letter never move by themselves. */
-export function verdictsOf(status: Status, letters: readonly LetterGroup[], now: number, maxAgeMs: number): readonly StatusVerdict[] {
+export function verdictsOf(status: Status, inbox: Inboxes, now: number, maxAgeMs: number): readonly StatusVerdict[] {
   const found = [
     ...[...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs)],
-    ...[...dead(status), ...parked(letters, now)],
+    ...[...dead(status), ...parked(inbox, now), ...retrying(inbox, now, maxAgeMs)],
   ];
   if (found.length > 0) return found.sort((a, b) => Number(b.failing) - Number(a.failing));
   const relays = count(liveOf(status), "relay runs", "relays run");
@@ -80,15 +87,27 @@ function dead({ states: { DEAD }, oldest: { deadMs }, dead: groups }: Status): S
 }
 
 /** One for each consumer. Letters that were redriven are on their way. */
-function parked(groups: readonly LetterGroup[], now: number): StatusVerdict[] {
-  return [...new Set(groups.map(({ consumer }) => consumer))].flatMap((consumer) => {
-    const own = groups.filter((group) => group.consumer === consumer && group.letters > group.redriven);
-    const [most] = own;
-    if (most === undefined) return [];
-    const letters = own.reduce((sum, group) => sum + group.letters - group.redriven, 0);
-    const oldest = Math.max(0, now - Math.min(...own.map((group) => group.oldest.getTime())));
-    const others = own.length > 1 ? `, and ${count(own.length - 1, "other cause")}` : "";
-    const text = `${consumer} has ${count(letters, "letter")}, the oldest for ${inWords(oldest)}: ${shorten(most.error, 200)}${others}`;
-    return [{ about: "letters", failing: true, text }];
+function parked({ consumers, groups }: Inboxes, now: number): StatusVerdict[] {
+  return consumers.flatMap(({ consumer, letters }) => {
+    const waits = letters.filter((topic) => topic.letters > topic.redriven);
+    if (waits.length === 0) return [];
+    const sum = waits.reduce((all, topic) => all + topic.letters - topic.redriven, 0);
+    const oldest = Math.max(0, now - Math.min(...waits.map((topic) => topic.oldest.getTime())));
+    // The causes are those of the largest groups.
+    const [most, ...others] = groups.filter((group) => group.consumer === consumer && group.letters > group.redriven);
+    const why = most === undefined ? "" : `: ${shorten(most.error, 200)}`;
+    const more = others.length === 0 ? "" : `, and ${count(others.length, "other cause")}`;
+    return [
+      { about: "letters", failing: true, text: `${consumer} has ${count(sum, "letter")}, the oldest for ${inWords(oldest)}${why}${more}` },
+    ];
+  });
+}
+
+/** Attempts of long ago may be those of events that the broker has dropped. */
+function retrying({ consumers }: Inboxes, now: number, maxAgeMs: number): StatusVerdict[] {
+  return consumers.flatMap(({ consumer, retrying: waits }) => {
+    if (waits === null || now - waits.failedAt.getTime() > maxAgeMs) return [];
+    const text = `${consumer} tries ${count(waits.events, "failed event")} again, after ${count(waits.attempts, "attempt")} at most`;
+    return [{ about: "retrying", failing: false, text }];
   });
 }

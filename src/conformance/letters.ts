@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { ConsumerState } from "../contracts/consumers.ts";
 import type { LetterFilter, LetterRecord } from "../contracts/letters.ts";
 import { MarkHeld } from "../core/blameless.ts";
 import type { Letter } from "../core/letter.ts";
@@ -65,6 +66,37 @@ export function lettersSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const [first] = await letters.groups({ consumer, topic });
     assert.ok(["a", "b", "c"].includes(first!.example));
     assert.ok(Math.abs(first!.oldest.getTime() - scene.clock.now()) < 600_000);
+  });
+
+  test("a look counts each consumer's letters by topic, and events that are retried", async (scene) => {
+    const { consumers, inbox, letters } = scene.store;
+    assert.deepEqual(await consumers.look(), []);
+    assert.deepEqual(await consumers.look(consumer), [{ consumer, letters: [], retrying: null, handled: 0 }]);
+    // More causes than `groups` answers.
+    await parked(scene, [
+      ...Array.from({ length: 120 }, (_, n) => letterFor(`e${n}`, { error: `cause ${"x".repeat(n + 1)}` })),
+      letterFor("a", { topic: "parcel.events" }),
+      letterFor("a", { consumer: "stock" }),
+    ]);
+    await letters.redrive({ consumer, topic, ids: ["e0", "e1"] }, ann);
+    await inbox.failed({ consumer, id: "f" }, "no");
+    for (let times = 0; times < 3; times++) await inbox.failed({ consumer, id: "g" }, "no");
+    await inbox.failed({ consumer: "mail", id: "f" }, "no");
+    await inbox.once({ consumer, id: "done" }, 1, () => undefined);
+    const told = async (name?: string): Promise<readonly string[]> =>
+      (await consumers.look(name)).map((of) => {
+        const byTopic = of.letters.map((each) => `${each.topic} ${each.letters} ${each.redriven}`);
+        return `${of.consumer}: ${byTopic.join(", ")}; ${of.retrying?.events} ${of.retrying?.attempts}; ${of.handled}`;
+      });
+    const billing = "billing: order.events 120 2, parcel.events 1 0; 2 3;";
+    assert.deepEqual(await told(), [`${billing} null`, "mail: ; 1 1; null", "stock: order.events 1 0; undefined undefined; null"]);
+    assert.deepEqual(await told(consumer), [`${billing} 1`]);
+    const [{ letters: counts, retrying }] = (await consumers.look(consumer)) as [ConsumerState];
+    const recent = (moment: Date): boolean => Math.abs(moment.getTime() - scene.clock.now()) < 600_000;
+    assert.ok(recent(retrying!.failedAt) && counts.every(({ oldest }) => recent(oldest)));
+    await inbox.once({ consumer, id: "g" }, 1, () => undefined);
+    await parked(scene, [letterFor("f")]);
+    assert.equal((await consumers.look(consumer))[0]!.retrying, null, "what was applied or parked is not retried");
   });
 
   test("letters are listed newest first, page by page, and shown whole", async (scene) => {

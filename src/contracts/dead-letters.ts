@@ -7,4 +7,6 @@ export interface DeadLetters {
    * will never take the letter, which then goes to the consumer's inbox. After any other error the subscriber tries again.
    */
   park(letter: Letter, signal: AbortSignal): Promise<void>;
+  /** Rejects when this place would take no letter of this topic now. It writes nothing. */
+  probe?(topic: string, consumer: string, signal: AbortSignal): Promise<void>;
 }

@@ -1,4 +1,5 @@
 import type { Adapter } from "../contracts/adapter.ts";
+import type { ConsumerState } from "../contracts/consumers.ts";
 import type { Examination, Finding } from "../contracts/doctor.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { systemClock } from "../core/clock.ts";
@@ -6,11 +7,12 @@ import { asError } from "../core/errors.ts";
 import { applyRules, bad, good, unknown } from "../core/finding.ts";
 import { redactText } from "../core/text.ts";
 import { never, withDeadline } from "../core/time.ts";
+import { consumerRules, inboxRules } from "./consumer-rules.ts";
 import { pathRules, wayRules, type WayAnswers } from "./rules.ts";
 
 /** A finding, and whose it is; `path` is what store and broker are to each other. */
 export interface OwnedFinding extends Finding {
-  readonly of: "store" | "broker" | "path";
+  readonly of: "store" | "broker" | "path" | "consumer";
 }
 
 /** For everything that a store or a broker is asked. */
@@ -54,6 +56,36 @@ async function probeEach(sink: Sink, topics: readonly string[], signal: AbortSig
   }
   return found;
 }
+
+/** What an inbox and a broker say of a consumer. Either may be left out. */
+export interface ConsumerPlaces {
+  readonly consumer: string;
+  readonly topics: readonly string[];
+  readonly state: ConsumerState | null;
+  readonly broker: { readonly sink: Sink; lag(topic: string): Promise<number | null> } | null;
+  /** The dead-letter topic of a topic; null where the inbox keeps letters. */
+  readonly deadTopic: ((topic: string) => string) | null;
+}
+
+export async function examineConsumer(places: ConsumerPlaces): Promise<readonly OwnedFinding[]> {
+  const { consumer, topics, state, broker, deadTopic } = places;
+  const found = [...applyRules(inboxRules, { consumer, state })];
+  for (const topic of broker === null ? [] : topics) {
+    const lag = await broker!.lag(topic).catch(asError); // what is known besides is told all the same
+    const letters = deadTopic === null ? null : { topic: deadTopic(topic), error: await probed(broker!.sink, deadTopic(topic)) };
+    found.push(...applyRules(consumerRules, { consumer, topic, lag, letters }, topic));
+  }
+  return found.map(foundOf("consumer"));
+}
+
+const probed = (sink: Sink, topic: string): Promise<string | null> =>
+  withDeadline(systemClock, patienceMs, never, async (signal) => {
+    await sink.connect(signal);
+    return sink.probe(topic, signal).then(
+      () => null,
+      (error: unknown) => asError(error).message,
+    );
+  });
 
 /** Could somebody on the way to the server read or change what is sent? Nothing for a file. */
 export const examineWay = (of: OwnedFinding["of"], url: string, { server }: Adapter, env: WayAnswers["env"]): readonly OwnedFinding[] =>

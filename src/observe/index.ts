@@ -1,4 +1,5 @@
 export { lineOf, logTo, type Logger, type LogLine } from "../core/log.ts";
+export type { LookedAt } from "./consumer-gauges.ts";
 export { createMetrics, type Metrics } from "./metrics.ts";
 export { observers } from "./observers.ts";
 export { servePages, type PagesOptions } from "./pages.ts";

@@ -1,24 +1,22 @@
+import type { ConsumerState } from "../contracts/consumers.ts";
 import type { Watch } from "../contracts/housekeeping.ts";
-import type { LetterGroup } from "../contracts/letters.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { ageBounds } from "../core/ages.ts";
-import { systemClock } from "../core/clock.ts";
 import { withAges, type Observe, type PathEvent } from "../core/path-events.ts";
 import { packageVersion } from "../core/version.ts";
-
-type Labels = Readonly<Record<string, string>>;
-type Series = readonly (readonly [labels: Labels, value: number])[];
+import { inboxGauges, inboxUp, sourceGauges, type LookedAt } from "./consumer-gauges.ts";
+import { gauge, written, type Described, type Gauge, type Series } from "./series.ts";
 
 /** Counts what the relays and subscribers of this process do, and shows it in Prometheus' text format. */
 export interface Metrics {
   /** The observer that counts. */
   readonly observe: Observe;
   /**
-   * The page: the counters, and what these are given for, the outbox (`store.operator.status()`) and the dead letters of an inbox
-   * (`store.letters.groups({})`). Null for a database that does not answer.
+   * The page: the counters, and what these are given for, the outbox (`store.operator.status()`), the consumers of an inbox
+   * (`store.consumers.look()`) and those of this process (`subscriber.look()`). Null for a database that does not answer.
    */
-  text(status?: Status | null, letters?: readonly LetterGroup[] | null): string;
+  text(status?: Status | null, consumers?: readonly ConsumerState[] | null, looks?: readonly LookedAt[]): string;
 }
 
 interface Counter {
@@ -28,14 +26,6 @@ interface Counter {
   readonly labels: readonly string[];
   /** What this event adds; null for an event that is not counted here. */
   readonly by: (event: PathEvent) => number | null;
-}
-
-interface Gauge<Of> {
-  readonly name: string;
-  readonly help: string;
-  readonly labels: readonly string[];
-  /** Null where the store does not know it. */
-  readonly of: (what: Of) => Series | null;
 }
 
 type Of<T extends PathEvent["type"]> = Extract<PathEvent, { readonly type: T }>;
@@ -88,22 +78,6 @@ export const counters: readonly Counter[] = [
     "step",
   ),
 ];
-
-const gauge = <Of>(
-  name: string,
-  help: string,
-  of: (what: Of) => Series | number | "unknown" | undefined,
-  ...labels: readonly string[]
-): Gauge<Of> => ({
-  name,
-  help,
-  labels,
-  of(what) {
-    const value = of(what);
-    if (value === undefined || value === "unknown") return null;
-    return typeof value === "number" ? [[{}, value]] : value;
-  },
-});
 
 const storeUp = { name: "waybill_store_up", help: "1 when the store answers, within ten seconds.", labels: [] };
 const buildInfo = { name: "waybill_build_info", help: "Always 1; the labels tell which versions run.", labels: ["version", "node"] };
@@ -191,46 +165,7 @@ const statusGauges: readonly Gauge<Status>[] = [
   ),
 ];
 
-const inboxUp = { name: "waybill_inbox_up", help: "1 when the inbox's database answers, within a minute.", labels: [] };
-
-/** By consumer and topic: the groups of both are by cause. */
-function byTopic(groups: readonly LetterGroup[], of: (group: LetterGroup) => number, both: (a: number, b: number) => number): Series {
-  const found = new Map<string, readonly [Labels, number]>();
-  for (const group of groups) {
-    const { consumer, topic } = group;
-    const key = JSON.stringify([consumer, topic]);
-    const before = found.get(key);
-    found.set(key, [{ consumer, topic }, before === undefined ? of(group) : both(before[1], of(group))]);
-  }
-  return [...found.values()];
-}
-
-const sum = (a: number, b: number): number => a + b;
-
-const letterGauges: readonly Gauge<readonly LetterGroup[]>[] = [
-  gauge(
-    "waybill_dead_letters",
-    "Dead letters that wait in the inbox's database, by consumer and topic.",
-    (groups) => byTopic(groups, ({ letters, redriven }) => letters - redriven, sum),
-    ...["consumer", "topic"],
-  ),
-  gauge(
-    "waybill_redriven_letters",
-    "Letters that were redriven and wait for their consumer, by consumer and topic.",
-    (groups) => byTopic(groups, ({ redriven }) => redriven, sum),
-    ...["consumer", "topic"],
-  ),
-  gauge(
-    "waybill_oldest_letter_seconds",
-    "Age of the oldest letter, by consumer and topic.",
-    (groups) => byTopic(groups, ({ oldest }) => Math.max(0, systemClock.now() - oldest.getTime()) / 1000, Math.max),
-    ...["consumer", "topic"],
-  ),
-];
-
-export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges, inboxUp, ...letterGauges];
-
-type Described = Pick<Gauge<never>, "name" | "help" | "labels">;
+export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges, inboxUp, ...inboxGauges, ...sourceGauges];
 
 export function createMetrics(): Metrics {
   const versions = { version: packageVersion() ?? "unknown", node: process.versions.node };
@@ -256,11 +191,12 @@ export function createMetrics(): Metrics {
         series.set(key, (series.get(key) ?? 0) + more);
       }
     }),
-    text(status, letters) {
+    text(status, consumers, looks = []) {
       return [
         ...lines(buildInfo, [[versions, 1]]),
         ...(status === undefined ? [] : gaugeLines(storeUp, statusGauges, status)),
-        ...(letters === undefined ? [] : gaugeLines(inboxUp, letterGauges, letters)),
+        ...(consumers === undefined ? [] : gaugeLines(inboxUp, inboxGauges, consumers)),
+        ...(looks.length === 0 ? [] : sourceGauges.flatMap((each) => lines(each, each.of(looks)))),
         ...totals.flatMap(({ name, help, series }) => [
           ...head(name, help, "counter"),
           ...[...series].map(([labels, value]) => `${name}${labels} ${value}`),
@@ -297,11 +233,4 @@ function ageOf(holder: Watch["writer"] | undefined): number | "unknown" | undefi
   if (holder === undefined || holder === "unknown") return holder;
   if (holder === null) return 0;
   return holder.ageMs === "unknown" ? "unknown" : holder.ageMs / 1000;
-}
-
-function written(labels: Labels): string {
-  const pairs = Object.entries(labels).map(
-    ([name, value]) => `${name}="${value.replace(/[\\"\n]/g, (c) => (c === "\n" ? "\\n" : `\\${c}`))}"`,
-  );
-  return pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
 }

@@ -1,8 +1,10 @@
+import type { Watched } from "../contracts/consumers.ts";
 import type { Store } from "../contracts/store.ts";
 import { systemClock } from "../core/clock.ts";
 import type { Service } from "../core/service.ts";
 import { checkOptions } from "../core/options.ts";
 import { httpAddress, listen, type HttpOptions, type HttpServer, type HttpWords } from "./http.ts";
+import type { LookedAt } from "./consumer-gauges.ts";
 import type { Metrics } from "./metrics.ts";
 import { recent } from "./recent.ts";
 
@@ -14,10 +16,13 @@ export interface PagesOptions {
   readonly metrics: Metrics;
   /** Whose outbox `/metrics` shows, and whose answer `/readyz` waits for. @default none: counters only */
   readonly store?: Pick<Store<never>, "operator" | "leases">;
-  /** The subscriber's database: whose dead letters `/metrics` shows. @default none */
-  readonly inbox?: Pick<Store<never>, "letters">;
-  /** The relays and subscribers of this process. `/readyz` says no while one of them does not run, or ends. @default none */
-  readonly services?: readonly Pick<Service, "isRunning">[];
+  /** The subscriber's database: whose dead letters and retries `/metrics` shows. @default none */
+  readonly inbox?: Pick<Store<never>, "consumers">;
+  /**
+   * The relays and subscribers of this process. `/readyz` says no while one of them does not run, or ends. `/metrics` shows how far a
+   * subscriber is behind, and asks its broker every 15 seconds at most. @default none
+   */
+  readonly services?: readonly (Pick<Service, "isRunning"> & Partial<Watched>)[];
   /** Is your service at work? @default it is */
   ready?(): boolean | Promise<boolean>;
 }
@@ -46,7 +51,14 @@ export function pagesOf({
   const status = store === undefined ? null : asked(() => store.operator.status());
   // Readiness asks for the lanes only: it must not depend on how many events there are.
   const lanes = store === undefined ? null : asked(() => store.leases.look());
-  const letters = inbox === undefined ? null : asked(() => inbox.letters.groups({}), { freshMs: 10_000, staleMs: 60_000 });
+  const consumers = inbox === undefined ? null : asked(() => inbox.consumers.look(), { freshMs: 10_000, staleMs: 60_000 });
+  const looks = services.flatMap((service) =>
+    service.consumer === undefined || service.look === undefined
+      ? []
+      : [{ consumer: service.consumer, look: asked(() => service.look!(), { freshMs: 15_000, staleMs: 60_000 }) }],
+  );
+  const looked = (): Promise<readonly LookedAt[]> =>
+    Promise.all(looks.map(async ({ consumer, look }) => ({ consumer, topics: await look().catch(() => null) })));
   const orNull = async <T>(answer: (() => Promise<T>) | null): Promise<T | null | undefined> =>
     answer === null ? undefined : answer().catch(() => null);
   return {
@@ -54,6 +66,6 @@ export function pagesOf({
       services.every((service) => service.isRunning()) &&
       (ready === undefined || (await ready())) &&
       (lanes === null || (await lanes()).lanes.length > 0),
-    metrics: async () => metrics.text(...(await Promise.all([orNull(status), orNull(letters)]))),
+    metrics: async () => metrics.text(...(await Promise.all([orNull(status), orNull(consumers), looked()]))),
   };
 }

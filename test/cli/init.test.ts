@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { format } from "prettier";
@@ -49,6 +49,17 @@ describe("waybill init", () => {
     expect(commands[0]).toBe("cd shop");
     expect(commands).toContain("npx waybill migrate");
     expect(commands.join()).not.toContain("docker");
+  });
+
+  test("leaves out of npm install what is installed: the package may have come from a tarball", async () => {
+    const installed = async (name: string): Promise<readonly string[]> => {
+      const { stdout } = await init([name, "--store", "postgres", "--broker", "nats", "--json"]);
+      return (JSON.parse(stdout) as { commands: string[] }).commands.filter((command) => command.startsWith("npm install"));
+    };
+    expect(await installed("one")).toEqual([expect.stringMatching(/^npm install waybill pg@/)]);
+    mkdirSync(join(folder, "node_modules/waybill"), { recursive: true });
+    writeFileSync(join(folder, "node_modules/waybill/package.json"), "{}");
+    expect(await installed("two")).toEqual([expect.stringMatching(/^npm install pg@/)]);
   });
 
   test("asks on a terminal for what no flag says, by number, by word or with the first as default", async () => {

@@ -156,7 +156,7 @@ export default { broker: new Journal(), ${more} };`);
 
   test("is refused with what it lacks", () => {
     expect(() => readConfig({ store: { url: "postgres://ann:s3cret@db" } }, "x.mjs")).toThrow(
-      "x.mjs: store must be a URL, a Store or a function that makes one: this object lacks name, schema, writer, transactor, outbox, leases, inbox, letters, operator, wake, [Symbol.asyncDispose]",
+      "x.mjs: store must be a URL, a Store or a function that makes one: this object lacks name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, wake, [Symbol.asyncDispose]",
     );
     expect(() => readConfig({ store: 7 }, "x.mjs")).toThrow("x.mjs: store must be a URL, a Store or a function that makes one");
   });

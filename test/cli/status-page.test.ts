@@ -24,6 +24,7 @@ test("status says in words which counts are estimates", () => {
     warnings: [],
     letters: [],
     unread: null,
+    named: null,
     lag: null,
   }).join("\n");
   expect(text).toMatch(/PUBLISHED +about 20,000,000/);
@@ -105,7 +106,7 @@ describe("the verdict", () => {
       ["! order.events has taken no events for 10m, and 3 aggregates wait for it: no leader"],
     ],
   ])("on %s", (_, more, expected) => {
-    const verdicts = verdictsOf({ ...well, ...more }, [], now, 5 * minute);
+    const verdicts = verdictsOf({ ...well, ...more }, { consumers: [], groups: [] }, now, 5 * minute);
     expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
   });
 });

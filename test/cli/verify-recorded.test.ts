@@ -122,7 +122,11 @@ describe("a history", () => {
   ] as const)("tells an effect that ends with %s as %s", async ([end, phase]) => {
     const history = recorder();
     let applied = 0;
-    const once = (): Promise<unknown> => (end instanceof Error ? Promise.reject(end) : Promise.resolve(end));
+    const once: Inbox<unknown>["once"] = async ({ id }, _version, work) => {
+      if (end === "done") await work(undefined, new Set([id]));
+      if (end instanceof Error) throw end;
+      return end as never;
+    };
     const inbox = recordInbox({ once } as unknown as Inbox<unknown>, history, () => void (applied += 1));
     await inbox.once({ consumer: "stock", id: "e1" }, 1, async () => undefined).catch(() => undefined);
     expect(history.written).toEqual([

@@ -5,7 +5,9 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { OwnedFinding } from "../../src/doctor/examine.ts";
 import { embedded } from "../../src/brokers/embedded/index.ts";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { sqlite } from "../../src/stores/sqlite/index.ts";
+import { createSubscriber } from "../../src/subscriber/subscriber.ts";
 import { inProcess } from "../cli/in-process.ts";
 import type { Result } from "../cli/build.ts";
 import { badOf } from "./recorded.ts";
@@ -54,6 +56,47 @@ describe("waybill doctor", () => {
     const { findings } = answerOf(result);
     expect(findings).toContainEqual(expect.objectContaining({ of: "store", setting: "schema version", verdict: "good" }));
     expect(findings).toContainEqual(expect.objectContaining({ of: "broker", setting: "connection", verdict: "unknown" }));
+  });
+
+  test("looks at a consumer: lag, letters, retries and its dead-letter topic", async () => {
+    const urls = [...(await migrated()), "--topics", "order.events", "--consumer", "shipping", "--dead-topic", "{topic}.dead"];
+    const found = async (): Promise<ReadonlyMap<string, OwnedFinding>> => {
+      return new Map(
+        answerOf(await waybill("doctor", ...urls, "--json")).findings.flatMap((finding) =>
+          finding.of === "consumer" ? [[finding.setting, finding]] : [],
+        ),
+      );
+    };
+    const before = await found();
+    expect(before.get("consumer")).toMatchObject({ verdict: "unknown", value: "shipping" });
+    expect(before.get("lag of order.events")).toMatchObject({ verdict: "unknown" });
+    expect(before.get("letters")).toMatchObject({ verdict: "good" });
+    expect(before.get("dead-letter topic of order.events")).toMatchObject({ verdict: "good", value: "order.events.dead" });
+
+    await using store = sqlite({ path: join(folder, "app.db") });
+    await using broker = embedded({ path: join(folder, "broker.db") });
+    const envelope = sampleEvent({ id: "e1" });
+    await store.inbox.park({ envelope, topic: "order.events", consumer: "shipping", error: "no such street", attempts: 5 });
+    await store.inbox.failed({ consumer: "shipping", id: "e2" }, "no");
+    const subscriber = createSubscriber({
+      ...{ consumer: "shipping", source: broker, inbox: store, topics: ["order.events"], observe: false },
+      handlers: { "*": () => undefined },
+    });
+    await subscriber.start();
+    await expect.poll(async () => (await subscriber.look())[0]?.lag).toBe(0);
+    await subscriber.drain();
+    await broker.publish([{ topic: "order.events", source: "/test", envelope: sampleEvent({ id: "e3" }) }], never);
+    const after = await found();
+    expect(after.get("lag of order.events")).toMatchObject({ verdict: "good", value: "1 message" });
+    expect(after.get("consumer")).toMatchObject({ verdict: "good" });
+    expect(after.get("letters")).toMatchObject({
+      verdict: "unknown",
+      value: expect.stringMatching(/^1 letter, the oldest for /) as string,
+    });
+    expect(after.get("retries")).toMatchObject({ verdict: "good", value: expect.stringMatching(/^1 event, /) as string });
+    expect((await waybill("doctor", ...urls.slice(0, 2), "--dead-topic", "x")).code).toBe(2);
+    const wrong = await waybill("doctor", ...urls.slice(0, 6), "--consumer", "shipping", "--dead-topic", "{tpic}.dead");
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("{tpic}")]);
   });
 
   test("finds nothing bad of a healthy store and broker, and ends with 0", async () => {

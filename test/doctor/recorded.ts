@@ -60,13 +60,12 @@ export const postgres: Postgres = {
     lanes: 64,
     sequence: { cache: "1", increment: "1", cycles: false },
     defaults: {
-      seq: "waybill_next_seq()",
+      seq: "\nCASE\n    WHEN (pg_current_xact_id() IS NULL) THEN NULL::bigint\n    ELSE nextval('waybill_seq'::regclass)\nEND",
       id: "(gen_random_uuid())::text",
       lane: "waybill_lane(aggregate_type, aggregate_id)",
       created_at: "clock_timestamp()",
       status: "'PENDING'::text",
     },
-    nextSeq: "BEGIN\n  PERFORM pg_catalog.pg_current_xact_id();\n  RETURN pg_catalog.nextval('waybill_seq'::pg_catalog.regclass);\nEND ",
     storage: [{ table: "outbox", unlogged: false, autovacuum: true, hidden: false }],
   },
 };

@@ -38,6 +38,17 @@ await describeWith("redis", "waybill doctor on Redis", () => {
     expect([code, JSON.parse(stdout)]).toEqual([0, expect.objectContaining({ broker: "redis", bad: 0, unknown: 0 })]);
   });
 
+  test("a consumer's missing dead-letter topic is told by name, with the way out", async () => {
+    const args = ["--broker", server.url(), "--topics", "order.events", "--consumer", "shipping", "--dead-topic", "{topic}.dead"];
+    const { code, stdout, stderr } = await inProcess(["doctor", ...args], { cwd: tmpdir() });
+    expect([code, stderr]).toEqual([1, expect.stringContaining("consumer dead-letter topic of order.events (I)")]);
+    expect(stdout).toContain("create it with waybill migrate --broker URL --topics order.events.dead");
+    const made = await inProcess(["migrate", "--broker", server.url(), "--topics", "order.events.dead"], { cwd: tmpdir() });
+    expect(made.code, made.stderr).toBe(0);
+    expect((await inProcess(["doctor", ...args], { cwd: tmpdir() })).code).toBe(0);
+    await client.del("order.events.dead");
+  });
+
   test.each<[name: string, planted: string, healthy: string, bad: readonly string[]]>([
     ["appendonly", "no", "yes", ["appendonly L"]],
     ["appendfsync", "everysec", "always", ["appendfsync L"]],

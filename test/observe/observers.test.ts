@@ -229,9 +229,83 @@ describe("metrics of a service", () => {
     expect(await ready()).toBe(503);
   });
 
+  test("of a subscriber tell its lag, its retries, and a dead-letter topic that is missing", async () => {
+    const [store, metrics, heard] = [memory(), createMetrics(), [] as string[]];
+    await using broker = memoryBroker({ provision: false });
+    await broker.provision(["order.events"]);
+    await createOutbox({ store }).transaction(store.db, (_, events) => {
+      for (const n of [1, 2]) events.add({ aggregateType: "Order", aggregateId: String(n), type: "OrderPlaced", payload: n });
+    });
+    await createRelay({ store, sink: broker, observe: false }).runOnce();
+    const subscriber = createSubscriber({
+      ...{ consumer: "shipping", topics: ["order.events"], source: broker, inbox: store, deadTopic: "{topic}.dead" },
+      observe: observers(
+        metrics.observe,
+        (event) => void (event.type === "subscriber.trouble" && heard.push(`${event.step}: ${event.error}`)),
+      ),
+      handlers: {
+        OrderPlaced({ aggregateId }) {
+          if (aggregateId === "2") throw new Error("the carrier is closed");
+        },
+      },
+    });
+    cleanups.push(() => subscriber.stop());
+    // Two services of one consumer: no series twice.
+    const pages = await servePages({ address: "127.0.0.1:0", metrics, inbox: store, services: [subscriber, subscriber] });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    await expect(subscriber.look()).rejects.toThrow(/does not run/);
+    await subscriber.start();
+    await expect.poll(() => metrics.text()).toContain('waybill_handler_failed_total{consumer="shipping"} 1\n');
+    expect(await subscriber.look()).toEqual([
+      {
+        topic: "order.events",
+        lag: 1,
+        deadTopic: { error: expect.stringContaining("the dead-letter topic order.events.dead of order.events") as string },
+      },
+    ]);
+    const lines = (await (await fetch(`${pages.url}/metrics`)).text()).split("\n");
+    const of = 'consumer="shipping"';
+    for (const line of [
+      `waybill_source_up{${of}} 1`,
+      `waybill_lag_messages{${of},topic="order.events"} 1`,
+      `waybill_dead_topic_up{${of},topic="order.events"} 0`,
+      `waybill_retrying_events{${of}} 1`,
+    ])
+      expect(
+        lines.filter((each) => each === line),
+        line,
+      ).toHaveLength(1);
+    await expect
+      .poll(() => heard)
+      .toEqual([expect.stringMatching(/^park: .*order\.events\.dead.*waybill migrate --broker URL --topics order\.events\.dead/)]);
+    await broker.provision(["order.events.dead"]);
+    expect(await subscriber.look()).toEqual([{ topic: "order.events", lag: 1, deadTopic: { error: null } }]);
+  });
+
+  test("of a subscriber whose broker hangs are served all the same", async () => {
+    const [store, broker] = [memory(), memoryBroker()];
+    const subscriber = createSubscriber({
+      ...{
+        consumer: "shipping",
+        topics: ["order.events"],
+        source: { ...broker, lag: () => new Promise<never>(() => undefined) },
+        inbox: store,
+      },
+      observe: false,
+      handlers: { "*": () => undefined },
+    });
+    cleanups.push(() => subscriber.stop());
+    await subscriber.start();
+    const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics(), inbox: store, services: [subscriber] });
+    cleanups.push(() => pages[Symbol.asyncDispose]());
+    const text = await (await fetch(`${pages.url}/metrics`, { signal: AbortSignal.timeout(5_000) })).text();
+    expect(text).toMatch(/^waybill_source_up\{consumer="shipping"\} 0$/m);
+    expect(text).not.toContain("waybill_lag_messages{");
+  });
+
   test("tell of an inbox that does not answer", async () => {
-    const letters = { ...memory().letters, groups: () => Promise.reject(new Error("away")) };
-    const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics(), inbox: { letters } });
+    const consumers = { look: () => Promise.reject(new Error("away")) };
+    const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics(), inbox: { consumers } });
     cleanups.push(() => pages[Symbol.asyncDispose]());
     const text = await (await fetch(`${pages.url}/metrics`)).text();
     expect(text).toMatch(/^waybill_inbox_up 0$/m);

@@ -1,12 +1,24 @@
+import type { ConsumerState } from "../../contracts/consumers.ts";
 import type { ActionReport, DeadFilter } from "../../contracts/operator.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import { count, shorten } from "../../core/text.ts";
+import type { CommandStore } from "../open.ts";
 import { paragraphs, table } from "../output.ts";
 import { command, flag, type Command } from "../parse.ts";
 import { storeFlag } from "../places.ts";
 import { asIs } from "../read.ts";
 import { eventPage, eventTable, pageFlags, shownEvent } from "./events.ts";
-import { actedOnLetters, actOnLetters, letterFlags, letterList, letterPage, lettersMeant, lettersOf, rateFlag } from "./letters.ts";
+import {
+  actedOnLetters,
+  actOnLetters,
+  letterFlags,
+  letterList,
+  letterPage,
+  lettersMeant,
+  lettersOf,
+  rateFlag,
+  refuseLetters,
+} from "./letters.ts";
 import { asFlag, given, storeOf, who } from "./shared.ts";
 import { usage } from "../usage.ts";
 
@@ -49,7 +61,10 @@ const list = command({
     if (meant !== null) {
       const groups = await letters.groups({ ...meant, ...filter });
       const found = await letters.list({ ...meant, ...filter, ...page });
-      return terminal.out.answer({ groups, letters: found }, () => letterList(terminal.out, groups, found));
+      const [of] = await looked(opened, meant.consumer!);
+      return terminal.out.answer({ groups, letters: found, retrying: of?.retrying ?? null }, () =>
+        letterList(terminal.out, groups, found, of),
+      );
     }
     const { dead } = await operator.status();
     const groups = dead.filter(({ error }) => error.startsWith(filter.error ?? ""));
@@ -61,6 +76,14 @@ const list = command({
     });
   },
 });
+
+/** A role that may read letters need not be allowed to read marks and attempts. */
+async function looked({ store }: CommandStore, consumer: string): Promise<readonly ConsumerState[]> {
+  return store.consumers.look(consumer).catch((error: unknown) => {
+    if (isWaybillError(error, "STORE_READ_ONLY")) return [];
+    throw error;
+  });
+}
 
 const show = command({
   name: "dead show",
@@ -76,7 +99,9 @@ const show = command({
       const letters = await lettersOf(opened, meant, asked!);
       return terminal.out.answer({ letters }, () => paragraphs(letters.map((letter) => letterPage(terminal.out, letter))));
     }
-    const event = shownEvent(await operator.show(asked!), asked!);
+    const found = await operator.show(asked!);
+    if (found?.state !== "DEAD") await refuseLetters(opened, asked!);
+    const event = shownEvent(found, asked!);
     if (event.state !== "DEAD") throw new WaybillError("WRONG_STATE", `event ${event.id} is ${event.state}, not DEAD`);
     const { followers } = await operator.redrive({ ids: [event.id] }, { who: "", dryRun: true });
     terminal.out.answer({ ...event, followers }, () => paragraphs([eventPage(terminal.out, event), [`${behind(followers)}.`]]));
@@ -134,7 +159,7 @@ function action({ verb, summary, done }: ActionWords): Command {
       if (values.all && filters > 0) usage("--all means every one: leave it out, or the filters");
       const dryRun = values["dry-run"] || (ids.length === 0 && !values.yes);
       const meant = await lettersMeant(terminal, values);
-      if (verb === "discard" && values.rate !== undefined) usage("--rate is for a redrive: a discard takes one statement");
+      if (verb === "discard" && values.rate !== undefined) usage("--rate is for a redrive: a discard waits for no subscriber");
       if (meant === null && values.rate !== undefined)
         usage("--rate goes with --consumer: dead events are published at the relay's own pace");
       await using opened = await storeOf(terminal, values);

@@ -1,10 +1,12 @@
 import { asError, WaybillError } from "../../core/errors.ts";
 import { unknown } from "../../core/finding.ts";
 import { count, visible } from "../../core/text.ts";
-import { examineBroker, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
+import { examineBroker, examineConsumer, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
 import type { Route } from "../../relay/route.ts";
+import { deadTopicNames } from "../../subscriber/dead-letter-topic.ts";
 import { settings } from "../config.ts";
-import type { CommandStore } from "../open.ts";
+import { lagOf } from "../consumer.ts";
+import type { CommandBroker, CommandStore } from "../open.ts";
 import { paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
@@ -25,11 +27,14 @@ export const doctor = command({
     topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", settings.topics),
     ...routeFlag,
     ...managementFlag,
+    consumer: flag.text("NAME", "also look at this consumer: --store is then the database of its inbox, --topics are those it reads"),
+    "dead-topic": flag.text("TEMPLATE", "with --consumer: the option deadTopic of its subscriber, such as {topic}.dead"),
   },
   examples: [
     "waybill doctor --store sqlite:./app.db --broker embedded:./broker.db",
     "waybill doctor --store sqlite:./app.db",
     "waybill doctor --broker embedded:./broker.db --topics order.events --json",
+    "waybill doctor --consumer shipping --dead-topic {topic}.dead --store sqlite:./app.db --broker embedded:./broker.db",
   ],
   async run(terminal, values) {
     const { config, out } = terminal;
@@ -39,23 +44,42 @@ export const doctor = command({
     for (const name of ["topics", "route", "management", "management-file"] as const) {
       if (values[name] !== undefined && !withBroker) usage(`--${name} needs --broker URL, which is asked about it`);
     }
+    if (values["dead-topic"] !== undefined && (values.consumer === undefined || !withBroker))
+      usage("--dead-topic needs --consumer NAME, whose letters it takes, and --broker URL, which is asked about it");
+    const deadTopic = values["dead-topic"] === undefined ? null : deadTopicNames(values["dead-topic"]);
     const route = chosenRoute(config, values);
     await using broker = withBroker ? await brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
     const ofStore = opened === null ? [] : await examineStore(opened.store);
     const topics = values.topics ?? config.topics ?? (opened === null || !isMigrated(ofStore) ? [] : await recentTopics(opened, route));
+    const deadTopics = deadTopic === null ? [] : topics.map((topic) => deadTopic(topic, values.consumer!));
     let lost: Error | null = null;
     const unreached = (error: unknown): readonly OwnedFinding[] => {
       if (opened === null) throw error;
       lost = asError(error); // after what is known of the store
       return [unknown("connection", null, lost.message)].map(foundOf("broker"));
     };
+    const ofConsumer = async (consumer: string): Promise<readonly OwnedFinding[]> => {
+      const migrated = opened !== null && isMigrated(ofStore) ? opened : null;
+      const unread = (error: unknown): string => asError(error).message; // what is known besides is told all the same
+      const inbox = migrated === null ? null : await migrated.store.consumers.look(consumer).catch(unread);
+      const places = {
+        ...{ consumer, topics, state: inbox === null || typeof inbox === "string" ? null : (inbox[0] ?? null) },
+        broker: broker === null || lost !== null ? null : { sink: broker.sink, lag: lagIn(broker, consumer) },
+        deadTopic: deadTopic === null ? null : (topic: string) => deadTopic(topic, consumer),
+      };
+      return [
+        ...(typeof inbox === "string" ? [unknown("inbox", null, inbox)].map(foundOf("consumer")) : []),
+        ...(await examineConsumer(places)),
+      ];
+    };
     const { adapters, env } = terminal;
     const findings = [
       ...ofStore,
       ...(typeof storeAt !== "string" ? [] : examineWay("store", storeAt, storeUrl(storeAt, adapters).adapter, env)),
       ...(typeof brokerAt !== "string" ? [] : examineWay("broker", brokerAt, brokerUrl(brokerAt, adapters).adapter, env)),
-      ...(broker === null ? [] : await examineBroker(broker.sink, topics).catch(unreached)),
+      ...(broker === null ? [] : await examineBroker(broker.sink, [...new Set([...topics, ...deadTopics])]).catch(unreached)),
+      ...(values.consumer === undefined ? [] : await ofConsumer(values.consumer)),
     ];
     const of = (verdict: OwnedFinding["verdict"]): readonly OwnedFinding[] => findings.filter((finding) => finding.verdict === verdict);
     out.answer(
@@ -74,6 +98,11 @@ export const doctor = command({
     if (of("bad").length > 0) throw unsafe(of("bad"));
   },
 });
+
+const lagIn =
+  (broker: CommandBroker, consumer: string) =>
+  async (topic: string): Promise<number | null> =>
+    (await lagOf(broker, consumer, topic)).messages;
 
 const isMigrated = (found: readonly OwnedFinding[]): boolean =>
   found.some(({ setting, verdict }) => setting === "schema version" && verdict === "good");

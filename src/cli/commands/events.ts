@@ -138,7 +138,7 @@ export function eventPage(out: Output, event: EventRecord, first: readonly (read
 }
 
 /** A terminal is for people: more than this would push the rest out of sight. */
-const shownCharacters = 4_096;
+export const shownCharacters = 4_096;
 
 export function payloadText(payload: EventRecord["payload"], bytes: number): string {
   if (payload === null) return `${bytes} bytes, too large to show`;

@@ -1,7 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { asError, WaybillError } from "../../core/errors.ts";
 import { suggestion } from "../../core/options.ts";
+import { shellWord } from "../../core/text.ts";
 import { consumer, programs, projectOf, type Project, type Stack } from "../init/project.ts";
 import { command, flag } from "../parse.ts";
 import { asIs } from "../read.ts";
@@ -33,7 +34,7 @@ export const init = command({
     const project = projectOf(stack);
     const at = resolve(terminal.cwd, folder);
     write(at, folder, project);
-    const next = commandsFor(stack, project, folder);
+    const next = commandsFor(stack, project, folder, isInstalled(at));
     const files = [...project.files.keys()];
     terminal.out.answer({ folder: at, files, commands: next.map(({ run }) => run) }, () => [
       `Wrote ${files.join(", ")}${folder === "." ? "" : ` in ${folder}`}.`,
@@ -115,13 +116,16 @@ interface Step {
   readonly why: string;
 }
 
-function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string): readonly Step[] {
+function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string, installed: boolean): readonly Step[] {
   const ranges = peerRanges();
   // The first range of several is the one that runs on every Node that Waybill runs on.
-  const wanted = ["waybill", ...packages.map((name) => quoted(`${name}@${ranges[name]?.split(" || ")[0] ?? "latest"}`))];
+  const wanted = [
+    ...(installed ? [] : ["waybill"]),
+    ...packages.map((name) => shellWord(`${name}@${ranges[name]?.split(" || ")[0] ?? "latest"}`)),
+  ];
   return [
-    ...(folder === "." ? [] : [{ run: `cd ${quoted(folder)}`, why: "" }]),
-    { run: `npm install ${wanted.join(" ")}`, why: "" },
+    ...(folder === "." ? [] : [{ run: `cd ${shellWord(folder)}`, why: "" }]),
+    ...(wanted.length === 0 ? [] : [{ run: `npm install ${wanted.join(" ")}`, why: "" }]),
     ...(files.has("compose.yaml") ? [{ run: "docker compose up --detach --wait", why: "or set DATABASE_URL and BROKER_URL" }] : []),
     { run: `npx waybill migrate${broker.consumers ? ` --consumers ${consumer}` : ""}`, why: "creates tables and topics" },
     { run: "npx waybill relay", why: "in a terminal of its own" },
@@ -131,7 +135,9 @@ function commandsFor({ broker }: Stack, { files, packages }: Project, folder: st
   ];
 }
 
-const quoted = (text: string): string => (/^[\w@/.:^-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+/** Where Node would find it from this folder. It may have come from a tarball, which the registry's copy must not replace. */
+const isInstalled = (folder: string): boolean =>
+  existsSync(join(folder, "node_modules/waybill/package.json")) || (dirname(folder) !== folder && isInstalled(dirname(folder)));
 
 function aligned(steps: readonly Step[]): readonly string[] {
   const width = Math.max(...steps.filter(({ why }) => why !== "").map(({ run }) => run.length));

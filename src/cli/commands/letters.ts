@@ -1,16 +1,18 @@
+import type { ConsumerState } from "../../contracts/consumers.ts";
 import type { LetterFilter, LetterGroup, LetterRecord, LetterReport, WholeLetter } from "../../contracts/letters.ts";
 import { systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { told } from "../../core/reason.ts";
-import { count, shorten } from "../../core/text.ts";
+import { count, shellWord, shorten } from "../../core/text.ts";
+import { isKnown, nobody, retried } from "../consumer.ts";
 import type { CommandStore } from "../open.ts";
-import { fields, paragraphs, table, type Output } from "../output.ts";
+import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
 import { flag } from "../parse.ts";
 import { asked, brokerFlag, type Placed } from "../places.ts";
 import { whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
 import { usage } from "../usage.ts";
-import { payloadText } from "./events.ts";
+import { payloadText, shownCharacters } from "./events.ts";
 import { brokerOf, given } from "./shared.ts";
 
 /** Which letters are meant, instead of dead events. */
@@ -47,8 +49,14 @@ export async function lettersMeant(terminal: Terminal, values: LetterValues): Pr
 
 const probeMs = 10_000;
 
-export function letterList(out: Output, groups: readonly LetterGroup[], letters: readonly LetterRecord[]): string[] {
-  if (groups.length === 0) return ["No letters."];
+export function letterList(
+  out: Output,
+  groups: readonly LetterGroup[],
+  letters: readonly LetterRecord[],
+  of: ConsumerState | undefined,
+): string[] {
+  const waits = of === undefined ? [] : retried(of, systemClock.now());
+  if (groups.length === 0) return ["No letters.", ...(of === undefined || isKnown(of) ? waits : [nobody(of.consumer)])];
   const groupRows = groups.map((group) => [
     group.letters,
     group.redriven,
@@ -72,6 +80,7 @@ export function letterList(out: Output, groups: readonly LetterGroup[], letters:
   return paragraphs([
     table(out, ["letters", "redriven", "oldest", "topic", "error", "example"], groupRows),
     table(out, ["seq", "id", "topic", "aggregate", "type", "parked", "attempts", "version", "state", "error"], rows),
+    waits,
   ]);
 }
 
@@ -84,16 +93,32 @@ export async function lettersOf({ store }: CommandStore, filter: LetterFilter, i
   return there;
 }
 
+/** Whoever looks for an event that a consumer could not apply has to say which consumer's letter is meant. */
+export async function refuseLetters({ store }: CommandStore, id: string): Promise<void> {
+  const letters = await store.letters.list({ ids: [id], limit: 100 }).catch(() => []);
+  const [first, ...others] = [...new Set(letters.map(({ consumer }) => consumer))].sort();
+  if (first === undefined) return;
+  const whose = others.length === 0 ? `${first} has a letter` : `${[first, ...others].join(", ")} have letters`;
+  throw new WaybillError("WRONG_STATE", `${id} is no dead event, but ${whose} of it: add --consumer ${shellWord(first)}`);
+}
+
 export function letterPage(out: Output, { envelope, raw, ...letter }: WholeLetter): string[] {
   const { data, headers, id: _, aggregateType: __, aggregateId: ___, type: ____, ...origin } = envelope;
   const ofHeaders = Object.entries(headers).map(([name, value]) => [`header ${name}`, String(value)] as const);
   const ofOrigin = raw === null ? Object.entries(origin).map(([name, value]) => [`event ${name}`, value] as const) : [];
-  const lines = fields(out, [...Object.entries(letter), ...ofOrigin, ...ofHeaders]);
+  const lines = fields(
+    out,
+    [...Object.entries(letter), ...ofOrigin, ...ofHeaders].map(([name, value]) => [name, beginning(value)] as const),
+  );
   return paragraphs([
     lines,
     [payloadText(raw ?? (isText(envelope.contentType) ? Buffer.from(data).toString("utf8") : data), letter.bytes)],
   ]);
 }
+
+/** An error may be as long as a payload. */
+const beginning = (value: Cell): Cell =>
+  typeof value === "string" && value.length > shownCharacters ? `${shorten(value, shownCharacters)} (--json has all of it)` : value;
 
 const isText = (contentType: string): boolean => /json|^text\//i.test(contentType);
 

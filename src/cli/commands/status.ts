@@ -1,4 +1,5 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
+import type { ConsumerState } from "../../contracts/consumers.ts";
 import type { LetterGroup } from "../../contracts/letters.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
@@ -8,6 +9,9 @@ import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { count, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
+import { countedMarks } from "../../stores/kit/consumers.ts";
+import { behind, isKnown, lagOf, nobody, retried, type Lag } from "../consumer.ts";
+import type { CommandStore } from "../open.ts";
 import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
 import { duration } from "../duration.ts";
 import { command, flag } from "../parse.ts";
@@ -23,7 +27,10 @@ export const status = command({
     "Says what needs attention, then shows events by state, the oldest that wait, relays and their lanes, holds, destinations, dead events, letters of consumers, and what makes the tables grow.",
   flags: {
     ...storeFlag,
-    consumer: flag.text("NAME", "with --topic and --broker: how many messages this consumer is behind"),
+    consumer: flag.text(
+      "NAME",
+      "also what this consumer has applied, retries and could not apply; with --topic and --broker how far behind it is",
+    ),
     topic: flag.text("T", "the topic of that consumer"),
     ...brokerFlag,
     check: flag.switch("say only what needs attention, and exit with 1 if something does; for cron"),
@@ -45,25 +52,21 @@ export const status = command({
     const current = await opened.store.operator.status();
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
-    // A role that may not read letters may read the rest.
-    const read = await opened.store.letters.groups({}).catch((error: unknown) => {
-      if (isWaybillError(error, "STORE_READ_ONLY")) return error;
-      throw error;
-    });
-    const letters = read instanceof Error ? [] : read;
-    const unread = read instanceof Error ? read.message : null;
-    const lag = await lagOf(terminal, values);
-    const verdicts = verdictsOf(current, letters, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
+    const inbox = await inboxOf(opened, values.consumer);
+    const { consumers, named, groups: letters, unread } = inbox;
+    const lag = await askedLag(terminal, values);
+    const verdicts = verdictsOf(current, inbox, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
     const json = {
       verdicts,
       ...current,
       letters: unread === null ? letters : null,
+      consumers: unread !== null ? null : named === null ? consumers : [named, ...consumers.filter((of) => of.consumer !== named.consumer)],
       ...(lag !== null && { lag }),
       ...(watch !== undefined && { watch: { ...watch, warnings } }),
     };
     // Cron mails whatever is printed: a check of what is well prints nothing.
     if (terminal.out.json || !values.check)
-      terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, lag }));
+      terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, named, lag }));
     else if (unread !== null) terminal.out.line(`letters were not read: ${unread}`);
     const failing = verdicts.filter((verdict) => verdict.failing);
     if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
@@ -72,29 +75,42 @@ export const status = command({
 
 const defaultMaxAgeMs = 5 * 60_000;
 
-interface Lag {
-  readonly consumer: string;
-  readonly topic: string;
-  /** Null where the broker cannot tell, or the consumer has no place in the topic yet. */
-  readonly messages: number | null;
+interface Asked extends Placed<"broker"> {
+  readonly consumer: string | undefined;
+  readonly topic: string | undefined;
 }
 
-const lagMs = 10_000;
-
-async function lagOf(terminal: Terminal, values: Placed<"broker"> & Record<"consumer" | "topic", string | undefined>): Promise<Lag | null> {
+async function askedLag(terminal: Terminal, values: Asked): Promise<Lag | null> {
   const { consumer, topic } = values;
   const broker = asked("broker", values);
-  if (consumer === undefined && topic === undefined && broker === undefined) return null;
+  if (topic === undefined && broker === undefined) return null;
   if (consumer === undefined || topic === undefined) usage("how far a consumer is behind takes --consumer, --topic and --broker");
   await using opened = await brokerOf(terminal, values, false);
-  const signal = AbortSignal.timeout(lagMs);
-  await opened.sink.connect(signal);
-  return { consumer, topic, messages: (await opened.sink.lag?.(topic, signal, consumer)) ?? null };
+  return await lagOf(opened, consumer, topic);
 }
 
-function behind({ consumer, topic, messages }: Lag): string {
-  if (messages === null) return `${consumer} has no place in ${topic} yet, or the broker cannot tell how far behind it is`;
-  return `${consumer} is ${count(messages, "message")} behind on ${topic}`;
+const none: InboxRead = { consumers: [], named: null, groups: [], unread: null };
+
+interface InboxRead {
+  readonly consumers: readonly ConsumerState[];
+  /** The consumer that was asked for. */
+  readonly named: ConsumerState | null;
+  /** Its letters by cause. */
+  readonly groups: readonly LetterGroup[];
+  /** Why it was not read. */
+  readonly unread: string | null;
+}
+
+/** A role that may not read an inbox may read the rest. */
+async function inboxOf({ store: { consumers, letters } }: CommandStore, consumer: string | undefined): Promise<InboxRead> {
+  try {
+    const groups = await letters.groups({});
+    const [named = null] = consumer === undefined ? [] : await consumers.look(consumer);
+    return { consumers: await consumers.look(), named, groups, unread: null };
+  } catch (error) {
+    if (isWaybillError(error, "STORE_READ_ONLY")) return { ...none, unread: error.message };
+    throw error;
+  }
 }
 
 interface Beside {
@@ -104,10 +120,12 @@ interface Beside {
   readonly letters: readonly LetterGroup[];
   /** Why letters were not read. */
   readonly unread: string | null;
+  /** The consumer that was asked for. */
+  readonly named: ConsumerState | null;
   readonly lag: Lag | null;
 }
 
-export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, lag }: Beside): string[] {
+export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, named, lag }: Beside): string[] {
   const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
@@ -148,6 +166,7 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
     ]),
     ...(holds.list.length > 0 && unlisted > 0 ? [[`… and ${unlisted} more`]] : []),
     ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
+    ...(named === null ? [] : [consumerLines(named)]),
     ...(lag === null ? [] : [[behind(lag)]]),
     ...(unread === null ? [] : [[`letters were not read: ${unread}`]]),
     ...listed(["letters", "redriven", "oldest", "consumer", "topic", "error"], letters, (group) => [
@@ -157,6 +176,14 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
     ...(watch === undefined ? [] : [watched(out, watch)]),
     ...(warnings.length === 0 ? [] : [warnings.map(({ text }) => `warning: ${text}`)]),
   ]);
+}
+
+function consumerLines(named: ConsumerState): readonly string[] {
+  const { consumer, letters, handled } = named;
+  if (!isKnown(named)) return [nobody(consumer)];
+  const sum = letters.reduce((all, each) => all + each.letters, 0);
+  const applied = `${handled === countedMarks ? "at least " : ""}${count(handled ?? 0, "event")}`;
+  return [`${consumer} has ${count(sum, "letter")}, and marks of ${applied} that it has applied.`, ...retried(named, systemClock.now())];
 }
 
 const shown = ({ states, estimated }: Status, state: State): Cell => (estimated.includes(state) ? about(states[state]) : states[state]);

@@ -116,7 +116,25 @@ export function refuseUnfit(
   }
 }
 
-export const reportOf = (letters: readonly { readonly seq: bigint; readonly id: string }[], unfit: number): LetterReport => ({
+export interface Numbered {
+  readonly seq: bigint;
+  readonly id: string;
+}
+
+/** How many letters are dealt with in one transaction: hundreds of thousands would keep others waiting, and meet a statement's time limit. */
+const actBatch = 2_000;
+
+/** Deals with letters batch by batch. Each answers those that were still as they were found. */
+export async function inBatches(
+  letters: readonly Numbered[],
+  act: (batch: readonly Numbered[]) => Promise<readonly Numbered[]>,
+): Promise<readonly Numbered[]> {
+  const done: Numbered[] = [];
+  for (let start = 0; start < letters.length; start += actBatch) done.push(...(await act(letters.slice(start, start + actBatch))));
+  return done;
+}
+
+export const reportOf = (letters: readonly Numbered[], unfit: number): LetterReport => ({
   letters: letters.length,
   unfit,
   ids: letters.slice(0, reportedIds).map(({ id }) => id),

@@ -1,6 +1,6 @@
 import type { LetterFilter, LetterReport, Letters } from "../../contracts/letters.ts";
 import type { Action } from "../../contracts/operator.ts";
-import { letterGroupOf, letterOf, letterTests, refuseUnfit, reportOf, wholeLetterOf } from "../kit/letters.ts";
+import { inBatches, letterGroupOf, letterOf, letterTests, refuseUnfit, reportOf, wholeLetterOf, type Numbered } from "../kit/letters.ts";
 import { auditedOf } from "../kit/operator.ts";
 import { shown } from "../kit/status.ts";
 import { audit } from "./audit.ts";
@@ -16,8 +16,6 @@ const columns = `l.seq, l.consumer, l.topic, l.id, ${["aggregate_type", "aggrega
   CAST(LEFT(l.error, ${errorCharacters}) AS BINARY) AS error, CAST(LEFT(COALESCE(l.error_detail, ${empty}), ${errorCharacters}) AS BINARY) AS error_detail,
   l.attempts, l.handler_version, l.parked_at, l.redriven_at, l.whole, l.raw IS NOT NULL AS is_raw, COALESCE(OCTET_LENGTH(l.raw), OCTET_LENGTH(l.data)) AS size`;
 const fit = "l.raw IS NULL AND l.whole = 1";
-/** How many letters are dealt with in one transaction. */
-const actBatch = 2_000;
 
 const bytes = (row: MysqlRow, name: string): Uint8Array | null => row[name] ?? null;
 
@@ -88,32 +86,36 @@ async function act(
   const unfitLetters = unfit === undefined ? 0 : numberOf(unfit, "n");
   const meantLetters = rows.map((row) => ({ seq: bigOf(row, "seq"), id: textOf(row, "id") }));
   if (by.dryRun) return reportOf(meantLetters, unfitLetters);
-  const done: { readonly seq: bigint; readonly id: string }[] = [];
-  for (let start = 0; start < meantLetters.length; start += actBatch) {
-    const seqs = meantLetters.slice(start, start + actBatch).map(({ seq }) => seq);
-    done.push(...(await connection.transaction((session) => actOn(session, n, action, seqs, filter, by))));
-  }
+  const done = await inBatches(meantLetters, (batch) => connection.transaction((session) => actOn(session, n, action, batch, filter, by)));
   return reportOf(done, unfitLetters);
 }
+
+/** Without the bounds, the server may scan the whole table for a long list, and waits for every letter that a subscriber is applying. */
+const among = (letters: readonly Numbered[]): string => {
+  const seqs = letters.map(({ seq }) => seq);
+  return `l.seq BETWEEN ${seqs[0]!} AND ${seqs.at(-1)!} AND l.seq IN (${list(seqs)})`;
+};
 
 /** A letter that a subscriber is applying is locked until it is gone, or has failed again. */
 async function actOn(
   session: MysqlSession,
   n: Names,
   action: "redrive" | "discard",
-  seqs: readonly bigint[],
+  batch: readonly Numbered[],
   filter: LetterFilter,
   by: Action,
-): Promise<readonly { readonly seq: bigint; readonly id: string }[]> {
-  const still = action === "discard" ? "" : "AND redriven_at IS NULL";
+): Promise<readonly Numbered[]> {
+  const still = action === "discard" ? "" : "AND l.redriven_at IS NULL";
   const rows = await session.run(
-    `SELECT seq, id FROM ${n.letters} FORCE INDEX (seq) WHERE seq IN (${list(seqs)}) ${still} ORDER BY seq FOR UPDATE`,
+    `SELECT l.seq, l.id FROM ${n.letters} l FORCE INDEX (seq) WHERE ${among(batch)} ${still} ORDER BY l.seq FOR UPDATE`,
   );
   const letters = rows.map((row) => ({ seq: bigOf(row, "seq"), id: textOf(row, "id") }));
   if (letters.length === 0) return letters;
-  const those = `WHERE seq IN (${list(letters.map(({ seq }) => seq))})`;
+  const those = `${n.letters} l FORCE INDEX (seq)`;
   await session.change(
-    action === "discard" ? `DELETE FROM ${n.letters} ${those}` : `UPDATE ${n.letters} SET redriven_at = UTC_TIMESTAMP(6) ${those}`,
+    action === "discard"
+      ? `DELETE l FROM ${those} WHERE ${among(letters)}`
+      : `UPDATE ${those} SET l.redriven_at = UTC_TIMESTAMP(6) WHERE ${among(letters)}`,
   );
   await audit(
     session.change,

@@ -1,6 +1,6 @@
 import type { LetterFilter, LetterReport, Letters } from "../../contracts/letters.ts";
 import type { Action } from "../../contracts/operator.ts";
-import { letterGroupOf, letterOf, letterTests, refuseUnfit, reportOf, wholeLetterOf } from "../kit/letters.ts";
+import { inBatches, letterGroupOf, letterOf, letterTests, refuseUnfit, reportOf, wholeLetterOf, type Numbered } from "../kit/letters.ts";
 import { auditedOf } from "../kit/operator.ts";
 import { shown } from "../kit/status.ts";
 import { audit } from "./audit.ts";
@@ -19,7 +19,8 @@ const bytes = (row: PgRow, name: string): Uint8Array | null => {
   return hex === null ? null : Buffer.from(hex, "hex");
 };
 
-export function createLetters({ run, transaction }: Connection, n: Names): Letters {
+export function createLetters(connection: Connection, n: Names): Letters {
+  const { run } = connection;
   return {
     async groups(filter) {
       const { where, values } = which(filter);
@@ -44,8 +45,8 @@ export function createLetters({ run, transaction }: Connection, n: Names): Lette
       );
       return row === undefined ? null : wholeLetterOf(row, { ...cells, bytes });
     },
-    redrive: (filter, by) => transaction((within) => act(within, n, "redrive", filter, by, by.most, by.after)),
-    discard: (filter, by) => transaction((within) => act(within, n, "discard", filter, by)),
+    redrive: (filter, by) => act(connection, n, "redrive", filter, by, by.most, by.after),
+    discard: (filter, by) => act(connection, n, "discard", filter, by),
     async redriven(consumer, topic, limit) {
       const rows = await run(
         `SELECT ${columns} FROM ${n.letters} l WHERE l.consumer = $1 AND l.topic = $2 AND l.redriven_at IS NOT NULL ORDER BY l.seq LIMIT ${limit}`,
@@ -56,9 +57,8 @@ export function createLetters({ run, transaction }: Connection, n: Names): Lette
   };
 }
 
-/** A letter that a subscriber is applying is locked until it is gone, or has failed again. */
 async function act(
-  run: Run,
+  { run, transaction }: Connection,
   n: Names,
   action: "redrive" | "discard",
   filter: LetterFilter,
@@ -66,8 +66,8 @@ async function act(
   most?: number,
   after = 0n,
 ): Promise<LetterReport> {
+  const { where, values } = which(filter);
   if (filter.ids !== undefined) {
-    const { where, values } = which(filter);
     const found = await run(`SELECT ${columns} FROM ${n.letters} l WHERE ${where}`, values);
     refuseUnfit(
       action,
@@ -75,29 +75,46 @@ async function act(
       found.map((row) => letterOf(row, cells)),
     );
   }
-  const { where, values } = which(filter);
   const meant = action === "discard" ? where : `${where} AND l.redriven_at IS NULL AND l.seq > ${after}`;
   const rows = await run(
     `SELECT l.seq, l.id FROM ${n.letters} l WHERE ${meant} ${action === "discard" ? "" : `AND ${fit}`} ORDER BY l.seq
-     ${most === undefined ? "" : `LIMIT ${most}`} ${by.dryRun ? "" : "FOR UPDATE"}`,
+     ${most === undefined ? "" : `LIMIT ${most}`}`,
     values,
   );
   const [unfit] = action === "discard" ? [] : await run(`SELECT count(*) AS n FROM ${n.letters} l WHERE ${meant} AND NOT (${fit})`, values);
-  const ids = rows.map((row) => row["id"]!);
-  if (!by.dryRun && rows.length > 0) {
-    const seqs = list(rows.map((row) => BigInt(row["seq"]!)));
-    await run(
-      action === "discard"
-        ? `DELETE FROM ${n.letters} WHERE seq = ANY ($1::bigint[])`
-        : `UPDATE ${n.letters} SET redriven_at = clock_timestamp() WHERE seq = ANY ($1::bigint[])`,
-      [seqs],
-    );
-    await audit(run, n, action, by.who, rows.length, auditedOf(filter, ids));
-  }
-  return reportOf(
-    rows.map((row) => ({ seq: BigInt(row["seq"]!), id: row["id"]! })),
-    Number(unfit?.["n"] ?? 0),
+  const found = rows.map(numbered);
+  const done = by.dryRun ? found : await inBatches(found, (batch) => transaction((within) => actOn(within, n, action, batch, filter, by)));
+  return reportOf(done, Number(unfit?.["n"] ?? 0));
+}
+
+const numbered = (row: PgRow): Numbered => ({ seq: BigInt(row["seq"]!), id: row["id"]! });
+
+/** A letter that a subscriber is applying is locked until it is gone, or has failed again. */
+async function actOn(
+  run: Run,
+  n: Names,
+  action: "redrive" | "discard",
+  batch: readonly Numbered[],
+  filter: LetterFilter,
+  by: Action,
+): Promise<readonly Numbered[]> {
+  const still = action === "discard" ? "" : "AND l.redriven_at IS NULL";
+  const seqs = (letters: readonly Numbered[]): readonly unknown[] => [list(letters.map(({ seq }) => seq))];
+  const rows = await run(
+    `SELECT l.seq, l.id FROM ${n.letters} l WHERE l.seq = ANY ($1::bigint[]) ${still} ORDER BY l.seq FOR UPDATE`,
+    seqs(batch),
   );
+  const letters = rows.map(numbered);
+  if (letters.length === 0) return letters;
+  await run(
+    action === "discard"
+      ? `DELETE FROM ${n.letters} WHERE seq = ANY ($1::bigint[])`
+      : `UPDATE ${n.letters} SET redriven_at = clock_timestamp() WHERE seq = ANY ($1::bigint[])`,
+    seqs(letters),
+  );
+  const ids = letters.map(({ id }) => id);
+  await audit(run, n, action, by.who, letters.length, auditedOf(filter, ids));
+  return letters;
 }
 
 function which({ ids, error, ...filter }: LetterFilter): { readonly where: string; readonly values: readonly unknown[] } {

@@ -1,0 +1,47 @@
+/** The consumers whose inboxes are in this database, as an operator and a metrics page see them. */
+export interface Consumers {
+  /** Those that have letters, or events that failed and are retried. With a name: that one alone, whatever it has. */
+  look(consumer?: string): Promise<readonly ConsumerState[]>;
+}
+
+/** A running consumer of this process: what its broker and the place of its letters say of it. */
+export interface Watched {
+  readonly consumer: string;
+  /** Rejects within ten seconds when the subscriber does not run or the broker does not answer. It only reads. */
+  look(): Promise<readonly ConsumerTopic[]>;
+}
+
+export interface ConsumerTopic {
+  readonly topic: string;
+  /** Messages that the consumer is not done with. Null where it has no place in the topic yet, or the broker cannot tell. */
+  readonly lag: number | null;
+  /** Its dead-letter topic, with the reason why that takes no letters. Null where letters go to the inbox. */
+  readonly deadTopic: { readonly error: string | null } | null;
+}
+
+export interface ConsumerState {
+  readonly consumer: string;
+  /** All of its letters, by topic. */
+  readonly letters: readonly LetterCount[];
+  /** Events whose handler has failed and that are neither applied nor parked yet. Null when there is none. */
+  readonly retrying: Retrying | null;
+  /** How many events it has applied, of those whose marks are kept, counted up to 100,000. Null unless the consumer was named. */
+  readonly handled: number | null;
+}
+
+export interface LetterCount {
+  readonly topic: string;
+  readonly letters: number;
+  /** How many of them were redriven, and wait for their consumer. */
+  readonly redriven: number;
+  /** When the oldest was parked. */
+  readonly oldest: Date;
+}
+
+export interface Retrying {
+  readonly events: number;
+  /** The most failed attempts that one of them has. */
+  readonly attempts: number;
+  /** When one of them failed last. */
+  readonly failedAt: Date;
+}
