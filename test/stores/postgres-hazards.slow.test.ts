@@ -61,18 +61,36 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
         const relay = await relayOn(harness.store);
         const { pool, schema } = harness;
         const [drawing, adding] = [await pool.connect(), await pool.connect()];
+        const { rows: made } = await pool.query<{ expression: string }>(
+          `SELECT pg_get_expr(adbin, adrelid) AS expression FROM pg_attrdef WHERE adrelid = '${schema}.outbox'::regclass AND adnum = 1`,
+        );
+        const xidOf = async (): Promise<string | null> => {
+          const { rows } = await drawing.query<{ xid: string | null }>("SELECT pg_current_xact_id_if_assigned()::text AS xid");
+          return rows[0]!.xid;
+        };
         await drawing.query("BEGIN");
-        await drawing.query(`SELECT ${schema}.waybill_next_seq()`);
-        const { rows } = await drawing.query<{ xid: string | null }>("SELECT pg_current_xact_id_if_assigned()::text AS xid");
-        expect(rows[0]!.xid).not.toBeNull();
+        await drawing.query(`SELECT ${made[0]!.expression}`);
+        expect(await xidOf()).not.toBeNull();
         await drawing.query("ROLLBACK");
+        // And in that order: a number that cannot be drawn leaves the transaction with its id.
+        const idWithoutNumber = async (expression: string): Promise<string | null> => {
+          await drawing.query("BEGIN; SAVEPOINT s");
+          const failure = await drawing.query(`SELECT ${expression}`).catch((error: unknown) => error);
+          expect(failure).toMatchObject({ code: "2200H" });
+          await drawing.query("ROLLBACK TO s");
+          const xid = await xidOf();
+          await drawing.query("ROLLBACK");
+          return xid;
+        };
+        await pool.query(`ALTER SEQUENCE ${schema}.waybill_seq MAXVALUE 2; SELECT setval('${schema}.waybill_seq', 2)`);
+        expect(await idWithoutNumber(made[0]!.expression)).not.toBeNull();
+        expect(await idWithoutNumber(`nextval('${schema}.waybill_seq')`), "the naive form").toBeNull();
+        // The first number after that is logged, which gives its transaction an id as well.
+        await pool.query(`ALTER SEQUENCE ${schema}.waybill_seq NO MAXVALUE; SELECT nextval('${schema}.waybill_seq')`);
 
         // The naive form: the number first, the transaction's id later.
-        await pool.query(
-          `CREATE OR REPLACE FUNCTION ${schema}.waybill_next_seq() RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('${schema}.waybill_seq') $$`,
-        );
         await adding.query("BEGIN");
-        const drawn = await adding.query<{ seq: string }>(`SELECT ${schema}.waybill_next_seq() AS seq`);
+        const drawn = await adding.query<{ seq: string }>(`SELECT nextval('${schema}.waybill_seq') AS seq`);
         await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
         await relay.drain();
         await relay.drain();
@@ -281,6 +299,115 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
       expect([cause, more]).toEqual([first!.id, []]);
       expect(await relay.drainIds()).toHaveLength(2);
     }
+  });
+
+  describe("a claim in one round trip", () => {
+    /** A relay that has found something last, and knows its floors: its next claim does not look before it claims. */
+    const busy = async (harness: PostgresHarness): Promise<Awaited<ReturnType<typeof relayOn>>> => {
+      const relay = await relayOn(harness.store);
+      for (const name of ["warm-1", "warm-2"]) {
+        await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, name, 1));
+        const window = await relay.claim();
+        await relay.settle(window, published);
+      }
+      return relay;
+    };
+
+    own("leaves the followers of a held event behind it, and takes what else is there", async (harness) => {
+      const relay = await busy(harness);
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+      await relay.settle(await relay.claim(), (claim) => ({ claim, as: "retry", afterMs: 3_600_000, error: "not now" }));
+      await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-2", 1));
+      await relay.settle(await relay.claim(), published);
+      await harness.store.transactor.transaction(harness.db, async (tx) => {
+        await add(harness, tx, "order-1", 1);
+        await add(harness, tx, "order-3", 1);
+      });
+      expect((await relay.claim()).claims.map(({ envelope }) => envelope.aggregateId)).toEqual(["order-3"]);
+      const { rows } = await harness.pool.query(`SELECT status FROM ${harness.schema}.outbox WHERE aggregate_id = 'order-1' ORDER BY seq`);
+      expect(rows).toEqual([{ status: "FAILED" }, { status: "BLOCKED" }]);
+    });
+
+    own("takes nothing past a delayed event of its aggregate that has become available", async (harness) => {
+      const relay = await busy(harness);
+      const outbox = createOutbox({ store: harness.store });
+      const of = { aggregateType: "Order", aggregateId: "order-1", type: "E" };
+      const first = await harness.store.transactor.transaction(harness.db, (tx) =>
+        outbox.add(tx, { ...of, payload: 1, availableAt: new Date(Date.now() + 50) }),
+      );
+      await harness.pool.query(`SELECT pg_sleep(0.1)`);
+      const second = await harness.store.transactor.transaction(harness.db, (tx) => outbox.add(tx, { ...of, payload: 2 }));
+      expect((await relay.claim()).claims.map(({ envelope }) => envelope.id)).toEqual([first.id, second.id]);
+    });
+
+    /** An aggregate of this lane. */
+    const inLane = async ({ pool, schema }: PostgresHarness, lane: number): Promise<string> => {
+      const { rows } = await pool.query<{ id: string }>(
+        `SELECT 'x' || i AS id FROM generate_series(1, 1000) i WHERE ${schema}.waybill_lane('Order', 'x' || i) = $1 LIMIT 1`,
+        [lane],
+      );
+      return rows[0]!.id;
+    };
+
+    own("moves no floor past an event that a settle gives back while the claim waits for another lane", async (harness) => {
+      const { pool, schema, store } = harness;
+      const relay = await busy(harness);
+      const claim = (open: readonly string[]): Promise<Window> => store.outbox.claim(relay.holding, { limit: 100, open, narrow: false });
+      const [given, other] = [await inLane(harness, 5), await inLane(harness, 9)];
+      const adds = (name: string) => store.transactor.transaction(harness.db, (tx) => add(harness, tx, name, 1));
+      await adds(given);
+      await adds(other);
+      const first = await claim([]);
+      await adds(other);
+      // Whoever holds a lane: a settle, an operator, a relay that takes lanes.
+      const holder = await pool.connect();
+      await holder.query("BEGIN");
+      await holder.query(`SELECT 1 FROM ${schema}.waybill_lanes WHERE lane = 9 FOR UPDATE`);
+      const second = claim([first.id!]);
+      await Promise.race([second, waitsForLock(pool)]);
+      const [back, done] = first.claims;
+      await store.outbox.settle("r1", first.id!, [{ claim: back!, as: "returned" }]);
+      await holder.query("COMMIT");
+      holder.release();
+      await relay.settle(await second, published);
+      await store.outbox.settle("r1", first.id!, [published(done!)]);
+      await adds(given);
+      expect(await relay.drain()).toEqual([given, given]);
+    });
+
+    own("sees an event that an operator put back below the floor of a lane with nothing else", async (harness) => {
+      const { store } = harness;
+      const relay = await busy(harness);
+      const [quiet, loud] = [await inLane(harness, 5), await inLane(harness, 9)];
+      const adds = (name: string) => store.transactor.transaction(harness.db, (tx) => add(harness, tx, name, 1));
+      const [dead] = await adds(quiet);
+      await relay.settle(await relay.claim(), (claim) => ({ claim, as: "parked", error: "no", release: true }));
+      for (let round = 0; round < 3; round++) {
+        await adds(loud);
+        await relay.settle(await relay.claim(), published);
+      }
+      await store.operator.redrive({ ids: [dead!.id] }, by);
+      await adds(loud);
+      expect((await relay.claim()).claims.map(({ envelope }) => envelope.aggregateId)).toContain(quiet);
+    });
+
+    own("finds a lane's backlog in larger and larger shares, and starves no other lane", async (harness) => {
+      const relay = await busy(harness);
+      await harness.store.transactor.transaction(harness.db, async (tx) => {
+        await add(harness, tx, "hot", 300);
+        for (let n = 0; n < 20; n++) await add(harness, tx, `cold-${n}`, 1);
+      });
+      const sizes: number[] = [];
+      const seen: string[] = [];
+      for (let window = await relay.claim(); window.id !== null; window = await relay.claim()) {
+        sizes.push(window.claims.length);
+        seen.push(...window.claims.map(({ envelope }) => envelope.aggregateId));
+        await relay.settle(window, published);
+      }
+      expect(seen.filter((name) => name === "hot")).toHaveLength(300);
+      expect(new Set(seen.slice(0, sizes[0])).size, "every aggregate is in the first window").toBe(21);
+      expect(Math.max(...sizes)).toBeGreaterThan(64);
+    });
   });
 });
 

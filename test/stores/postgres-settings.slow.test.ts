@@ -59,6 +59,7 @@ await describeWith("postgres", "a role of PostgreSQL with settings of its own", 
             expect(unreadable).toBeUndefined();
             const n = Number(envelope.seq) - 1;
             expect(envelope).toMatchObject(draft(n));
+            expect(Math.abs(envelope.createdAt.getTime() - Date.now())).toBeLessThan(600_000);
             expect([...envelope.data]).toEqual(n % 2 === 0 ? [n, 0, 92, 255] : [...Buffer.from(JSON.stringify({ n }))]);
             seen.push(n);
           }

@@ -11,7 +11,7 @@ export interface PostgresNames {
   readonly prefix?: string;
 }
 
-const routines = ["add", "lane", "next_seq", "use_key", "moves", "seq", "add_partitions", "drop_partition"] as const;
+const routines = ["add", "lane", "next_seq", "use_key", "moves", "check", "seq", "add_partitions", "drop_partition"] as const;
 
 /** Every name of the schema as it stands in SQL: qualified and quoted. */
 export type Names = Readonly<Record<TableName | (typeof routines)[number] | "schema", string>> & {
@@ -46,5 +46,12 @@ export function namesOf(schema: string, given: PostgresNames = {}): Names {
 }
 
 const quote = (name: string): string => `"${name.replaceAll('"', '""')}"`;
-/** A string constant, for the few places where PostgreSQL takes no parameter. */
-export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+/**
+ * A constant, for the places where PostgreSQL takes no parameter, or where a parameter would take a round trip. Right whatever
+ * `standard_conforming_strings` says. A statement ends at NUL: the server refuses it by its escape.
+ */
+export function literal(value: string | number): string {
+  if (typeof value === "number") return String(value);
+  const text = value.replaceAll("'", "''");
+  return /[\\\0]/.test(text) ? `E'${text.replaceAll("\\", "\\\\").replaceAll("\0", "\\000")}'` : `'${text}'`;
+}

@@ -70,7 +70,7 @@ async function act(run: Run, n: Names, action: "redrive" | "discard", filter: De
     await run(`UPDATE ${n.lanes} SET reopened = reopened + 1 WHERE lane = ANY ($1::smallint[])`, [list(lanes)]);
   } else {
     await run(`UPDATE ${n.outbox} SET status = 'DISCARDED' WHERE seq = ANY ($1::bigint[])`, [seqs]);
-    await run(startReleasing(n, "$1"), [seqs]);
+    await run(startReleasing(n, "$1::bigint[]"), [seqs]);
   }
   await audit(run, n, action, by.who, rows.length, auditedOf(filter, report.ids));
   return report;

@@ -28,9 +28,17 @@ const alone = (n: Names): string =>
 /** The default partition takes whatever has no other, so that no insert is ever refused. */
 export const partitionTables = (n: Names, storage: string): string => `
 CREATE TABLE ${n.partition("default")} PARTITION OF ${n.outbox} DEFAULT ${storage};
+${addPartitions(n, storage, "CREATE")}
+${dropPartition(n)}
+REVOKE ALL ON FUNCTION ${n.add_partitions}(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ${n.drop_partition}(timestamptz, boolean, text[]) FROM PUBLIC;
+`;
+
+/** New partitions get this storage: whoever changes it replaces the function. */
+export const addPartitions = (n: Names, storage: string, create: "CREATE" | "CREATE OR REPLACE"): string => `
 -- Attaching stops neither producers nor relays, except for those that use the default partition at that moment. A time of which the
 -- default partition has events already stays there.
-CREATE FUNCTION ${n.add_partitions}(ahead integer) RETURNS TABLE (name text, made boolean, why text) ${definer} AS $waybill$
+${create} FUNCTION ${n.add_partitions}(ahead integer) RETURNS TABLE (name text, made boolean, why text) ${definer} AS $waybill$
 #variable_conflict use_variable
 DECLARE
   unit text := (SELECT m.partitions FROM ${n.meta} m);
@@ -60,11 +68,7 @@ BEGIN
     END;
     RETURN NEXT;
   END LOOP;
-END $waybill$;
-${dropPartition(n)}
-REVOKE ALL ON FUNCTION ${n.add_partitions}(integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION ${n.drop_partition}(timestamptz, boolean, text[]) FROM PUBLIC;
-`;
+END $waybill$;`;
 
 /** It names the columns that it moves: whoever adds one replaces it. */
 export const dropPartition = (n: Names): string => `

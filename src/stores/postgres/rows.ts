@@ -58,7 +58,7 @@ export function bigints(array: string | null | undefined): bigint[] {
 }
 
 /** Added within a span of milliseconds, as `spanOf` gives it: what tells the database which partitions to look into. */
-export const addedWithin = (from: string, to: string): string =>
+export const addedWithin = (from: string | number, to: string | number): string =>
   `created_at >= to_timestamp(${from}::bigint / 1000.0) AND created_at < to_timestamp(${to}::bigint / 1000.0)`;
 export const spanOf = (ms: readonly number[]): [from: number, to: number] =>
   ms.reduce<[number, number]>(([from, to], at) => [Math.min(from, at), Math.max(to, at + 1)], [ms[0] ?? 0, ms[0] ?? 0]);

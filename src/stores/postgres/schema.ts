@@ -12,6 +12,7 @@ import { firstPartitions, partitionTables } from "./partitions.ts";
 import { delayed, pending } from "./pending.ts";
 import { columns, version2 } from "./version-2.ts";
 import { errorColumns, version3 } from "./version-3.ts";
+import { version4 } from "./version-4.ts";
 
 /** Every event with its derived state. */
 function events(n: Names): string {
@@ -224,7 +225,12 @@ CREATE TABLE ${n.seats} (
 CREATE VIEW ${n.events} AS ${events(n)};
 ${unit === null ? "" : partitionTables(n, storage)}`;
 
-const migrations: readonly Migration[] = [{ then: version1 }, { first: columns, then: version2 }, { first: errorColumns, then: version3 }];
+const migrations: readonly Migration[] = [
+  { then: version1 },
+  { first: columns, then: version2 },
+  { first: errorColumns, then: version3 },
+  { then: version4 },
+];
 
 export const SCHEMA_VERSION = migrations.length;
 

@@ -7,9 +7,15 @@ import { idTaken } from "../kit/writing.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
 
-/** One statement with one parameter, whichever library carries it. */
+/**
+ * One statement, whichever library carries it. An event without a key is a plain insert, which costs PostgreSQL a fifth less than the
+ * function does; several, or a key, take the function.
+ */
 export function createWriter(n: Names, place: string): OutboxWriter<SqlTransaction> {
-  const statement = `SELECT id, duplicate FROM ${n.add}($1::json)`;
+  const statementOf = (rows: readonly Row[]): [text: string, values: string[]] =>
+    rows.length === 1 && rows[0]!.idempotencyKey === null
+      ? insertOf(n, rows[0]!)
+      : [`SELECT id, duplicate FROM ${n.add}($1::json)`, [JSON.stringify(rows.map(recordOf))]];
   return {
     synchronous: false,
     async append(tx, rows) {
@@ -17,7 +23,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
       refuseWithoutTransaction(tx);
       let found: readonly Readonly<Record<string, unknown>>[];
       try {
-        found = (await tx.query(statement, [JSON.stringify(rows.map(recordOf))])).rows;
+        found = (await tx.query(...statementOf(rows))).rows;
       } catch (error) {
         if (isConflict(error)) throw error; // whoever retries transactions knows it by its code
         throw sqlState(error) === "23505" ? taken(error) : explain(error, place);
@@ -61,6 +67,27 @@ function taken(error: unknown): WaybillError {
   return idTaken(id, error);
 }
 
+/** What the table fills in by itself is left out. All values are texts: libraries differ in what they make of anything else. */
+function insertOf(n: Names, row: Row): [text: string, values: string[]] {
+  const columns = ["id", "aggregate_type", "aggregate_id", "event_type"];
+  const values = [row.id, row.aggregateType, row.aggregateId, row.type];
+  const given = ["$1", "$2", "$3", "$4"];
+  const give = (column: string, value: string, as: (value: string) => string): void => {
+    columns.push(column);
+    given.push(as(`$${values.push(value)}::text`));
+  };
+  const { payload, headers } = row;
+  if (typeof payload === "string") give("payload", payload, (text) => text);
+  else give("payload_bytes", base64(payload), (text) => `pg_catalog.decode(${text}, 'base64')`);
+  if (row.eventVersion !== 1) give("event_version", String(row.eventVersion), (text) => `${text}::integer`);
+  if (row.contentType !== "application/json") give("content_type", row.contentType, (text) => text);
+  if (Object.keys(headers).length > 0) give("headers", JSON.stringify(headers), (text) => `${text}::json`);
+  if (row.availableAt !== null) give("available_at", row.availableAt.toISOString(), (text) => `${text}::timestamptz`);
+  return [`INSERT INTO ${n.outbox} (${columns.join(", ")}) VALUES (${given.join(", ")})`, values];
+}
+
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");
+
 function recordOf(row: Row): object {
   const { payload } = row;
   return {
@@ -69,7 +96,7 @@ function recordOf(row: Row): object {
     aggregate_id: row.aggregateId,
     event_type: row.type,
     event_version: row.eventVersion,
-    ...(typeof payload === "string" ? { payload } : { payload_bytes: Buffer.from(payload).toString("base64") }),
+    ...(typeof payload === "string" ? { payload } : { payload_bytes: base64(payload) }),
     content_type: row.contentType,
     headers: row.headers,
     idempotency_key: row.idempotencyKey,
