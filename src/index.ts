@@ -1,8 +1,8 @@
 export { createRelay, type HousekeepingOptions, type OnceReport, type Relay, type RelayOptions } from "./relay/create-relay.ts";
 export { createOutbox, type EventBuffer, type Outbox, type OutboxOptions } from "./outbox/outbox.ts";
 export { defineEvents, type DraftOf, type EventDefinition, type EventMap, type PayloadOf } from "./outbox/catalogue.ts";
-export { createSubscriber, type SubscriberOptions } from "./subscriber/subscriber.ts";
-export type { Handler, Handlers, SubscriberEvent } from "./subscriber/event.ts";
+export { createSubscriber, type Subscriber, type SubscriberOptions } from "./subscriber/subscriber.ts";
+export type { BatchHandler, BatchHandlers, Handler, Handlers, SubscriberEvent } from "./subscriber/event.ts";
 export { fatal } from "./subscriber/fatal.ts";
 export { deadLetterTopic, type DeadLetterTopicOptions, type DeadTopic } from "./subscriber/dead-letter-topic.ts";
 export type { Route } from "./relay/route.ts";
@@ -37,6 +37,8 @@ export type { Delivery, Source, Subscription } from "./contracts/source.ts";
 export type { Examination, Finding } from "./contracts/doctor.ts";
 export type { Inbox, InboxKey, Seat } from "./contracts/inbox.ts";
 export type { DeadLetters } from "./contracts/dead-letters.ts";
+export type { Consumers, ConsumerState, ConsumerTopic, LetterCount, Retrying, Watched } from "./contracts/consumers.ts";
+export type { LetterFilter, LetterGroup, LetterRecord, LetterReport, Letters, WholeLetter } from "./contracts/letters.ts";
 export type { Letter } from "./core/letter.ts";
 export type {
   Action,

@@ -1,8 +1,7 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import type { ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import ts from "typescript";
 import { embedded } from "../src/brokers/embedded/index.ts";
@@ -10,53 +9,14 @@ import { createOutbox, createRelay, createSubscriber } from "../src/index.ts";
 import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 import { sqlite } from "../src/stores/sqlite/index.ts";
 import { built, cli, start, until } from "./cli/build.ts";
+import { cleanUp, cleanups, node, pages, patienceMs, place, programsOf, read, root, temporary } from "./docs-programs.ts";
 import { available } from "./servers/available.ts";
 import { startPostgres } from "./servers/postgres.ts";
 
-const root = fileURLToPath(new URL("../", import.meta.url));
-const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
-const read = (page: string): string => readFileSync(join(root, "docs", page), "utf8");
-const patienceMs = 90_000;
-const cleanups: (() => unknown)[] = [];
-
 beforeAll(() => built());
-afterEach(async () => {
-  for (const clean of cleanups.splice(0).reverse()) await clean();
-});
-
-/** The programs of a page: "```ts name.ts" begins one, and blocks of one name belong together. */
-function programsOf(page: string): ReadonlyMap<string, string> {
-  const programs = new Map<string, string>();
-  for (const [, name = "", code = ""] of read(page).matchAll(/^```ts (\S+\.ts)\n([\s\S]*?)^```$/gm)) {
-    programs.set(name, `${programs.get(name) ?? ""}${code}\n`);
-  }
-  return programs;
-}
+afterEach(cleanUp);
 
 const isTest = (name: string): boolean => name.endsWith(".test.ts");
-
-function temporary(parent: string): string {
-  const folder = mkdtempSync(join(parent, "waybill-docs-"));
-  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-/** Inside the repository, so that "waybill" is the package itself, as built. */
-function place(programs: ReadonlyMap<string, string>): string {
-  mkdirSync(join(root, ".cache"), { recursive: true });
-  const folder = temporary(join(root, ".cache"));
-  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
-  for (const [name, code] of programs) {
-    writeFileSync(join(folder, name), code);
-    writeFileSync(join(folder, name.replace(/\.ts$/, ".js")), ts.transpileModule(code, { compilerOptions }).outputText);
-  }
-  return folder;
-}
-
-interface Run {
-  readonly child: ChildProcess;
-  readonly ended: Promise<{ readonly code: number | null; readonly out: string }>;
-}
 
 /** A PostgreSQL for programs that ask for one; where there is none to be had, they skip themselves. */
 async function databaseFor(programs: ReadonlyMap<string, string>): Promise<Record<string, string>> {
@@ -64,18 +24,6 @@ async function databaseFor(programs: ReadonlyMap<string, string>): Promise<Recor
   const server = await startPostgres({ version: 15 });
   cleanups.push(() => server[Symbol.asyncDispose]());
   return { DATABASE_URL: server.url() };
-}
-
-function node(args: readonly string[], cwd: string, env: Readonly<Record<string, string>> = {}): Run {
-  const child = spawn(process.execPath, args, { cwd, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
-  let out = "";
-  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => (out += text));
-  const ended = new Promise<{ code: number | null; out: string }>((resolve) => child.on("close", (code) => resolve({ code, out })));
-  cleanups.push(() => {
-    child.kill("SIGKILL");
-    return ended;
-  });
-  return { child, ended };
 }
 
 async function query(path: string, sql: string): Promise<unknown[]> {

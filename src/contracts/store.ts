@@ -1,4 +1,5 @@
 import type { Wake } from "../core/wake.ts";
+import type { Consumers } from "./consumers.ts";
 import type { Examination } from "./doctor.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import type { Inbox } from "./inbox.ts";
@@ -31,6 +32,7 @@ export interface Store<Db, Tx = Db> extends AsyncDisposable, Partial<Examination
   readonly leases: LeaseStore;
   readonly inbox: Inbox<Tx>;
   readonly letters: Letters;
+  readonly consumers: Consumers;
   readonly operator: Operator;
   readonly housekeeping?: Housekeeping;
   readonly wake: Wake;

@@ -7,9 +7,18 @@ export interface Random {
   bytes(length: number): Uint8Array;
 }
 
+/** A call for a few bytes costs as much as one for thousands. No byte is given out twice. */
+const pooledBytes = 4_096;
+let pool = new Uint8Array(0);
+
 export const systemRandom: Random = {
   next: () => Math.random(),
-  bytes: (length) => randomFillSync(new Uint8Array(length)),
+  bytes(length) {
+    if (pool.length < length) pool = randomFillSync(new Uint8Array(Math.max(pooledBytes, length)));
+    const taken = pool.slice(0, length);
+    pool = pool.subarray(length);
+    return taken;
+  },
 };
 
 /** A seeded stream (mulberry32) for tests and simulations; never for secrets. */

@@ -46,3 +46,6 @@ function endsWithScheme(word: string, end: number): boolean {
   }
   return false;
 }
+
+/** One word of a command line, whatever a shell would make of it. */
+export const shellWord = (text: string): string => (/^[\w.@:/^+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

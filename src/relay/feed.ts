@@ -5,7 +5,7 @@ export interface Feed {
   /** Windows one after the other, until the signal aborts; as many at once as are allowed to be unsettled. */
   windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;
   /** Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. */
-  settle(part: Part, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
+  settle(window: FedWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
   /** Lanes of windows that are not settled yet. */
   lanesInUse(): ReadonlySet<number>;
   /** True when the last look found nothing to claim and every window is settled. */
@@ -20,10 +20,3 @@ export interface FedWindow extends Window {
 
 /** Whether this window's only event has a payload that is still to be read. In a window with others, an unread event is to be parked. */
 export const isToBeRead = ([first, ...others]: readonly Claim[]): boolean => first?.unread !== undefined && others.length === 0;
-
-/** What is published and settled together of a window. */
-export interface Part {
-  readonly window: FedWindow;
-  readonly claims: readonly Claim[];
-  readonly claimedAt: number;
-}

@@ -5,14 +5,14 @@ import { orAborted } from "../core/time.ts";
 import { asError } from "../core/errors.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import type { RelayParts } from "./parts.ts";
-import type { Stops } from "./stops.ts";
+import type { Order } from "./order.ts";
 
 interface PollFeedOptions extends Pick<
   RelayParts,
   "outbox" | "wake" | "coordinator" | "clock" | "failpoints" | "batch" | "batchesInFlight" | "pollIntervalMs"
 > {
   readonly steps: Progress;
-  readonly stops: Stops;
+  readonly order: Pick<Order, "tick" | "forget">;
   /** A lane with so many events in flight gets no more until some are settled: an aggregate that is slow to publish must not take the room of all others. */
   readonly laneShare: number;
   /** Payload bytes of a window; what is in flight has at most so many for each batch in flight. */
@@ -30,6 +30,9 @@ interface PollFeedOptions extends Pick<
 /** Nobody can see another library's commit: after a hint, polls come quickly for a moment. */
 const burstMs = [1, 2, 5, 10, 20, 40];
 
+/** After a claim that took all there was, the next one begins no sooner than this after it: a few events cost as much to claim as one. */
+const lullMs = 4;
+
 /** So many windows of one event whose payload is still to be read may be open: they are read one after the other. */
 const mostUnread = 32;
 
@@ -39,8 +42,11 @@ interface OpenWindow {
   /** Held in memory until the whole window is settled. */
   readonly bytes: number;
   unsettled: number;
-  /** Parts that were finished at the same time are settled together. */
-  settling: { readonly outcomes: Outcome[]; readonly done: Promise<void> } | null;
+  /** To be settled. */
+  readonly known: Outcome[];
+  /** The settle that began last, and the one that will begin when it ends. */
+  settling: Promise<void>;
+  next: Promise<void> | null;
 }
 
 /**
@@ -49,7 +55,7 @@ interface OpenWindow {
  * which ends the process can be told from its neighbours, and they go on meanwhile.
  */
 export function createPollFeed(options: PollFeedOptions): Feed {
-  const { outbox, coordinator, clock, steps, stops } = options;
+  const { outbox, coordinator, clock, steps, order } = options;
   const open = new Map<string, OpenWindow>();
   let found = true;
   let fruitless = false;
@@ -69,6 +75,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     let suspects = 0;
     let narrow = false;
     let burst = burstMs.length;
+    let lull: number | null = null;
     const pause = async (): Promise<void> => {
       if (await options.wake.wait(clock, burstMs[burst++] ?? options.pollIntervalMs, draining)) burst = 0;
     };
@@ -91,9 +98,13 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         await pause();
         continue;
       }
+      if (lull !== null) await clock.sleep(lull - clock.monotonic(), draining);
+      lull = null;
+      if (draining.aborted) return;
+      const begun = clock.monotonic();
       narrow = suspects > 0 && !narrow;
-      if (open.size === 0) stops.forget();
-      const claimedAt = stops.tick();
+      if (open.size === 0) order.forget();
+      const claimedAt = order.tick();
       const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
       // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
       const holding = (): Holding => {
@@ -118,9 +129,18 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (window.id !== null) {
         const fed: FedWindow = { ...window, id: window.id, claimedAt };
         for (const { lane } of fed.claims) countIn(lane, 1);
-        open.set(fed.id, { window: fed, narrow, bytes: bytesOf(fed), unsettled: fed.claims.length, settling: null });
+        open.set(fed.id, {
+          window: fed,
+          narrow,
+          bytes: bytesOf(fed),
+          unsettled: fed.claims.length,
+          known: [],
+          settling: Promise.resolve(),
+          next: null,
+        });
         claiming = none;
         burst = burstMs.length;
+        if (!window.more) lull = begun + lullMs;
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
@@ -132,8 +152,6 @@ export function createPollFeed(options: PollFeedOptions): Feed {
   }
 
   const settleWindow = async (entry: OpenWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void> => {
-    await turn();
-    entry.settling = null;
     const claims = outcomes.map(({ claim }) => claim);
     await options.failpoints.hit("before-settle", idsOf(claims));
     const report = await untilDone(
@@ -162,15 +180,19 @@ export function createPollFeed(options: PollFeedOptions): Feed {
 
   return {
     windows,
-    async settle(part, outcomes, stopping) {
-      const entry = open.get(part.window.id);
+    async settle(window, outcomes, stopping) {
+      const entry = open.get(window.id);
       if (entry === undefined) return;
-      if (entry.settling === null) {
-        const all: Outcome[] = [];
-        entry.settling = { outcomes: all, done: settleWindow(entry, all, stopping) };
-      }
-      entry.settling.outcomes.push(...outcomes);
-      await entry.settling.done;
+      for (const outcome of outcomes) entry.known.push(outcome);
+      // One settle of a window after the other: what is concluded meanwhile goes together with the next.
+      const before = entry.settling;
+      entry.next ??= (async () => {
+        await before;
+        await turn();
+        entry.next = null;
+        await settleWindow(entry, entry.known.splice(0), stopping);
+      })();
+      await (entry.settling = entry.next);
     },
     lanesInUse: () => new Set([...claiming.keys(), ...[...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))]),
     empty: () => !found && open.size === 0,

@@ -1,4 +1,4 @@
-import type { Claim, Outcome } from "../contracts/outbox-store.ts";
+import type { Outcome } from "../contracts/outbox-store.ts";
 import { agesOf } from "../core/ages.ts";
 import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
@@ -9,13 +9,12 @@ import { createWake } from "../core/wake.ts";
 import { createProgress } from "../core/progress.ts";
 import { createBreaker } from "./breaker.ts";
 import { watchDestinations } from "./destinations.ts";
-import { type FedWindow, isToBeRead, type Part } from "./feed.ts";
-import { createQueue, type Group, groupsOf } from "./groups.ts";
+import type { FedWindow } from "./feed.ts";
+import { createOrder } from "./order.ts";
+import type { Concluded, Parcel } from "./parcel.ts";
 import type { RelayParts } from "./parts.ts";
 import { createPollFeed } from "./poll-feed.ts";
-import { createPublisher, type PublishedPart } from "./publisher.ts";
-import { topicOf } from "./route.ts";
-import { createStops } from "./stops.ts";
+import { createPublisher } from "./publish.ts";
 import { wholly } from "../core/reason.ts";
 
 /** What one `runOnce` did. */
@@ -39,7 +38,7 @@ export function createRelayService(parts: RelayParts): Relay {
     orStopped(
       parts.clock,
       run,
-      relay(parts, run, once, (outcome) => count(counts, outcome)),
+      relay(parts, run, once, (concluded) => count(counts, concluded)),
     ),
   );
   return {
@@ -59,8 +58,6 @@ const shareOfBatch = 8;
 
 /** A payload of which nothing arrives for so many leases is its event's failure. The lease is renewed meanwhile. */
 const readLeases = 3;
-/** One payload that is read by itself is in memory at a time. */
-const readingTurn: Group = { topics: new Set(), aggregates: new Set(["reading"]), claims: [] };
 
 /** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
 async function orStopped(clock: Clock, { stopping }: ServiceRun, work: Promise<void>): Promise<void> {
@@ -69,11 +66,11 @@ async function orStopped(clock: Clock, { stopping }: ServiceRun, work: Promise<v
   await Promise.race([work, hung]).finally(() => ended.abort());
 }
 
-async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted: (outcome: Outcome) => void): Promise<void> {
+async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted: (concluded: readonly Concluded[]) => void): Promise<void> {
   const { coordinator, clock, observe, sink } = parts;
   const { relay: name } = coordinator.holding;
   const steps = createProgress(clock);
-  const stops = createStops();
+  const order = createOrder();
   const changed = createWake();
   const breaker = createBreaker({
     clock,
@@ -96,7 +93,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
   const feed = createPollFeed({
     ...parts,
     steps,
-    stops,
+    order,
     storeTimeoutMs: parts.leaseMs,
     largest: () => sink.can.maxBytes,
     laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
@@ -120,79 +117,37 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       if (once && clock.monotonic() - failingSince > parts.leaseMs) fail(error);
     },
   });
-  const publisher = createPublisher({ ...parts, readTimeoutMs: readLeases * parts.leaseMs, breaker, steps, stops });
-
-  const queue = createQueue();
-  /** An event without a topic shares a group with its aggregate; the publisher judges it there. */
-  const topic = (claim: Claim): string => {
-    try {
-      return topicOf(parts.route, claim.envelope);
-    } catch {
-      return "";
-    }
-  };
-
-  const settle = async (part: Part, outcomes: readonly Outcome[]): Promise<void> => {
-    await feed.settle(part, outcomes, run.stopping);
+  const settle = async (window: FedWindow, concluded: readonly Concluded[]): Promise<void> => {
+    await feed.settle(
+      window,
+      concluded.map(({ outcome }) => outcome),
+      run.stopping,
+    );
     if (!run.stopping.aborted) troubles.over("settle");
-    stops.settled(part);
-    for (const outcome of outcomes) {
-      counted(outcome);
-      report(observe, outcome);
-    }
+    const stopped = concluded.filter(({ outcome }) => outcome.as !== "published");
+    if (stopped.length > 0) order.settled(stopped.map(({ parcel }) => parcel));
+    for (const { outcome } of stopped) report(observe, outcome);
+    counted(concluded);
   };
-  const publish = async (
-    part: Part,
-    noMore: AbortSignal,
-  ): Promise<{ readonly left: readonly Claim[]; readonly settled: Promise<void> }> => {
-    const started = clock.monotonic();
-    const signals = { draining: noMore, stopping: run.stopping };
-    const { outcomes, left } = noMore.aborted ? giveBack(part) : await publisher.publish(part, signals);
-    const published = outcomes.filter(({ as }) => as === "published");
-    if (published.length > 0) {
-      const ids = idsFor(observe, published, ({ claim }) => claim.envelope.id);
-      const now = observe.ages === true ? coordinator.storeNow() : null;
-      const ages = now === null ? {} : { ages: agesOf(now, published, ({ claim }) => claim.envelope.createdAt) };
-      observe({ type: "relay.published", relay: name, count: published.length, ms: clock.monotonic() - started, ...ids, ...ages });
-    }
-    // Not awaited here: what comes next need not wait for the store.
-    return { left, settled: track(settle(part, outcomes)) };
+  const onPublished = (parcels: readonly Parcel[], ms: number): void => {
+    const ids = idsFor(observe, parcels, ({ envelope }) => envelope.id);
+    const now = observe.ages === true ? coordinator.storeNow() : null;
+    const ages = now === null ? {} : { ages: agesOf(now, parcels, ({ envelope }) => envelope.createdAt) };
+    observe({ type: "relay.published", relay: name, count: parcels.length, ms, ...ids, ...ages });
   };
-  const partOf = (window: FedWindow, claims: readonly Claim[]): Part => ({ window, claims, claimedAt: window.claimedAt });
-  /** Each part is settled while the next one is published. */
-  const publishAll = async (
-    window: FedWindow,
-    claims: readonly Claim[],
-    noMore: AbortSignal,
-  ): Promise<{ readonly settled: Promise<void> }> => {
-    let done = { left: claims, settled: Promise.resolve() };
-    while (done.left.length > 0) done = await publish(partOf(window, done.left), noMore);
-    return done;
-  };
-  /** An event that was claimed without its payload: while it is read, only its aggregate waits for it. */
-  const publishUnread = async (window: FedWindow, claim: Claim, noMore: AbortSignal): Promise<void> => {
-    const part = partOf(window, [claim]);
-    const refused = publisher.refuse(part);
-    if (refused !== null) return settle(part, [refused]);
-    await queue.run(readingTurn, async () => {
-      // Its topic may have failed, or its lane gone, while it waited for its turn.
-      const read = publisher.refuse(part) ?? (await publisher.read(part, noMore));
-      if ("as" in read) return settle(part, [read]);
-      const inTopic: Group = { topics: new Set([topic(read)]), aggregates: new Set(), claims: [read] };
-      const { settled } = await queue.run(inTopic, () => publishAll(window, [read], noMore));
-      await settled;
-    });
-  };
-  const underWay = new Set<Promise<void>>();
+  const underWay = new Set<Promise<unknown>>();
   /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
-  const track = (work: Promise<unknown>): Promise<void> => {
-    const tracked = work
-      .then(() => undefined)
-      .catch((error: unknown) => fail(asError(error)))
-      .finally(() => underWay.delete(tracked));
+  const track = (work: Promise<unknown>): void => {
+    const tracked: Promise<unknown> = work.catch((error: unknown) => fail(asError(error))).finally(() => underWay.delete(tracked));
     underWay.add(tracked);
-    return tracked;
   };
+
+  const publisher = createPublisher({
+    ...parts,
+    ...{ breaker, order, steps, readTimeoutMs: readLeases * parts.leaseMs, track, onPublished, settle },
+    draining: noMore,
+    stopping: run.stopping,
+  });
 
   const leaving = new AbortController();
   const lanes = coordinator.run(
@@ -226,14 +181,7 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       () => undefined,
     );
     await connected.catch((error: unknown) => troubles.met("publish", error));
-    for await (const window of feed.windows(noMore, run.stopping)) {
-      for (const group of groupsOf(window.claims, topic, { run: sink.can.run, queue }))
-        void track(
-          queue.run<unknown>(group, () =>
-            isToBeRead(window.claims) ? publishUnread(window, window.claims[0]!, noMore) : publishAll(window, group.claims, noMore),
-          ),
-        );
-    }
+    for await (const window of feed.windows(noMore, run.stopping)) publisher.take(window);
     while (underWay.size > 0) await Promise.all(underWay);
     if (failure !== null) throw failure as Error;
   } finally {
@@ -243,11 +191,6 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
     await Promise.all([probes, idle, chores]);
     await lanes;
   }
-}
-
-/** Nothing of it was sent: nothing is spent and nothing can be doubled. */
-function giveBack(part: Part): PublishedPart {
-  return { outcomes: part.claims.map((claim) => ({ claim, as: "returned" })), left: [] };
 }
 
 async function endWhenIdle(parts: RelayParts, idle: () => boolean, { signal, abort }: Follower): Promise<void> {
@@ -286,9 +229,11 @@ function report(observe: Observe, outcome: Outcome): void {
   }
 }
 
-function count(counts: { published: number; failed: number; dead: number; held: number }, outcome: Outcome): void {
-  if (outcome.as === "published") counts.published++;
-  else if (outcome.as === "retry") counts.failed++;
-  else if (outcome.as === "parked") counts.dead++;
-  else if (outcome.destination !== undefined) counts.held++;
+function count(counts: { published: number; failed: number; dead: number; held: number }, concluded: readonly Concluded[]): void {
+  for (const { outcome } of concluded) {
+    if (outcome.as === "published") counts.published++;
+    else if (outcome.as === "retry") counts.failed++;
+    else if (outcome.as === "parked") counts.dead++;
+    else if (outcome.destination !== undefined) counts.held++;
+  }
 }

@@ -1,5 +1,6 @@
 import { adapters } from "../../src/cli/adapters.ts";
 import type { Rule } from "../../src/contracts/doctor.ts";
+import { consumerRules, inboxRules } from "../../src/doctor/consumer-rules.ts";
 import { pathRules, wayRules } from "../../src/doctor/rules.ts";
 import { counters, gauges, publishLatency } from "../../src/observe/metrics.ts";
 
@@ -37,6 +38,7 @@ export const tables: Readonly<Record<string, Readonly<Record<string, readonly st
   "docs/doctor.md": {
     ...Object.fromEntries([...adapters.stores, ...adapters.brokers].map(({ name, rules }) => [name, rulesTable(rules)])),
     "store and broker together": rulesTable(pathRules),
+    "a consumer": rulesTable([...inboxRules, ...consumerRules]),
     "on the way to a server": rulesTable(wayRules),
   },
 };

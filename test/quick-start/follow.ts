@@ -25,9 +25,14 @@ export interface Urls {
 
 /**
  * Follows a quick start as a reader does: saves its files, runs its commands and terminals in their order, kills each terminal's processes once
- * and starts them again. Only the servers are others than the page's: `docker` is left out, and the two variables name `urls`.
+ * and starts them again. `changed` is the reader's own doing, where the page asks for it. Only the servers are others than the page's: `docker` is left out, and the two variables name `urls`.
  */
-export async function follow(page: string, tarball: string, urls: Urls): Promise<Record<string, number>> {
+export async function follow(
+  page: string,
+  tarball: string,
+  urls: Urls,
+  changed = (text: string): string => text,
+): Promise<Record<string, number>> {
   const folder = mkdtempSync(join(tmpdir(), "waybill-quick-start-"));
   const terminals = new Map<string, Terminal>();
   const open = (line: string): void => void terminals.set(line, openTerminal(line, folder, env));
@@ -40,7 +45,7 @@ export async function follow(page: string, tarball: string, urls: Urls): Promise
   try {
     cpSync(tarball, join(folder, basename(tarball)));
     let counts: Record<string, number> = {};
-    for (const step of stepsOf(readFileSync(join(root, "docs", page), "utf8"))) {
+    for (const step of stepsOf(changed(readFileSync(join(root, "docs", page), "utf8")))) {
       if (step.kind === "file") save(folder, step);
       else if (step.kind === "terminal") open(step.line);
       else if (/^(docker|export) /.test(step.line)) continue;

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { stacks, type Stack } from "./stacks.ts";
+import { stacks, type Broker, type Stack } from "./stacks.ts";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as { version: string };
 const tarball = `waybill-${version}.tgz`;
@@ -8,7 +8,7 @@ const tarball = `waybill-${version}.tgz`;
 export const quickStarts = (): Readonly<Record<string, string>> =>
   Object.fromEntries(stacks.map((stack) => [`docs/${stack.page}`, pageOf(stack)]));
 
-function pageOf({ page, broker, library }: Stack): string {
+function pageOf({ page, broker, library, others: more = [] }: Stack): string {
   const others = stacks.filter((stack) => stack.page !== page).map((stack) => `[${titleOf(stack)}](${stack.page})`);
   const end = library.title === "Prisma" ? "await prisma.$disconnect();" : "await pool.end();";
   const shift = library.prepare === "" ? 0 : 1;
@@ -19,7 +19,7 @@ You build three processes: a service that saves orders, a relay that publishes t
 Then you kill them while they work, and count: as many parcels as orders. It takes about ten minutes.
 
 A test follows this page to the letter in an empty folder. Other stacks: ${others.join(", ")}, or [SQLite without a server](quick-start.md).
-
+${otherBrokers(broker, more)}
 ## 1. Servers
 
 You need Node 20.19 or later. This compose file starts the two servers; skip it if you have servers already.
@@ -191,6 +191,29 @@ A stop like this doubles nothing. After \`kill -9\` some events are delivered tw
 - [The event catalogue](catalogue.md): typed and checked payloads from the service to the handler
 - [Adding Waybill to a service that publishes already](adopting.md), [deploying](deploying.md), [observing](observing.md)
 - [Testing your own code](testing.md), and [what is promised](promises.md)
+`;
+}
+
+/** The places where a page names its broker. Who uses another one writes the words of its row there. */
+const wordsOf = ({ client, url, factory }: Broker): readonly string[] => [
+  ...[client, url],
+  ...[`import { ${factory} } from "waybill/${factory}";`, `source: ${factory}(`],
+];
+
+function otherBrokers(broker: Broker, others: readonly Broker[]): string {
+  if (others.length === 0) return "";
+  const pageOn = (of: Broker): string => stacks.find((stack) => stack.broker === of && stack.library.title === "Drizzle")!.page;
+  const row = (of: Broker): string =>
+    `| [${of.title}](${pageOn(of)}#1-servers) | ${wordsOf(of)
+      .map((word) => `\`${word}\``)
+      .join(" | ")} |`;
+  return `
+For another broker than ${broker.title}, write the words of its row in place of ${broker.title}'s. The link has its service for the compose file. The test
+follows this page with each of them.
+
+| broker | package | URL | import in \`shipping.ts\` | source in \`shipping.ts\` |
+|---|---|---|---|---|
+${[broker, ...others].map(row).join("\n")}
 `;
 }
 

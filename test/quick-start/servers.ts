@@ -11,14 +11,30 @@ import { startRedis } from "../servers/redis.ts";
 import type { Server } from "../servers/server.ts";
 import { follow, pack } from "./follow.ts";
 import { titleOf } from "./pages.ts";
-import type { Stack } from "./stacks.ts";
+import type { Broker, Stack } from "./stacks.ts";
 
-const starts = { rabbitmq: startRabbitmq, nats: startNats, kafka: startKafka, redis: startRedis };
+/** By their names under `waybill/`. */
+export const starts = { rabbitmq: startRabbitmq, nats: startNats, kafka: startKafka, redis: startRedis };
 
-/** A test that follows a stack's quick start on servers of its own. */
+/** The page as a reader has it who uses another broker: the words of its row in place of the first one's, as the page says. */
+function rewritten(page: string, from: string, to: string): string {
+  const rows = [...page.matchAll(/^\| \[(.+)\]\(.+\) \|(.+)\|$/gm)].map(
+    ([, title = "", cells = ""]) => [title, [...cells.matchAll(/`([^`]+)`/g)].map(([, word]) => word!)] as const,
+  );
+  const [before, after] = [from, to].map((title) => rows.find(([of]) => of === title)![1]);
+  expect(new Set([before!.length, after!.length])).toEqual(new Set([4]));
+  const [head, ...steps] = page.split("## 1. Servers");
+  return [head, before!.reduce((text, word, at) => text.replaceAll(word, after![at]!), steps.join("## 1. Servers"))].join("## 1. Servers");
+}
+
+/** Tests that follow a stack's quick start on servers of their own, with each of its brokers. */
 export async function testQuickStart(stack: Stack): Promise<void> {
-  const name = stack.broker.factory as keyof typeof starts;
-  await describeWith(["postgres", name], `quick start: ${titleOf(stack)}`, () => {
+  for (const broker of [stack.broker, ...(stack.others ?? [])]) await testWith(stack, broker);
+}
+
+async function testWith(stack: Stack, { factory, title }: Broker): Promise<void> {
+  const name = factory as keyof typeof starts;
+  await describeWith(["postgres", name], `quick start: ${titleOf(stack)}, on ${title}`, () => {
     let servers: readonly [Server, Server];
     let folder: string;
     beforeAll(async () => {
@@ -32,7 +48,9 @@ export async function testQuickStart(stack: Stack): Promise<void> {
 
     test("followed to the letter, with each process killed once, it ends with as many events and parcels as orders", async () => {
       const [database, broker] = servers;
-      const counts = await follow(stack.page, await pack(folder), { DATABASE_URL: database.url(), BROKER_URL: broker.url() });
+      const counts = await follow(stack.page, await pack(folder), { DATABASE_URL: database.url(), BROKER_URL: broker.url() }, (page) =>
+        title === stack.broker.title ? page : rewritten(page, stack.broker.title, title),
+      );
       expect(counts["orders"]).toBeGreaterThan(30);
       expect(counts).toEqual({ orders: counts["orders"], outbox: counts["orders"], parcels: counts["orders"] });
     });

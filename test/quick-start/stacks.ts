@@ -4,9 +4,11 @@ export interface Stack {
   readonly page: string;
   readonly broker: Broker;
   readonly library: Library;
+  /** Brokers that the same page serves with other words in three places, which it names. */
+  readonly others?: readonly Broker[];
 }
 
-interface Broker {
+export interface Broker {
   readonly title: string;
   /** The page on this broker. */
   readonly page: string;
@@ -239,5 +241,5 @@ export const stacks: readonly Stack[] = [
   { page: "quick-start-jetstream.md", broker: jetstream, library: drizzle },
   { page: "quick-start-kafka.md", broker: kafka, library: drizzle },
   { page: "quick-start-redis.md", broker: redis, library: drizzle },
-  { page: "quick-start-prisma.md", broker: rabbitmq, library: prisma },
+  { page: "quick-start-prisma.md", broker: rabbitmq, library: prisma, others: [jetstream, kafka, redis] },
 ];

@@ -6,7 +6,7 @@ import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createPollFeed } from "../../src/relay/poll-feed.ts";
 import { createProgress } from "../../src/core/progress.ts";
-import { createStops } from "../../src/relay/stops.ts";
+import { createOrder } from "../../src/relay/order.ts";
 
 const window = (lane: number): Window => ({
   id: "w",
@@ -37,7 +37,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     clock: systemClock,
     failpoints: noFailpoints,
     steps: createProgress(systemClock),
-    stops: createStops(),
+    order: createOrder(),
     batch: 10,
     batchesInFlight: 1,
     laneShare: Infinity,

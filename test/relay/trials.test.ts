@@ -1,19 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { Claim } from "../../src/contracts/outbox-store.ts";
-import { noFailpoints } from "../../src/core/failpoints.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { retrySchedule } from "../../src/core/retry.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
-import type { FedWindow, Part } from "../../src/relay/feed.ts";
-import { createPublisher } from "../../src/relay/publisher.ts";
-import { createProgress } from "../../src/core/progress.ts";
-import { createStops } from "../../src/relay/stops.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
+import { claim, publishing } from "./publishing.ts";
 
-const never = new AbortController().signal;
-const none = { draining: never, stopping: never };
 const clock = manualClock(Date.UTC(2030, 0, 1));
 
 test("a topic that is on trial with an event from elsewhere stays so, though nothing waits for it in the store", () => {
@@ -33,61 +26,17 @@ test("a topic that is on trial with an event from elsewhere stays so, though not
 /** A publisher whose topic `late` was away, and is on trial. An event's type is its topic; what goes to `bad` is refused. */
 function onTrial() {
   const sink = scriptedSink({ verdict: ({ topic }) => (topic === "bad" ? "refused" : "stored") });
-  const random = seededRandom(1);
-  const stops = createStops();
-  const trust = { ms: 10_000 };
-  const breaker = createBreaker({
-    clock,
-    random,
-    observe: () => undefined,
-    firstProbeMs: 1,
-    lastProbeMs: 1,
-    changed: createWake(),
-  });
-  const publisher = createPublisher({
-    outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
-    sink,
-    breaker,
-    stops,
-    clock,
-    failpoints: noFailpoints,
-    steps: createProgress(clock),
-    source: "/",
-    route: ({ type }) => type,
-    publishTimeoutMs: 1_000,
-    readTimeoutMs: 1_000,
-    policy: { retry: retrySchedule({}, random), skips: () => false },
-    coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => trust.ms } as never,
-  });
-  const publish = async (...claims: readonly Claim[]): Promise<readonly string[]> => {
-    const part: Part = { window: { claims } as unknown as FedWindow, claims, claimedAt: stops.tick() };
-    const { outcomes } = await publisher.publish(part, none);
-    stops.settled(part);
-    return outcomes.map(({ as }) => as);
-  };
+  const { breaker, trust, claimed, publish, settled } = publishing({ sink, clock, route: ({ type }) => type });
   breaker.failed("late", "before", new Error("away"), false);
   breaker.probed("late");
-  return { sink, trust, publish };
-}
-
-function claim(aggregateId: string, n: number, topic: string): Claim {
   return {
-    lane: 0,
-    epoch: 1n,
-    failures: 0,
-    deaths: 0,
-    envelope: {
-      id: `${aggregateId}${n}`,
-      seq: BigInt(n),
-      aggregateType: "X",
-      aggregateId,
-      type: topic,
-      eventVersion: 1,
-      data: Buffer.from(JSON.stringify({ n })),
-      contentType: "application/json",
-      headers: {},
-      idempotencyKey: null,
-      createdAt: new Date(0),
+    sink,
+    trust,
+    publish: async (...claims: readonly Claim[]) => {
+      const window = claimed(...claims);
+      const outcomes = await publish(window);
+      settled(window);
+      return outcomes;
     },
   };
 }

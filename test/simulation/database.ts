@@ -27,7 +27,7 @@ export interface ServerTx {
   readonly written: (readonly [string, unknown])[];
   readonly effects: unknown[];
   /** Finished when its work has come to its end: a handler may commit before that. */
-  mark: { readonly name: string; readonly handlerVersion: number; finished: boolean } | null;
+  readonly marks: { readonly name: string; readonly handlerVersion: number; finished: boolean }[];
   /** The letter that its work applies. */
   letter: bigint | null;
   readonly locks: Set<string>;
@@ -100,7 +100,7 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
       counters: new Map(),
       written: [],
       effects: [],
-      mark: null,
+      marks: [],
       letter: null,
       locks: new Set(),
     };
@@ -132,8 +132,7 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
       image.effects.push(...tx.effects);
       for (const [key, id] of tx.keys) tables.keys.set(key, { id, usedAt: now });
       for (const { seq, row, createdAt } of tx.rows) insert(tables, seq, row, createdAt);
-      if (tx.mark !== null) {
-        const { name, handlerVersion, finished } = tx.mark;
+      for (const { name, handlerVersion, finished } of tx.marks) {
         image.marks.set(name, { handledAt: now, handlerVersion, finished });
         if (finished) image.failures.delete(name);
         if (finished && tx.letter !== null) tables.letters.delete(tx.letter);

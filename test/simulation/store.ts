@@ -12,6 +12,7 @@ import { LANES } from "../../src/core/lane.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { marksEvent, parkedVersion } from "../../src/stores/kit/letters.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
+import { createConsumers } from "../../src/stores/memory/consumers.ts";
 import { createLetters, keepLetter } from "../../src/stores/memory/letters.ts";
 import { createOperator } from "../../src/stores/memory/operator.ts";
 import { createOutboxStore } from "../../src/stores/memory/outbox-store.ts";
@@ -187,6 +188,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           discard: (filter, by) => write(() => parts.letters.discard(filter, by)),
           redriven: (consumer, topic, limit) => read(() => parts.letters.redriven(consumer, topic, limit)),
         },
+        consumers: { look: (consumer) => read(() => createConsumers(database.image.tables, database.image).look(consumer)) },
         operator: {
           status: () => read(() => parts.operator.status()),
           list: (filter) =>
@@ -256,7 +258,7 @@ function connect(process: Process, server: Server, database: Database, committed
               if (letter !== undefined) tables.letters.delete(letter);
               return "seen";
             }
-            tx.mark = { name, handlerVersion, finished: false };
+            tx.marks.push({ name, handlerVersion, finished: false });
             tx.letter = letter ?? null;
             return null;
           }),
@@ -296,25 +298,31 @@ function connect(process: Process, server: Server, database: Database, committed
 
 function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(execute: () => T | Promise<T>) => Promise<T>): Inbox<SimTx> {
   return {
-    async once(key, handlerVersion, work, letter) {
-      const name = nameOf(key);
+    async once({ consumer, id, also = [] }, handlerVersion, work, letter) {
       const tx = await db.begin();
+      let first: Applied | null = null;
       try {
-        const before = await tx.mark(name, handlerVersion, letter);
-        if (before !== null) {
-          await db.rollback(tx);
-          return before;
+        const fresh = new Set<string>();
+        // In one order, whoever they meet.
+        for (const each of [id, ...also].sort()) {
+          const before = await tx.mark(nameOf({ consumer, id: each }), handlerVersion, letter);
+          if (before === null) fresh.add(each);
+          else if (each === id) first = before;
         }
-        await work(tx);
+        if (fresh.size === 0) {
+          await db.rollback(tx);
+          return first!;
+        }
+        await work(tx, fresh);
         if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
         if (!tx.server.open) throw new SessionEnded("the database", null);
-        tx.server.mark!.finished = true;
+        for (const mark of tx.server.marks) mark.finished = true;
       } catch (error) {
         await db.rollback(tx);
         throw error;
       }
       await db.commit(tx);
-      return "done";
+      return first ?? "done";
     },
     failed: (key) =>
       write(() => {

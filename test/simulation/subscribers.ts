@@ -77,6 +77,7 @@ export function startSubscriber(world: World, consumer: string, name: string, fa
       },
       retry: { delaysMs: [100, 300, 600] },
       concurrency: 4,
+      batch: [1, 3, 8][plan.seed % 3]!,
       prefetch: 30,
       handlerTimeoutMs: 3_000,
       seatMs: plan.knobs.seatMs,

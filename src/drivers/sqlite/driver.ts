@@ -98,9 +98,20 @@ export function explain(error: unknown, path: string): Error {
     case 14:
       return new WaybillError("STORE_UNAVAILABLE", `${path} cannot be used: ${why}`, { cause: error });
     default:
+      if (ours.test(why))
+        return new WaybillError(
+          "NOT_MIGRATED",
+          `${path} does not have Waybill's tables as this code needs them (${why}): run waybill migrate`,
+          {
+            cause: error,
+          },
+        );
       return error instanceof Error ? error : new Error(why);
   }
 }
+
+/** A handler's own tables are its own affair. */
+const ours = /^no such table: (main\.)?(outbox|inbox|outbox_events|waybill_\w+)$/;
 
 /**
  * Is a transaction open on this handle? Some clients say so; for the others, a BEGIN is refused inside one.

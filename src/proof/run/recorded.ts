@@ -137,16 +137,18 @@ export function recordSource(of: Source, recorder: Recorder, consumer: string): 
 export function recordInbox<Tx>(of: Inbox<Tx>, recorder: Recorder, applied: () => void): Inbox<Tx> {
   return {
     ...of,
-    async once(key, version, work) {
-      const act = { op: "effect", consumer: key.consumer, id: key.id } as const;
-      recorder.write("invoked", act);
-      const result = await of.once(key, version, work).catch((error: unknown) => {
+    async once(keys, version, work, letter) {
+      let applying: ReadonlySet<string> = new Set();
+      const acts = [keys.id, ...(keys.also ?? [])].map((id) => ({ op: "effect", consumer: keys.consumer, id }) as const);
+      for (const act of acts) recorder.write("invoked", act);
+      const heard: typeof work = (tx, fresh) => work(tx, (applying = fresh));
+      const result = await of.once(keys, version, heard, letter).catch((error: unknown) => {
         // Whatever else it says, Waybill promises that nothing was kept.
-        recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", act);
+        for (const act of acts) recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", act);
         throw error;
       });
-      recorder.write(result === "done" ? "ok" : "failed", act);
-      if (result === "done") applied();
+      for (const act of acts) recorder.write(applying.has(act.id) ? "ok" : "failed", act);
+      for (const _ of applying) applied();
       return result;
     },
   };

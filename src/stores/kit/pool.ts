@@ -1,6 +1,6 @@
-import { systemClock } from "../../core/clock.ts";
+import { systemDeadlines } from "../../core/deadlines.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { persist, within } from "../../core/time.ts";
+import { persist } from "../../core/time.ts";
 
 /** Which server, for messages, and how long its answer may take. */
 export interface ServerPlace {
@@ -16,7 +16,7 @@ export async function acquired<C>(
   explain: (error: unknown, place: string) => Error,
   giveBack: (late: C) => void,
 ): Promise<C> {
-  const connection = await within(systemClock, patienceMs, coming).catch((error: unknown) => {
+  const connection = await systemDeadlines.within(patienceMs, coming).catch((error: unknown) => {
     throw explain(error, place);
   });
   if (connection !== null) return connection;

@@ -4,7 +4,8 @@ import { WaybillError } from "../../core/errors.ts";
 import { checkOptions } from "../../core/options.ts";
 import { createWake } from "../../core/wake.ts";
 import { createDatabase, type MemoryDb, type MemoryTx } from "./database.ts";
-import { createInbox } from "./inbox.ts";
+import { createConsumers } from "./consumers.ts";
+import { createInbox, type InboxTables } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createLetters } from "./letters.ts";
 import { createOperator } from "./operator.ts";
@@ -31,6 +32,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   const wake = createWake();
   const database = createDatabase(tables, clock, wake);
   const { db } = database;
+  const kept: InboxTables = { marks: new Map(), failures: new Map() };
   return {
     name: "memory",
     db,
@@ -44,8 +46,9 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
     },
     outbox: createOutboxStore(tables, clock),
     leases: createLeaseStore(tables, clock),
-    inbox: createInbox(database, clock, tables),
+    inbox: createInbox(database, clock, tables, kept),
     letters: createLetters(tables, clock),
+    consumers: createConsumers(tables, kept),
     operator: createOperator(tables, clock),
     wake,
     [Symbol.asyncDispose]: async () => undefined,

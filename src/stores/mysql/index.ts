@@ -14,6 +14,7 @@ import { createExamination } from "./examine.ts";
 import { createInbox, onOwnConnections, type Applying } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { askOf } from "./handle.ts";
+import { createConsumers } from "./consumers.ts";
 import { createLetters } from "./letters.ts";
 import { namesOf, type MysqlNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
@@ -89,6 +90,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
     }),
     leases: createLeaseStore(connection, names, clock),
     letters: createLetters(inboxConnection, names),
+    consumers: createConsumers(inboxConnection, names),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),

@@ -43,8 +43,6 @@ export interface TableAnswers extends StoredThings {
   readonly sequence: { readonly cache: string; readonly increment: string; readonly cycles: boolean } | null;
   /** The expressions that fill columns of the outbox. */
   readonly defaults: Readonly<Record<string, string>>;
-  /** The body of the function that draws a number. */
-  readonly nextSeq: string;
   readonly storage: readonly TableStorage[];
 }
 
@@ -110,7 +108,6 @@ async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promi
      JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE a.attrelid = to_regclass($1)`,
     [n.outbox],
   );
-  const [nextSeq] = await run("SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1)", [`${n.next_seq}()`]);
   const storage = await run(
     `SELECT c.relname AS table, c.relpersistence = 'u' AS unlogged, row_security_active(c.oid) AS hidden,
             coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false) AS kept
@@ -130,7 +127,6 @@ async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promi
     sequence:
       sequence === undefined ? null : { cache: sequence["cache"]!, increment: sequence["increment"]!, cycles: sequence["cycles"] === "t" },
     defaults: Object.fromEntries(defaults.map((row) => [row["name"], row["filled"]])) as Record<string, string>,
-    nextSeq: nextSeq?.["prosrc"] ?? "",
     storage: storage.map((row: PgRow) => ({
       table: row["table"]!,
       unlogged: row["unlogged"] === "t",

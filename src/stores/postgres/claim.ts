@@ -42,7 +42,8 @@ export interface Caught {
   readonly lowest: ReadonlyMap<number, bigint | null>;
 }
 
-const leastShare = 8;
+/** So many rows of a lane at least are looked at. */
+export const leastShare = 8;
 
 /** The lengths are known without reading what is stored apart. */
 const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
@@ -68,7 +69,7 @@ const notSuspect = (n: Names): string =>
   `NOT EXISTS (SELECT 1 FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 
 /** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
-const held = (
+export const isHeld = (
   n: Names,
 ): string => `EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   AND (h.free_to IS NULL AND (h.destination IS NOT NULL OR o.seq <> h.cause_seq) OR o.seq > h.free_to))`;
@@ -85,7 +86,7 @@ LEFT JOIN (
   FROM (SELECT o.*, ${upto("$6")} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
     SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
-    ${suspicious ? `AND (${notSuspect(n)} OR ${held(n)})` : ""}
+    ${suspicious ? `AND (${notSuspect(n)} OR ${isHeld(n)})` : ""}
     ORDER BY o.seq LIMIT l.want
   ) o) o ${joins(n)}
 ) f ON true`;

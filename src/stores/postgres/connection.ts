@@ -1,6 +1,5 @@
-import { systemClock } from "../../core/clock.ts";
+import { systemDeadlines } from "../../core/deadlines.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { within } from "../../core/time.ts";
 import { end } from "../kit/describe.ts";
 import { again, later } from "../kit/pool.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
@@ -10,11 +9,18 @@ import { onClient } from "./pool.ts";
 export type PgRow = Readonly<Record<string, string | null>>;
 export type Run = (text: string, values?: readonly unknown[]) => Promise<readonly PgRow[]>;
 
+/** The rows of each statement, as arrays of columns. */
+type Answers = readonly (readonly (readonly (string | null)[])[])[];
+
 export interface Connection {
   /** The server and database, for messages. */
   readonly place: string;
   /** One statement, in a transaction of its own. */
   run: Run;
+  /** Statements without parameters in a transaction of their own, in one round trip, each with a snapshot of its own. */
+  batch(statements: readonly string[]): Promise<Answers>;
+  /** A transaction as below whose first statements, without parameters, go in one round trip with its BEGIN. */
+  beginning<T>(statements: readonly string[], work: (answers: Answers, run: Run) => Promise<T>): Promise<T>;
   /** READ COMMITTED, durable, and run again from its start when it lost against another. */
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
@@ -43,10 +49,17 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   // A pooler in transaction mode keeps no session settings and takes no start-up parameters: each transaction sets its own.
   // The claimed window must be durable before anything is sent, whatever the database's default is. Beside many rows every statement looks
   // expensive to the planner, and compiling it takes several times as long as running it.
-  const begin = (mode: string): string => `BEGIN ISOLATION LEVEL ${mode}; SELECT
-    set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
-    set_config('statement_timeout', '${statementTimeoutMs}', true), set_config('lock_timeout', '${statementTimeoutMs}', true),
-    set_config('idle_in_transaction_session_timeout', '${Math.min(statementTimeoutMs, frozenMs)}', true), set_config('client_min_messages', 'warning', true), set_config('jit', 'off', true), set_config('tcp_user_timeout', '${frozenMs}', true)`;
+  // SET LOCAL costs the server a fifth of set_config, which only a value that depends on another needs.
+  const begin = (mode: string): readonly string[] => [
+    `BEGIN ISOLATION LEVEL ${mode}`,
+    `SET LOCAL statement_timeout = ${statementTimeoutMs}`,
+    `SET LOCAL lock_timeout = ${statementTimeoutMs}`,
+    `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(statementTimeoutMs, frozenMs)}`,
+    "SET LOCAL client_min_messages = warning",
+    "SET LOCAL jit = off",
+    `SET LOCAL tcp_user_timeout = ${frozenMs}`,
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
+  ];
 
   const at = { place, patienceMs: statementTimeoutMs };
   const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> =>
@@ -55,22 +68,37 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   /** A server that does not answer must not keep a relay waiting for ever: the connection is given up with the statement. */
   const ask = async (client: PgPoolClient, text: string, values?: readonly unknown[]): Promise<readonly PgRow[]> => {
     const query = client.query({ text, ...(values === undefined ? {} : { values: [...values] }), types: raw });
-    const result = await within(systemClock, statementTimeoutMs * 1.5, query);
+    const result = await systemDeadlines.within(statementTimeoutMs * 1.5, query);
     if (result === null) throw new Late(place);
     return (result as { rows: readonly PgRow[] }).rows;
   };
 
+  /** The rows of statements that go in one round trip, without the answers to those around them. */
+  const askAll = async (client: PgPoolClient, statements: readonly string[], around: readonly [number, number]): Promise<Answers> => {
+    const query = client.query({ text: statements.join(";\n"), types: raw, rowMode: "array" });
+    const coming = query as unknown as Promise<readonly { readonly rows: Answers[0] }[]>;
+    const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
+    if (results === null) throw new Late(place);
+    return results.slice(around[0], results.length - around[1]).map(({ rows }) => rows);
+  };
+  const orRolledBack = async <T>(client: PgPoolClient, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof Late)) await ask(client, "ROLLBACK").catch(() => undefined);
+      throw error;
+    }
+  };
+  const opened = begin("READ COMMITTED");
+
   const once = <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> =>
     borrow(async (client) => {
-      await ask(client, begin(mode));
-      try {
+      await ask(client, begin(mode).join("; "));
+      return orRolledBack(client, async () => {
         const result = await work((text, values) => ask(client, text, values));
         await ask(client, "COMMIT");
         return result;
-      } catch (error) {
-        if (!(error instanceof Late)) await ask(client, "ROLLBACK").catch(() => undefined);
-        throw error;
-      }
+      });
     });
 
   const patiently = <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> =>
@@ -84,6 +112,24 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     borrow,
     lend: async (work) => onClient(await pool.get(), at, work, () => true),
     run: (text, values) => borrow((client) => ask(client, text, values)).catch(explained),
+    batch: (statements) =>
+      again(
+        () => borrow((client) => orRolledBack(client, () => askAll(client, [...opened, ...statements, "COMMIT"], [opened.length, 1]))),
+        isConflict,
+      ).catch(explained),
+    beginning: (statements, work) =>
+      again(
+        () =>
+          borrow((client) =>
+            orRolledBack(client, async () => {
+              const answers = await askAll(client, [...opened, ...statements], [opened.length, 0]);
+              const result = await work(answers, (text, values) => ask(client, text, values));
+              await ask(client, "COMMIT");
+              return result;
+            }),
+          ),
+        isConflict,
+      ).catch(explained),
     transaction: (work) => patiently("READ COMMITTED", work),
     snapshot: (work) => patiently("REPEATABLE READ, READ ONLY", work),
     close: () => (closing ??= ours ? pool.close() : Promise.resolve()),

@@ -18,9 +18,10 @@ interface PgQuery {
   readonly text: string;
   readonly values?: unknown[];
   readonly types?: { getTypeParser(): (value: string) => unknown };
+  readonly rowMode?: "array";
 }
 
-interface PgResult {
+export interface PgResult {
   readonly rows: readonly Record<string, unknown>[];
   readonly rowCount: number | null;
   readonly command: string;
@@ -87,6 +88,13 @@ export function isSessionEnd(error: unknown): boolean {
   const causes = causesOf(error).filter((cause) => !(cause instanceof WaybillError));
   const states = causes.map(sqlStateOf).filter((state) => state !== null);
   return states.length > 0 ? states.some((state) => /^(08|57P|25P0[34])/.test(state)) : causes.some(isLinkError);
+}
+
+/** The same, if it was known before anything was asked, or said by the server itself; after a dead link, anything may have been done. */
+export function wasToldOfEnd(error: unknown): boolean {
+  return causesOf(error).some(
+    (cause) => /^(57P|25P0[34])/.test(sqlStateOf(cause) ?? "") || (cause instanceof Error && /not queryable/i.test(cause.message)),
+  );
 }
 
 function isLinkError(error: unknown): boolean {

@@ -14,7 +14,7 @@ export interface Sighting {
 interface Proof {
   /** The highest number that had been drawn before the claim began. */
   readonly drawn: bigint;
-  /** The claim's own transaction, which got its id after that. */
+  /** The claim's own transaction, which got its id after that; 0 when it took nothing, and needed none. */
   readonly xid: bigint;
   /** The oldest transaction that was running when the scan looked. */
   readonly oldest: bigint;
@@ -31,8 +31,19 @@ interface Facts {
   readonly redrives: ReadonlyMap<number, bigint>;
 }
 
+/** What must still be so for the floors to count. */
+export interface Expected {
+  readonly server: string;
+  /** The highest number that was seen drawn. */
+  readonly highest: bigint;
+  readonly redrives: ReadonlyMap<number, bigint>;
+  readonly floors: ReadonlyMap<number, bigint>;
+}
+
 /** Where each lane's scan may begin. */
 export interface Floors {
+  /** The floors of these lanes as they are, for a claim that checks whether they still count; null when one of them is not known. */
+  expect(holding: Holding): Expected | null;
   /** Forgets what another epoch, server or redrive, or a number that stepped back, make doubtful; then the floors of these lanes. */
   of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
   /** Whether an operator has put rows back into the lane since then. */
@@ -97,6 +108,18 @@ export function createFloors(clock: Clock): Floors {
       }
       return new Map([...floors].map(([lane, { at }]) => [lane, at]));
     },
+    expect({ relay, lanes }) {
+      if (seenServer === "" || clock.monotonic() - since > trustedForMs) return null;
+      const known = relays.get(relay);
+      const [redrives, at] = [new Map<number, bigint>(), new Map<number, bigint>()];
+      for (const [lane, epoch] of lanes) {
+        const floor = known?.get(lane);
+        if (floor?.epoch !== epoch || floor.redrives === null) return null;
+        redrives.set(lane, floor.redrives);
+        at.set(lane, floor.at);
+      }
+      return { server: seenServer, highest, redrives, floors: at };
+    },
     stale: (holding, lane, redrives) => (relays.get(holding.relay)?.get(lane)?.redrives ?? redrives) !== redrives,
     learn(holding, { reopened, redrives, proof }) {
       const floors = floorsOf(holding);
@@ -108,8 +131,9 @@ export function createFloors(clock: Clock): Floors {
         const floor = floors.get(lane);
         if (floor !== undefined) floor.redrives = count;
       }
-      if (proof === null || proof.xid === 0n) return;
-      pairs.push({ drawn: proof.drawn, xid: proof.xid });
+      if (proof === null) return;
+      if (proof.drawn > highest) highest = proof.drawn;
+      if (proof.xid !== 0n) pairs.push({ drawn: proof.drawn, xid: proof.xid });
       if (pairs.length > pairsKept) pairs = pairs.filter((_, at) => at % 2 === 1); // a writer stays open: coarser steps will do
       const ended = pairs.filter((pair) => pair.xid <= proof.oldest);
       const proven = ended.at(-1)?.drawn;

@@ -20,7 +20,7 @@ export interface Reopened {
 
 /** What held these aggregates is settled: their followers go on, in order, as claims come by. */
 export const startReleasing = (n: Names, causes: string): string =>
-  `UPDATE ${n.holds} SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq = ANY (${causes}::bigint[])`;
+  `UPDATE ${n.holds} SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq = ANY (${causes})`;
 
 /** One step for the releasing holds of these lanes. A hold is dropped only when no BLOCKED row of its aggregate is left. */
 export async function releaseStep(

@@ -10,8 +10,10 @@ import { checkServerOptions, libraryOf, poolOf } from "../kit/options.ts";
 import type { PartitionUnit } from "../kit/schema.ts";
 import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
+import { createConsumers } from "./consumers.ts";
 import { createExamination } from "./examine.ts";
-import { createInbox, onOwnClients, type Applying } from "./inbox.ts";
+import { inLibrary, onOwnClients } from "./applying.ts";
+import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createLetters } from "./letters.ts";
 import { createListening } from "./listen.ts";
@@ -87,6 +89,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     outbox: createOutboxStore({ connection, names, clock, newId, onPublish }),
     leases: createLeaseStore(connection, names, clock),
     letters: createLetters(connection, names),
+    consumers: createConsumers(connection, names),
     operator: createOperator(connection, names),
     housekeeping: {
       watch: () => connection.snapshot((run) => readWatch(run, names)),
@@ -112,10 +115,11 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     await handle(tx).query("SELECT 1", []);
     return result;
   });
-  const applying: Applying<Tx> = {
-    transaction: (work) => begin(db, work),
-    query: async (tx, sql, values) => (await handle(tx).query(sql, [...values])).rows,
+  const inTransaction = {
+    begin: <T>(work: (tx: Tx) => Promise<T>) => begin(db, work),
+    query: async (tx: Tx, sql: string, values: unknown[]) => handle(tx).query(sql, values),
   };
+  const applying = inLibrary(inTransaction, connection.place);
   return { ...own, ...parts, inbox: createInbox(connection, names, applying, clock) };
 }
 

@@ -2,6 +2,7 @@ import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
+import { claimAtOnce, drawnOf, serverStart } from "./claim-at-once.ts";
 import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from "./claim.ts";
 import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
@@ -12,12 +13,8 @@ import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { readPayload } from "./payload.ts";
 import { list, readEnvelope } from "./rows.ts";
-import { type Published, settleWindow } from "./settle.ts";
-
-/** Tells one server, and one run of it, from another. */
-const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
-/** The highest number that a sequence has given out. */
-const drawnOf = "CASE WHEN s.is_called THEN s.last_value ELSE 0 END";
+import { createShares } from "./shares.ts";
+import { type Published, settlePublished, settleWindow } from "./settle.ts";
 
 interface OutboxStoreParts {
   readonly connection: Connection;
@@ -30,34 +27,91 @@ interface OutboxStoreParts {
 export function createOutboxStore({ connection, names, clock, newId, onPublish }: OutboxStoreParts): OutboxStore {
   const floors = createFloors(clock);
   const known = createKnown();
+  const shares = createShares();
+  /** Relays whose last claim found something: the next one does not look before it claims. */
+  const busy = new Set<string>();
+  /** Relays whose last claim left something. */
+  const behind = new Set<string>();
+
+  /** Null when it takes a closer look. */
+  const atOnce = async (holding: Holding, request: ClaimRequest, stale: readonly string[]): Promise<Window | null> => {
+    const expected = request.narrow || request.limit < 1 ? null : floors.expect(holding);
+    if (expected === null) return null;
+    const { relay } = holding;
+    known.doubt(relay); // until the answer is here, nobody knows whether a window was made
+    const id = newId();
+    const wants = shares.of([...holding.lanes.keys()], request.limit);
+    const done = await claimAtOnce(connection, { names, holding, request, expected, stale, wants, behind: behind.has(relay), id }).catch(
+      (error: unknown) => {
+        floors.reset();
+        throw error;
+      },
+    );
+    if (done === null) {
+      known.keep(relay, request.open, null);
+      return null;
+    }
+    const { claims, cut, sighting } = done;
+    floors.learn(holding, sighting);
+    if (claims.length < request.limit) shares.learn(claims, wants);
+    known.keep(relay, request.open, claims.length === 0 ? null : id);
+    return { ...nothing, id: claims.length === 0 ? null : id, claims, more: cut };
+  };
+
+  const claimAll = async (holding: Holding, request: ClaimRequest): Promise<Window> => {
+    const stale = known.stale(holding.relay, request.open);
+    if (stale !== "all" && busy.has(holding.relay)) {
+      const window = await atOnce(holding, request, stale);
+      if (window !== null) return window;
+    }
+    const seen = await look(connection.run, names, holding, request, floors);
+    if (!seen.work && stale !== "all" && stale.length === 0)
+      return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
+    if (stale !== "all" && !busy.has(holding.relay)) {
+      const window = await atOnce(holding, request, stale);
+      if (window !== null) return window;
+    }
+    known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
+    try {
+      const id = newId();
+      const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
+      floors.learn(holding, done.sighting);
+      known.keep(holding.relay, request.open, done.window.id);
+      return done.window;
+    } catch (error) {
+      floors.reset();
+      throw error;
+    }
+  };
 
   return {
     async claim(holding, request) {
       if (holding.lanes.size === 0) return nothing;
-      const stale = known.stale(holding.relay, request.open);
-      const seen = await look(connection.run, names, holding, request, floors);
-      if (!seen.work && stale !== "all" && stale.length === 0)
-        return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
-      known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
-      try {
-        const id = newId();
-        const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
-        floors.learn(holding, done.sighting);
-        known.keep(holding.relay, request.open, done.window.id);
-        return done.window;
-      } catch (error) {
-        floors.reset();
-        throw error;
-      }
+      const window = await claimAll(holding, request);
+      keep(busy, holding.relay, window.id !== null);
+      keep(behind, holding.relay, window.more);
+      return window;
     },
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
-    settle: (relay, window, outcomes) => connection.transaction((run) => settleWindow(run, names, relay, window, outcomes, onPublish)),
+    async settle(relay, window, outcomes) {
+      const which = { relay, window };
+      const { ended, ...report } = await (outcomes.every(({ as }) => as === "published")
+        ? settlePublished(connection, names, which, outcomes, onPublish)
+        : connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
+      if (ended) known.drop(relay, window);
+      return report;
+    },
     release: (holding, destination, limit) =>
       connection.transaction(async (run) => {
         const owned = await lockLanes(run, names, holding);
         return releaseDestination(run, names, list(owned.lanes.keys()), destination, limit);
       }),
   };
+}
+
+function keep<T>(set: Set<T>, one: T, isIn: boolean): void {
+  if (isIn) set.add(one);
+  else set.delete(one);
 }
 
 interface Seen {

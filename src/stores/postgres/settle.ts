@@ -1,13 +1,69 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import { aggregateKey } from "../../core/event.ts";
 import { type Failed, fenced, type NewHold, planSettle, seqOf } from "../kit/settle.ts";
-import type { Run } from "./connection.ts";
+import type { Connection, Run } from "./connection.ts";
 import { heldColumns, heldOf, startReleasing } from "./holds.ts";
-import type { Names } from "./names.ts";
+import { literal, type Names } from "./names.ts";
 import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.ts";
 
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
+
+/**
+ * A settle of nothing but published events, for which two round trips are enough. Where a lane is lost, or an event is not in the window, it
+ * does nothing in the first, and the second looks closer.
+ */
+export function settlePublished(
+  connection: Connection,
+  n: Names,
+  { relay, window }: Settling,
+  outcomes: readonly Outcome[],
+  onPublish: Published,
+): Promise<Settled> {
+  const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
+  const [mine, lanes, seqs] = [literal(relay), `'${list(epochs.keys())}'::smallint[]`, `'${list(outcomes.map(seqOf))}'::bigint[]`];
+  const created = spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime()));
+  const ordinary = "(SELECT ordinary FROM seen)";
+  const statements = [
+    `SELECT count(*) FROM (SELECT 1 FROM ${n.lanes} WHERE owner = ${mine} AND lane = ANY (${lanes}) ORDER BY lane FOR UPDATE) l`,
+    `WITH given AS MATERIALIZED (SELECT unnest(${seqs}) AS seq),
+          held AS MATERIALIZED (SELECT seqs FROM ${n.windows} WHERE "window" = ${literal(window)} AND relay = ${mine}),
+          seen AS MATERIALIZED (SELECT (SELECT count(*) FROM unnest(${lanes}, '${list(epochs.values())}'::bigint[]) AS g (lane, epoch)
+              JOIN ${n.lanes} l ON l.lane = g.lane AND l.epoch = g.epoch AND l.owner = ${mine}) = ${epochs.size}
+            AND (SELECT count(*) FROM held, unnest(seqs) AS u (seq) WHERE u.seq IN (SELECT seq FROM given)) = ${outcomes.length} AS ordinary),
+          done AS (${doneSql(n, onPublish, seqs, `${addedWithin(...created)} AND ${ordinary}`)} RETURNING 1),
+          freed AS (${startReleasing(n, seqs)} AND ${ordinary}),
+          cleared AS (DELETE FROM ${n.suspects} WHERE seq IN (SELECT seq FROM given) AND ${ordinary}),
+          ended AS (DELETE FROM ${n.windows} WHERE "window" = ${literal(window)} AND cardinality(seqs) = ${outcomes.length} AND ${ordinary}),
+          kept AS (UPDATE ${n.windows} SET seqs = ARRAY(SELECT u.seq FROM unnest(seqs) AS u (seq) WHERE u.seq NOT IN (SELECT seq FROM given))
+                   WHERE "window" = ${literal(window)} AND cardinality(seqs) > ${outcomes.length} AND ${ordinary})
+     SELECT ${ordinary}, (SELECT count(*) FROM done), (SELECT cardinality(seqs) = ${outcomes.length} FROM held)`,
+  ];
+  return connection.beginning(statements, async ([, answer], run) => {
+    const [isOrdinary, count, ended] = answer![0]!;
+    if (isOrdinary !== "t") return settleWindow(run, n, { relay, window }, outcomes, onPublish);
+    // Somebody may have changed the moment of adding by hand, or have settled the event some other way.
+    if (Number(count) < outcomes.length) await run(doneSql(n, onPublish, seqs, "true"));
+    return { settled: outcomes.length, lost: [], ended: ended === "t" };
+  });
+}
+
+/** Which window of which relay. */
+interface Settling {
+  readonly relay: string;
+  readonly window: string;
+}
+
+interface Settled extends SettleReport {
+  /** Nothing of the window is left. */
+  readonly ended: boolean;
+}
+
+const doneSql = (n: Names, onPublish: Published, seqs: string, which: string): string =>
+  onPublish === "delete"
+    ? `DELETE FROM ${n.outbox} WHERE seq = ANY (${seqs}) AND status IN ('PENDING', 'FAILED') AND ${which}`
+    : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp(), next_attempt_at = NULL
+       WHERE seq = ANY (${seqs}) AND status IN ('PENDING', 'FAILED') AND ${which}`;
 
 /**
  * Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
@@ -16,11 +72,10 @@ export type Published = "keep" | "delete";
 export async function settleWindow(
   run: Run,
   n: Names,
-  relay: string,
-  window: string,
+  { relay, window }: Settling,
   outcomes: readonly Outcome[],
   onPublish: Published,
-): Promise<SettleReport> {
+): Promise<Settled> {
   const lanes = [...new Set(outcomes.map(({ claim }) => claim.lane))];
   const owned = new Map(
     (
@@ -39,7 +94,7 @@ export async function settleWindow(
     const failures = mine.filter(({ as }) => as !== "published");
     if (failures.length > 0) await settleFailures(run, n, failures);
   }
-  return { settled: mine.length, lost };
+  return { settled: mine.length, lost, ended: open.size === 0 };
 }
 
 /** Everything that goes well, and the end of the window, in one statement. */
@@ -54,16 +109,12 @@ async function finish(
   const published = mine.filter(({ as }) => as === "published");
   const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
   const seqs = list(published.map(seqOf));
-  const done = (which: string): string =>
-    onPublish === "delete"
-      ? `DELETE FROM ${n.outbox} WHERE seq = ANY ($1::bigint[]) AND status IN ('PENDING', 'FAILED') AND ${which}`
-      : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp(), next_attempt_at = NULL
-         WHERE seq = ANY ($1::bigint[]) AND status IN ('PENDING', 'FAILED') AND ${which}`;
+  const done = (which: string): string => doneSql(n, onPublish, "$1::bigint[]", which);
   // The moments of adding keep the database from looking into every partition.
   const created = published.map(({ claim }) => claim.envelope.createdAt.getTime());
   const [row] = await run(
     `WITH done AS (${done(addedWithin("$5", "$6"))} RETURNING 1),
-          freed AS (${startReleasing(n, "$1")}),
+          freed AS (${startReleasing(n, "$1::bigint[]")}),
           cleared AS (DELETE FROM ${n.suspects} WHERE seq = ANY ($2::bigint[])),
           ended AS (DELETE FROM ${n.windows} WHERE "window" = $3 AND cardinality($4::bigint[]) = 0),
           kept AS (UPDATE ${n.windows} SET seqs = $4::bigint[] WHERE "window" = $3 AND cardinality($4::bigint[]) > 0)

@@ -1,10 +1,9 @@
 import type { Transactor } from "../../contracts/outbox-store.ts";
-import { systemClock } from "../../core/clock.ts";
+import { systemDeadlines } from "../../core/deadlines.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
-import { within } from "../../core/time.ts";
 import type { ServerPlace } from "../kit/pool.ts";
-import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient } from "./driver.ts";
+import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient, type PgResult } from "./driver.ts";
 import { onClient } from "./pool.ts";
 
 /** What begins a transaction: a pool, or one client. */
@@ -27,43 +26,67 @@ function isPool(db: PgDatabase): db is PgPool {
   return typeof (db as Partial<PgPool> | null)?.totalCount === "number";
 }
 
-/** A COMMIT without an answer is neither yes nor no, and is never tried again. */
-export async function runTransaction<T>(client: PgClient, at: ServerPlace, work: (tx: PgClient) => T | Promise<T>): Promise<T> {
+const runTransaction = <T>(client: PgClient, at: ServerPlace, work: (tx: PgClient) => T | Promise<T>): Promise<T> =>
+  transact(client, at, "BEGIN", async () => ({ result: await work(client), commit: "COMMIT" }));
+
+/** How a transaction ends: with statements of which the last is COMMIT. */
+interface Ending<T> {
+  readonly result: T;
+  readonly commit: string;
+  /** What it means when they fail. */
+  readonly refused?: (error: unknown) => unknown;
+}
+
+/**
+ * `begin` may carry statements behind its BEGIN, in the same write; the work is given the rows of the last one. A COMMIT without an answer
+ * is neither yes nor no, and is never tried again.
+ */
+export async function transact<T>(
+  client: PgClient,
+  at: ServerPlace,
+  begin: string,
+  work: (rows: PgResult["rows"]) => Promise<Ending<T>>,
+): Promise<T> {
   const status = client.getTransactionStatus?.();
   if (status === "T" || status === "E")
     throw new WaybillError(
       "ALREADY_IN_TRANSACTION",
       "the PostgreSQL client is inside a transaction already: use outbox.add with it, or another client",
     );
-  await client.query("BEGIN").catch((error: unknown) => {
-    throw explain(error, at.place);
-  });
-  let result: T;
+  let ending: Ending<T>;
   try {
-    result = await work(client);
+    const begun = await client.query(begin).catch((error: unknown) => {
+      throw explain(error, at.place);
+    });
+    ending = await work(lastOf(begun).rows);
   } catch (error) {
-    const ending = client.query("ROLLBACK").catch(() => undefined);
+    const ended = client.query("ROLLBACK").catch(() => undefined);
     // It waits behind a query that hangs. The server rolls back what a client leaves open that is given up.
-    if ((await within(systemClock, at.patienceMs, ending)) === null && "release" in client)
+    if ((await systemDeadlines.within(at.patienceMs, ended)) === null && "release" in client)
       void (client as PgPoolClient).end?.().catch(() => undefined);
     throw error;
   }
-  await commit(client, at);
-  return result;
+  await commit(client, at, ending.commit).catch((error: unknown) => {
+    throw ending.refused?.(error) ?? error;
+  });
+  return ending.result;
 }
 
 /** PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and with no error. */
-async function commit(client: PgClient, { place, patienceMs }: ServerPlace): Promise<void> {
+async function commit(client: PgClient, { place, patienceMs }: ServerPlace, statements: string): Promise<void> {
   const before = client.getTransactionStatus?.();
   if (before === "I") throw lost("the transaction ended inside the callback: leave COMMIT and ROLLBACK to Waybill");
   const unknown = (cause?: unknown): WaybillError =>
     new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause });
-  const answer = await within(systemClock, patienceMs, client.query("COMMIT")).catch((error: unknown) => {
+  const answer = await systemDeadlines.within(patienceMs, client.query(statements)).catch((error: unknown) => {
     throw isSilence(error) ? unknown(error) : explain(error, place);
   });
   if (answer === null) throw unknown();
-  if (answer.command === "ROLLBACK")
+  if (lastOf(answer).command === "ROLLBACK")
     throw lost("a statement of the transaction had failed, and the failure was swallowed: PostgreSQL rolled everything back");
 }
+
+/** The client answers several statements with an array. */
+const lastOf = (answer: PgResult | readonly PgResult[]): PgResult => ("rows" in answer ? answer : answer.at(-1)!);
 
 const lost = (message: string): WaybillError => new WaybillError("TRANSACTION_LOST", message);

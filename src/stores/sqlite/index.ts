@@ -10,6 +10,7 @@ import type { OpenSqlite, SqliteDatabase } from "../../drivers/sqlite/driver.ts"
 import { createExamination } from "./examine.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
+import { createConsumers } from "./consumers.ts";
 import { createLetters } from "./letters.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
@@ -51,6 +52,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),
     letters: createLetters(inboxConnection, clock),
+    consumers: createConsumers(inboxConnection),
     operator: createOperator(connection, clock),
     housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),

@@ -1,0 +1,92 @@
+import type { Claim, Outcome } from "../contracts/outbox-store.ts";
+import type { Outgoing, Sink } from "../contracts/sink.ts";
+import { toAttributes } from "../core/cloudevents.ts";
+import { asError, WaybillError } from "../core/errors.ts";
+import { aggregateKey } from "../core/event.ts";
+import { checkHeaders } from "../core/headers.ts";
+import { deathsToPark } from "../core/retry.ts";
+import { tooLargeToRead } from "../core/within-bytes.ts";
+import { isToBeRead, type FedWindow } from "./feed.ts";
+import { type Route, topicOf } from "./route.ts";
+
+/** A claim on its way, with what is worked out once: it is what the sink is given. */
+export interface Parcel extends Outgoing {
+  /** Another one once its payload was read. */
+  claim: Claim;
+  envelope: Claim["envelope"];
+  readonly window: FedWindow;
+  /** Names its aggregate. */
+  readonly aggregate: string;
+  /** Why it cannot be sent. That counts when its turn comes, and not before those ahead of it are sent. */
+  readonly fault: Error | null;
+  /** Its payload is still to be read. */
+  unread: boolean;
+  /** The sink has it. */
+  sent: boolean;
+  /** The next event of its aggregate that is on its way; the order's own. */
+  next: Parcel | null;
+}
+
+/** What became of a parcel. */
+export interface Concluded {
+  readonly parcel: Parcel;
+  readonly outcome: Outcome;
+}
+
+interface Packing {
+  readonly route: Route;
+  readonly source: string;
+  readonly sink: Pick<Sink, "name" | "can">;
+}
+
+/** A window's claims as parcels, in their order. Never throws: what is wrong with an event is that event's fault. */
+export function pack(window: FedWindow, { route, source, sink }: Packing): readonly Parcel[] {
+  const toBeRead = isToBeRead(window.claims);
+  return window.claims.map((claim) => {
+    const { envelope } = claim;
+    let [topic, fault]: [string, Error | null] = ["", faultOf(claim)];
+    try {
+      topic = topicOf(route, envelope);
+      if (fault === null) {
+        checkHeaders(envelope.headers); // plain SQL may have written any
+        checkSize(claim, source, sink);
+      }
+    } catch (error) {
+      fault ??= asError(error);
+    }
+    const aggregate = aggregateKey(envelope);
+    return { claim, envelope, topic, source, window, aggregate, fault, unread: toBeRead, sent: false, next: null };
+  });
+}
+
+function faultOf({ deaths, unreadable }: Claim): Error | null {
+  if (deaths >= deathsToPark)
+    return new WaybillError("CRASHED_RELAY", `the relay died ${deaths} times in a row while it had this event alone in hand`);
+  return unreadable === undefined ? null : new WaybillError("ROW_UNREADABLE", unreadable);
+}
+
+/** No character takes more bytes in UTF-8 than this for each of its code units. */
+const mostBytes = 3;
+/** The names of all attributes, and the values that are no column. */
+const besideBytes = 1_024;
+
+function checkSize({ envelope, unread = 0 }: Claim, source: string, { name, can }: Packing["sink"]): void {
+  const { aggregateId, id, type, contentType, aggregateType, idempotencyKey, headers, data } = envelope;
+  let units = 2 * aggregateId.length + id.length + type.length + contentType.length + aggregateType.length + source.length;
+  if (idempotencyKey !== null) units += idempotencyKey.length;
+  for (const header in headers) units += header.length + headers[header]!.length;
+  const fits = unread + data.byteLength + mostBytes * units + besideBytes <= can.maxBytes; // whatever its characters are
+  const bytes = fits ? 0 : unread + sizeOf(envelope, source);
+  if (bytes > can.maxBytes)
+    throw new WaybillError("MESSAGE_TOO_LARGE", `the message takes ${bytes} bytes, and ${name} takes ${can.maxBytes}`);
+  const tooLarge = tooLargeToRead(unread);
+  if (tooLarge !== null) throw new WaybillError("ROW_UNREADABLE", tooLarge);
+}
+
+function sizeOf(envelope: Claim["envelope"], source: string): number {
+  let bytes = envelope.data.byteLength;
+  for (const texts of [toAttributes(envelope, source), envelope.headers]) {
+    for (const [name, value] of Object.entries(texts)) bytes += Buffer.byteLength(name) + Buffer.byteLength(value);
+  }
+  return bytes;
+}

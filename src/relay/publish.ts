@@ -1,0 +1,256 @@
+import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { PublishResult } from "../contracts/sink.ts";
+import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
+import type { Progress } from "../core/progress.ts";
+import { onAbort } from "../core/time.ts";
+import type { Breaker } from "./breaker.ts";
+import type { FedWindow } from "./feed.ts";
+import { judge, refuse } from "./judge.ts";
+import type { Order } from "./order.ts";
+import { pack, type Concluded, type Parcel } from "./parcel.ts";
+import type { RelayParts } from "./parts.ts";
+import { readPayload } from "./read.ts";
+import { send } from "./send.ts";
+
+interface PublisherOptions extends Pick<
+  RelayParts,
+  "sink" | "route" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "batch"
+> {
+  readonly outbox: Pick<OutboxStore, "payload">;
+  readonly breaker: Breaker;
+  readonly order: Order;
+  readonly steps: Progress;
+  readonly readTimeoutMs: number;
+  /** What is ready and not sent then goes back. */
+  readonly draining: AbortSignal;
+  readonly stopping: AbortSignal;
+  /** Work that the relay waits for before it ends. */
+  track(work: Promise<unknown>): void;
+  /** The sink answered: so many events were published in so many milliseconds. */
+  onPublished(parcels: readonly Parcel[], ms: number): void;
+  /** Resolves once the outcomes of this window's parcels are durable. */
+  settle(window: FedWindow, concluded: readonly Concluded[]): Promise<void>;
+}
+
+interface Publisher {
+  /** Publishes the window's events, each when its turn in its aggregate has come, and has them settled. */
+  take(window: FedWindow): void;
+}
+
+/** What may be sent to one topic, and how much is on its way there. A slow topic keeps no other waiting. */
+interface Destination {
+  readonly topic: string;
+  readonly ready: Parcel[];
+  flights: number;
+}
+
+/** So many calls of the sink may be under way for one topic: the next ones wait, and go together. */
+const mostFlights = 8;
+
+export function createPublisher(options: PublisherOptions): Publisher {
+  const { sink, breaker, coordinator, order, policy, clock, draining, stopping } = options;
+  const run = sink.can.run ?? Infinity;
+  const destinations = new Map<string, Destination>();
+  /** What one step has found out, by window; and where there is more to send. */
+  let concluded = new Map<FedWindow, Concluded[]>();
+  const stirred = new Set<Destination>();
+  /** Events that were claimed without their payload. One of them is in memory at a time, until it is settled. */
+  const unread: Parcel[] = [];
+  let inHand: Parcel | null = null;
+
+  const conclude = (parcel: Parcel, outcome: Outcome): void => {
+    note(parcel, outcome);
+    if (outcome.as === "published") return begin(order.published(parcel));
+    const { next, back } = order.stopped(parcel);
+    for (const follower of back) note(follower, returned(follower));
+    begin(next);
+  };
+  const note = (parcel: Parcel, outcome: Outcome): void => {
+    const known = concluded.get(parcel.window);
+    if (known === undefined) concluded.set(parcel.window, [{ parcel, outcome }]);
+    else known.push({ parcel, outcome });
+  };
+
+  /** Its turn in its aggregate has come. */
+  const begin = (parcel: Parcel | null): void => {
+    if (parcel === null || parcel.sent) return;
+    const { claim, topic } = parcel;
+    if (draining.aborted || !isOurs(parcel)) return conclude(parcel, returned(parcel));
+    if (parcel.fault !== null) return conclude(parcel, refuse(claim, parcel.fault, false, policy));
+    if (claim.unread !== undefined) {
+      // In a window with others: the sink takes more than when it was claimed, and the next claim decides.
+      if (!parcel.unread) return conclude(parcel, returned(parcel));
+      if (!breaker.admits(topic)) return conclude(parcel, held(parcel));
+      unread.push(parcel);
+      return readNext();
+    }
+    const destination = destinationOf(topic);
+    destination.ready.push(parcel);
+    stirred.add(destination);
+  };
+  const isOurs = ({ claim }: Parcel): boolean => coordinator.holding.lanes.get(claim.lane) === claim.epoch;
+  const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic) } });
+  const destinationOf = (topic: string): Destination => {
+    let known = destinations.get(topic);
+    if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0 }));
+    return known;
+  };
+
+  /** Sends what may be sent now, and settles what is known. Every step ends with it. */
+  const proceed = (): void => {
+    for (const destination of stirred) {
+      stirred.delete(destination);
+      while (destination.ready.length > 0 && destination.flights < mostFlights) {
+        const flight = load(destination);
+        if (flight.length > 0) options.track(fly(destination, flight));
+      }
+      if (destination.flights === 0) destinations.delete(destination.topic);
+    }
+    for (const [window, known] of concluded) options.track(settle(window, known));
+    concluded = new Map();
+  };
+  const settle = async (window: FedWindow, known: readonly Concluded[]): Promise<void> => {
+    await options.settle(window, known);
+    if (inHand?.window !== window) return;
+    inHand = null;
+    readNext();
+  };
+
+  /**
+   * What goes next, at most a batch: as much of each aggregate as one round trip takes. Where that is not all that waits, those aggregates
+   * go apart, so that a hot one does not wait for the answer to a large flight.
+   */
+  const load = ({ ready }: Destination): readonly Parcel[] => {
+    const isHot = ({ next }: Parcel): boolean => next !== null && run !== Infinity;
+    const hot = ready.some(isHot);
+    const going = hot ? ready.filter(isHot).slice(0, options.batch) : ready.splice(0, options.batch);
+    if (hot) ready.splice(0, ready.length, ...without(ready, going));
+    const flight: Parcel[] = [];
+    for (const first of going) {
+      let taken = 0;
+      for (let each: Parcel | null = first; each !== null && taken < run && isReady(first, each); each = each.next, taken++) {
+        each.sent = true;
+        flight.push(each);
+      }
+    }
+    return flight;
+  };
+  /** Whether it may be sent, as the first of its aggregate or behind it; what became of the first one otherwise. */
+  const isReady = (first: Parcel, each: Parcel): boolean => {
+    if (each !== first && (each.topic !== first.topic || each.fault !== null || each.claim.unread !== undefined)) return false;
+    const ours = !draining.aborted && isOurs(each);
+    if (ours && breaker.admit(each.topic, each.envelope.id)) return true;
+    if (each === first) conclude(each, ours ? held(each) : returned(each));
+    return false;
+  };
+
+  const fly = async (destination: Destination, flight: readonly Parcel[]): Promise<void> => {
+    destination.flights++;
+    const started = clock.monotonic();
+    const answers = await send(options, flight, stopping);
+    destination.flights--;
+    stirred.add(destination);
+    land(flight, answers, clock.monotonic() - started);
+    proceed();
+  };
+  const land = (flight: readonly Parcel[], answers: readonly PublishResult[] | null, ms: number): void => {
+    const published: Parcel[] = [];
+    /** Aggregates of which an event of this flight was not stored. */
+    const stopped = new Set<string>();
+    flight.forEach((parcel, at) => {
+      parcel.sent = false;
+      const outcome = answers === null ? unsent(parcel) : outcomeOf(parcel, answers[at] ?? noResult(sink.name));
+      if (outcome.as === "published") published.push(parcel);
+      // Only the first event of an aggregate that was not stored is judged: the turn of the others comes when that one is settled.
+      const followed = outcome.as !== "published" && stopped.has(parcel.aggregate);
+      if (outcome.as !== "published") stopped.add(parcel.aggregate);
+      conclude(parcel, followed ? returned(parcel) : outcome);
+    });
+    if (published.length > 0) options.onPublished(published, ms);
+  };
+  const unsent = (parcel: Parcel): Outcome => {
+    breaker.unsent(parcel.topic, parcel.envelope.id);
+    return returned(parcel);
+  };
+  /** What an answer means for the event, and for its topic. */
+  const outcomeOf = (parcel: Parcel, result: PublishResult): Outcome => {
+    const { claim, topic, envelope } = parcel;
+    switch (result.status) {
+      case "stored":
+        breaker.answered(topic, envelope.id);
+        break;
+      case "skipped":
+        return unsent(parcel);
+      case "unknown":
+        // Called off by us: that says nothing of the destination.
+        if (stopping.aborted) return unsent(parcel);
+        if (breaker.failed(topic, envelope.id, result.error, true)) return refuse(claim, result.error, true, policy);
+        break;
+      case "refused":
+        if (result.blame === "event") breaker.answered(topic, envelope.id);
+        else breaker.failed(topic, envelope.id, result.error, false);
+    }
+    return judge(claim, topic, result, policy);
+  };
+
+  const readNext = (): void => {
+    inHand ??= unread.shift() ?? null;
+    if (inHand?.unread === true) options.track(readAlone(inHand));
+  };
+  const readAlone = async (parcel: Parcel): Promise<void> => {
+    parcel.unread = false;
+    const read = await readOf(parcel);
+    if ("as" in read) conclude(parcel, read);
+    else {
+      const { unread: _, ...claim } = parcel.claim;
+      parcel.envelope = { ...parcel.envelope, data: read.data };
+      parcel.claim = { ...claim, envelope: parcel.envelope };
+      begin(parcel);
+    }
+    proceed();
+  };
+  const readOf = async (parcel: Parcel): Promise<{ readonly data: Uint8Array } | Outcome> => {
+    const { claim, topic } = parcel;
+    // Its topic may have failed, or its lane gone, while it waited.
+    if (draining.aborted || !isOurs(parcel)) return returned(parcel);
+    if (!breaker.admits(topic)) return held(parcel);
+    try {
+      const data = await readPayload(options, claim, draining);
+      return data === null ? returned(parcel) : { data };
+    } catch (cause) {
+      // A store that fails or is silent here is this event's own failure: it waits its back-off, and others go on.
+      const error = asError(cause);
+      if (isWaybillError(error) && error.code === "ROW_UNREADABLE") return refuse(claim, error, false, policy);
+      const why = `its payload of ${claim.unread ?? 0} bytes could not be read: ${error.message}`;
+      return refuse(claim, new WaybillError("ROW_UNREADABLE", why), true, policy);
+    }
+  };
+
+  onAbort(draining, () => {
+    for (const { ready } of destinations.values()) for (const parcel of ready.splice(0)) conclude(parcel, returned(parcel));
+    proceed();
+  });
+
+  return {
+    take(window) {
+      for (const parcel of pack(window, options)) {
+        const turn = order.admit(parcel);
+        if (turn === "go") begin(parcel);
+        else if (turn === "back") note(parcel, returned(parcel));
+      }
+      proceed();
+    },
+  };
+}
+
+const without = (all: readonly Parcel[], some: readonly Parcel[]): readonly Parcel[] => {
+  const gone = new Set(some);
+  return all.filter((each) => !gone.has(each));
+};
+
+const returned = ({ claim }: Parcel): Outcome => ({ claim, as: "returned" });
+
+const noResult = (name: string): PublishResult => ({
+  status: "unknown",
+  error: new WaybillError("PUBLISH_UNKNOWN", `${name} gave no result`),
+});

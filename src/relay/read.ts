@@ -1,0 +1,49 @@
+import type { Claim, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Clock } from "../core/clock.ts";
+import { WaybillError } from "../core/errors.ts";
+import { follow } from "../core/time.ts";
+import { graceMs } from "./send.ts";
+
+interface Reading {
+  readonly outbox: Pick<OutboxStore, "payload">;
+  readonly clock: Clock;
+  /** A payload of which nothing arrives for so long is its event's failure. */
+  readonly readTimeoutMs: number;
+}
+
+/**
+ * The payload that the store left behind; null: the relay is draining. The read has ended when this does: two payloads must not be in
+ * memory, nor hold two connections.
+ */
+export async function readPayload(
+  { outbox, clock, readTimeoutMs }: Reading,
+  claim: Claim,
+  draining: AbortSignal,
+): Promise<Uint8Array | null> {
+  const ended = follow(draining);
+  const reading = follow(ended.signal);
+  let heardAt = clock.monotonic();
+  let late = false;
+  const giveUp = async (): Promise<null> => {
+    for (let leftMs = readTimeoutMs; leftMs > 0; leftMs = heardAt + readTimeoutMs - clock.monotonic()) {
+      await clock.sleep(leftMs, reading.signal);
+      if (reading.signal.aborted) return null;
+    }
+    late = true;
+    reading.abort();
+    await clock.sleep(graceMs, ended.signal);
+    return null;
+  };
+  try {
+    const read = outbox.payload(claim, reading.signal, () => (heardAt = clock.monotonic()));
+    const data = await Promise.race([read, giveUp()]);
+    if (data !== null || !late) return data;
+  } catch (error) {
+    if (!late && draining.aborted) return null;
+    if (!late) throw error;
+  } finally {
+    ended.abort();
+    for (const follower of [ended, reading]) follower.release();
+  }
+  throw new WaybillError("STORE_UNAVAILABLE", `the store did not answer within ${readTimeoutMs} ms`);
+}

@@ -1,0 +1,74 @@
+import type { Claim } from "../../src/contracts/outbox-store.ts";
+import type { Sink } from "../../src/contracts/sink.ts";
+import { type Clock, turn } from "../../src/core/clock.ts";
+import { noFailpoints } from "../../src/core/failpoints.ts";
+import { createProgress } from "../../src/core/progress.ts";
+import { seededRandom } from "../../src/core/random.ts";
+import { retrySchedule } from "../../src/core/retry.ts";
+import { createWake } from "../../src/core/wake.ts";
+import { createBreaker } from "../../src/relay/breaker.ts";
+import type { FedWindow } from "../../src/relay/feed.ts";
+import { createOrder } from "../../src/relay/order.ts";
+import type { Concluded } from "../../src/relay/parcel.ts";
+import { createPublisher } from "../../src/relay/publish.ts";
+import type { Route } from "../../src/relay/route.ts";
+
+export function claim(aggregateId: string, n: number, type = "T"): Claim {
+  return {
+    lane: 0,
+    epoch: 1n,
+    failures: 0,
+    deaths: 0,
+    envelope: {
+      id: `${aggregateId}${n}`,
+      seq: BigInt(n),
+      aggregateType: "X",
+      aggregateId,
+      type,
+      eventVersion: 1,
+      data: Buffer.from(JSON.stringify({ n })),
+      contentType: "application/json",
+      headers: {},
+      idempotencyKey: null,
+      createdAt: new Date(0),
+    },
+  };
+}
+
+/** The publishing part of a relay. The test says when a window was claimed, and when what is known of it is durable. */
+export function publishing({ sink, clock, route }: { readonly sink: Sink; readonly clock: Clock; readonly route: Route }) {
+  const random = seededRandom(1);
+  const order = createOrder();
+  const trust = { ms: 10_000 };
+  const changed = createWake();
+  const breaker = createBreaker({ clock, random, observe: () => undefined, firstProbeMs: 1, lastProbeMs: 1, changed });
+  const known = new Map<FedWindow, Concluded[]>();
+  const never = new AbortController().signal;
+  const { take } = createPublisher({
+    outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
+    ...{ sink, breaker, order, clock, route, batch: 100, failpoints: noFailpoints, steps: createProgress(clock), source: "/" },
+    ...{ publishTimeoutMs: 1_000, readTimeoutMs: 1_000, draining: never, stopping: never },
+    policy: { retry: retrySchedule({}, random), skips: () => false },
+    coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => trust.ms } as never,
+    track: (work) => void work,
+    onPublished: () => undefined,
+    settle: async (window, concluded) => void known.get(window)!.push(...concluded),
+  });
+  const claimed = (...claims: readonly Claim[]): FedWindow => {
+    const window = { id: "w", claims, claimedAt: order.tick(), suspects: 0, destinations: [], more: false };
+    known.set(window, []);
+    return window;
+  };
+  return {
+    ...{ breaker, order, trust, claimed },
+    /** What is known of each event once nothing is under way. */
+    async publish(window: FedWindow): Promise<readonly string[]> {
+      take(window);
+      for (let turns = 0; turns < 20; turns++) await turn();
+      const outcomes = new Map(known.get(window)!.map(({ parcel, outcome }) => [parcel.envelope.id, outcome.as]));
+      return window.claims.map(({ envelope }) => outcomes.get(envelope.id) ?? "under way");
+    },
+    settled: (window: FedWindow) =>
+      order.settled(known.get(window)!.flatMap(({ parcel, outcome }) => (outcome.as === "published" ? [] : [parcel]))),
+  };
+}
