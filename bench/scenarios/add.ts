@@ -40,8 +40,14 @@ export async function* add(ground: Ground): AsyncGenerator<Finding> {
     yield await compare(ground, {
       question: `outbox.add with ${name}, ${told}`,
       store,
-      sides: [...ours(ground, way("outbox.add", { way: "outbox" })), way("no event", { way: "none" })],
-      base: "no event",
+      sides: [
+        ...ours(ground, way("outbox.add", { way: "outbox" })),
+        ...(library === "drizzle"
+          ? [way("by hand into our table", { way: "byHand" }), way("by hand into a plain table", { way: "plain" })]
+          : []),
+        way("no event", { way: "none" }),
+      ],
+      base: library === "drizzle" ? "by hand into our table" : "no event",
       task: { events, library },
       minutes: 0.5,
     });

@@ -13,6 +13,7 @@ export async function* subscriber(ground: Ground): AsyncGenerator<Finding> {
     broker,
     sides: [
       ...ours(ground, { name: "subscriber", side: "subscriber", task: { way: "subscriber" } }),
+      { name: "subscriber, batches of up to 100", side: "subscriber", task: { way: "batched" } },
       { name: "by hand, one transaction each", side: "subscriber", task: { way: "byHand" } },
       { name: "by hand, one statement each", side: "subscriber", task: { way: "oneStatement" } },
     ],

@@ -16,7 +16,7 @@ const ways = {
   },
 
   /** A table and a statement of the usual kind. */
-  async plain({ schema }, { pool }) {
+  async plain({ schema }, { pool, byHand }) {
     await pool.query(
       `CREATE TABLE ${schema}.plain (
          id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL,
@@ -25,17 +25,19 @@ const ways = {
     );
     const into = `INSERT INTO ${schema}.plain (id, aggregate_type, aggregate_id, event_type, payload, headers) VALUES `;
     return (tx, ids) =>
-      tx.query(
+      byHand(
+        tx,
         into + tuples(ids, 6),
         ids.flatMap((id) => [randomUUID(), "Order", id, "OrderPlaced", JSON.stringify(payload), "{}"]),
       );
   },
 
   /** Our table, without our checks. */
-  async byHand({ schema }) {
+  async byHand({ schema }, { byHand }) {
     const into = `INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES `;
     return (tx, ids) =>
-      tx.query(
+      byHand(
+        tx,
         into + tuples(ids, 4),
         ids.flatMap((id) => ["Order", id, "OrderPlaced", JSON.stringify(payload)]),
       );
@@ -55,8 +57,8 @@ export default async function add(task) {
   const opened = await openStore(task, { listen });
   const table = `${task.schema}.work`;
   await opened.pool.query(`CREATE TABLE ${table} (id text PRIMARY KEY, body text NOT NULL)`);
-  const { handle, transaction, work } = await libraries[library](task.store, writers, table);
-  const events = await ways[way](task, { ...opened, handle });
+  const { handle, transaction, work, byHand } = await libraries[library](task.store, writers, table);
+  const events = await ways[way](task, { ...opened, handle, byHand });
   let made = 0;
   const write = async (count) => {
     const end = made + count;

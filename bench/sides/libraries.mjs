@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 
 const require = createRequire(import.meta.url);
 
-/** Each opens its connections and says how it does a transaction, the insert into `work`, and which handle the outbox takes. */
+/** Each opens its connections and says how it does a transaction, the insert into `work`, any other statement, and which handle the outbox takes. */
 export const libraries = {
   async pg(url, max, table) {
     const { default: pg } = await import("pg");
@@ -23,6 +23,7 @@ export const libraries = {
         client.release();
       },
       work: (tx, id) => tx.query(`INSERT INTO ${table} VALUES ($1, 'placed')`, [id]),
+      byHand: (tx, text, values) => tx.query(text, values),
     };
   },
 
@@ -37,6 +38,10 @@ export const libraries = {
       handle: "fromDrizzle",
       transaction: (work) => db.transaction(work),
       work: (tx, id) => tx.execute(sql`INSERT INTO ${sql.raw(table)} VALUES (${id}, 'placed')`),
+      byHand: (tx, text, values) =>
+        tx.execute(
+          sql.join(text.split(/\$\d+/).flatMap((part, at) => [sql.raw(part), ...(at < values.length ? [sql.param(values[at])] : [])])),
+        ),
     };
   },
 

@@ -9,19 +9,29 @@ import { openStore } from "./stores.mjs";
 /** As many as a subscriber has by default: handlers side by side, and messages that it has asked for. */
 const [concurrency, prefetch] = [16, 256];
 
+async function subscribing(task, { store, broker, handled }, options) {
+  const { createSubscriber } = await from(task.root, "index.js");
+  const observe = (event) => (event.type === "subscriber.handled" ? handled() : refuse(event));
+  const service = createSubscriber({ consumer: "bench", source: broker, inbox: store, topics: [topicOf(task)], observe, ...options });
+  return () => service.start();
+}
+
 const ways = {
-  async subscriber(task, { store, broker, handled }) {
-    const { createSubscriber } = await from(task.root, "index.js");
-    const service = createSubscriber({
-      consumer: "bench",
-      source: broker,
-      inbox: store,
-      topics: [topicOf(task)],
-      observe: (event) => (event.type === "subscriber.handled" ? handled() : refuse(event)),
+  subscriber: (task, parts) =>
+    subscribing(task, parts, {
       handlers: { OrderPlaced: (event, tx) => tx.query(`INSERT INTO ${task.schema}.work VALUES ($1, 'handled')`, [event.id]) },
-    });
-    return () => service.start();
-  },
+    }),
+
+  /** As many events share a transaction as may, and one statement does their work. */
+  batched: (task, parts) =>
+    subscribing(task, parts, {
+      batch: 100,
+      concurrency: 4,
+      batchHandlers: {
+        OrderPlaced: (events, tx) =>
+          tx.query(`INSERT INTO ${task.schema}.work SELECT id, 'handled' FROM unnest($1::text[]) AS id`, [events.map(({ id }) => id)]),
+      },
+    }),
 
   /** A transaction of four statements for each message. */
   async byHand(task, parts) {
