@@ -38,6 +38,13 @@ const parts = {
       }),
     ]),
   ),
+  batch: (scale) => ({
+    question: "Windows of so many events, to a sink that acknowledges at once",
+    broker: "none",
+    events: 60_000 / Math.min(scale, 10),
+    sides: [100, 500, 1_000, 2_000, 5_000].map((batch) => relay(told(batch), { options: { batch } })),
+    base: "500",
+  }),
   relays: (scale) => ({
     question: "Several relays on one outbox, to JetStream",
     broker: "nats",

@@ -14,7 +14,7 @@ export async function relayOf(task, store, broker, stored, options = {}) {
     stored(batch, results);
     return results;
   };
-  return createRelay({ store, sink: { ...broker, publish }, observe: refuse, ...options });
+  return createRelay({ store, sink: { ...broker, publish }, observe: refuse, ...task.options, ...options });
 }
 
 export const storedOf = (results) => results.filter(({ status }) => status === "stored").length;

@@ -36,7 +36,7 @@ export interface ConfigFile {
   readonly own?: string | readonly number[];
   /** Names the relay in `status`. */
   readonly relayId?: string;
-  /** Events per window. @default 500 */
+  /** Events per window at most: windows widen while there is a backlog. @default 1000 */
   readonly batch?: number;
   /** Windows claimed and not settled at once. @default 3 */
   readonly batchesInFlight?: number;

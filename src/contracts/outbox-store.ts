@@ -11,6 +11,8 @@ export interface OutboxWriter<Tx> {
   append(tx: Tx, rows: readonly Row[]): Promise<readonly Added[]>;
   /** True where `append`, with the store's own client, has done all its work when it returns. An asynchronous schema is then refused. */
   readonly synchronous: boolean;
+  /** Calls `then` once when the open transaction has ended. False where the client does not tell when that is. */
+  onEnd?(tx: Tx, then: () => void): boolean;
 }
 
 /** Runs work in a transaction of the user's client; used by `outbox.transaction`. */

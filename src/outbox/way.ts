@@ -8,6 +8,8 @@ export interface Way<Db, Tx, Given> {
   /** True where `append` has done all its work when it returns. */
   readonly synchronous: boolean;
   append(tx: Given, rows: readonly Row[]): Promise<readonly Added[]>;
+  /** Calls `then` when the transaction has ended. False where nobody tells when that is. */
+  onEnd(tx: Given, then: () => void): boolean;
   transaction<T>(db: Db, work: (tx: Tx) => T | Promise<T>): Promise<T>;
   /** The last statement of a transaction; null when there is nothing to do. */
   last(tx: Tx, rows: readonly Row[]): Promise<unknown> | null;
@@ -18,9 +20,11 @@ export function ownWay<Db, Tx, Given>(
   transactor: Transactor<Db, Tx>,
   unwrap: ((given: Given) => Tx) | undefined,
 ): Way<Db, Tx, Given> {
+  const own = (given: Given): Tx => (unwrap === undefined ? (given as unknown as Tx) : unwrap(given));
   return {
     synchronous: writer.synchronous,
-    append: (given, rows) => writer.append(unwrap === undefined ? (given as unknown as Tx) : unwrap(given), rows),
+    append: (given, rows) => writer.append(own(given), rows),
+    onEnd: (given, then) => writer.onEnd?.(own(given), then) ?? false,
     transaction: (db, work) => transactor.transaction(db, work),
     last: (tx, rows) => (rows.length === 0 ? null : writer.append(tx, rows)),
   };
@@ -32,6 +36,7 @@ export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter | Staying
   return {
     synchronous: false,
     append,
+    onEnd: () => false,
     transaction: (db, work) =>
       committed(
         (inner) => handle.begin(db, inner),

@@ -36,7 +36,7 @@ export interface RelayOptions {
   readonly route?: string | Route;
   /** CloudEvents `source` of every message. @default "/waybill" */
   readonly source?: string;
-  /** Events per window. @default 500 */
+  /** Events per window at most: windows widen while there is a backlog. @default 1000 */
   readonly batch?: number;
   /** Windows claimed and not settled at once; times `batch`, that is how many duplicates one fault may cause. @default 3 */
   readonly batchesInFlight?: number;
@@ -131,7 +131,7 @@ export function createRelay(options: RelayOptions): Relay {
     );
   }
   const skipped = new Set(options.skip ?? []);
-  const batch = whole("batch", options.batch ?? 500);
+  const batch = whole("batch", options.batch ?? 1_000);
   const batchesInFlight = whole("batchesInFlight", options.batchesInFlight ?? 3);
   const life = uuidv7(clock, random)();
   const coordinator = createLeases({

@@ -27,11 +27,11 @@ interface PollFeedOptions extends Pick<
   onTrouble(step: "claim" | "settle", error: Error): void;
 }
 
-/** Nobody can see another library's commit: after a hint, polls come quickly for a moment. */
-const burstMs = [1, 2, 5, 10, 20, 40];
-
-/** After a claim that took all there was, the next one begins no sooner than this after it: a few events cost as much to claim as one. */
+/** After a claim that took several events, and all there were, more are likely to come: the next one begins this long after it. */
 const lullMs = 4;
+
+/** The first window has so many events at most. Each one that does not take all there is makes the next one twice as wide, up to `batch`. */
+const firstWidth = 250;
 
 /** So many windows of one event whose payload is still to be read may be open: they are read one after the other. */
 const mostUnread = 32;
@@ -74,11 +74,10 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     draining.addEventListener("abort", () => settledSome());
     let suspects = 0;
     let narrow = false;
-    let burst = burstMs.length;
     let lull: number | null = null;
-    const pause = async (): Promise<void> => {
-      if (await options.wake.wait(clock, burstMs[burst++] ?? options.pollIntervalMs, draining)) burst = 0;
-    };
+    let width = firstWidth;
+    /** Until the next poll, or a hint that there is something. */
+    const pause = async (): Promise<void> => void (await options.wake.wait(clock, options.pollIntervalMs, draining));
     /** How many more may be claimed. Suspects are alone in flight: nothing before them, nothing beside them. */
     const room = (): number => {
       const apart = suspects > 0 || [...open.values()].some((entry) => entry.narrow);
@@ -87,7 +86,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const heavy = bytes > options.windowBytes * (options.batchesInFlight - 1);
       const unread = [...open.values()].filter(({ window }) => window.claims[0]?.unread !== undefined).length;
       if (open.size > 0 && (apart || heavy || unread >= mostUnread || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
-      return Math.min(options.batch, options.batch * options.batchesInFlight - unsettled());
+      return Math.min(width, options.batch, options.batch * options.batchesInFlight - unsettled());
     };
     for (;;) {
       while (room() <= 0 && !draining.aborted) await new Promise<void>((resolve) => (settledSome = resolve));
@@ -139,11 +138,12 @@ export function createPollFeed(options: PollFeedOptions): Feed {
           next: null,
         });
         claiming = none;
-        burst = burstMs.length;
-        if (!window.more) lull = begun + lullMs;
+        width = window.more ? Math.min(width * 2, options.batch) : firstWidth;
+        if (!window.more && fed.claims.length > 1) lull = begun + lullMs;
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
+        if (!window.more && fed.claims.length === 1) await pause();
       } else {
         claiming = none;
         if (!found) await pause();

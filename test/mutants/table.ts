@@ -43,6 +43,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/postgres.slow", "the old owner settles the lanes it still has and no other"),
   ),
   mutant(
+    "postgres-settles-share-a-window",
+    "D",
+    "PostgreSQL: two settles of one window write what the other has settled back into it",
+    tests("stores/postgres-hazards.slow", "two settles of one window at once leave nothing of it open"),
+  ),
+  mutant(
     "postgres-at-once-without-lock",
     "O",
     "PostgreSQL: a claim in one round trip looks at lanes that it has not locked",
@@ -196,7 +202,7 @@ export const mutants: readonly Mutant[] = [
     "settle-without-lock",
     "O",
     "PostgreSQL: a settle looks at the lanes' owners without locking them",
-    tests("stores/postgres-hazards.slow", "a settle that waited while its lane was taken"),
+    tests("stores/postgres-hazards.slow", "a settle of published events that waited while its lane was taken"),
   ),
   mutant(
     "floor-past-flight",

@@ -73,11 +73,24 @@ describe("add", () => {
     expect(await asynchronously((tx) => outbox.add(tx, draft("1")))).toMatchObject({ id: "01ARZ3NDEKTSV4RRFFQ69G5FAV" });
   });
 
-  test("wakes the relay once the rows are inserted", async () => {
+  test("wakes the relay once, soon after, where nobody tells when the transaction ends", async () => {
     const { store, asynchronously, log } = fakeStore({ synchronous: false });
-    const outbox = createOutbox({ store });
+    const clock = manualClock();
+    const outbox = createOutbox({ store, clock });
+    for (const id of ["1", "2"]) await asynchronously((tx) => outbox.add(tx, draft(id)));
+    expect(log).toEqual(["begin", "append 1", "commit", "begin", "append 2", "commit"]);
+    await clock.advance(10);
+    expect(log.slice(6)).toEqual(["wake"]);
+  });
+
+  test("wakes the relay when the transaction has ended, where the client tells", async () => {
+    const { store, asynchronously, log } = fakeStore({ synchronous: false });
+    const ends: (() => void)[] = [];
+    const writer = { ...store.writer, onEnd: (_: unknown, then: () => void) => ends.push(then) > 0 };
+    const outbox = createOutbox({ store: { ...store, writer } });
     await asynchronously((tx) => outbox.add(tx, draft("1")));
-    expect(log).toEqual(["begin", "append 1", "wake", "commit"]);
+    for (const end of ends) end();
+    expect(log).toEqual(["begin", "append 1", "commit", "wake"]);
   });
 
   test("a failed insert rejects, and wakes nobody", async () => {

@@ -226,6 +226,44 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
     expect(rows).toEqual([{ status: "PUBLISHED", last_error: null }]);
   });
 
+  own("a settle of published events that waited while its lane was taken settles nothing", async (harness) => {
+    const { pool, schema, store } = harness;
+    await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+    const old = await relayOn(store, "old");
+    const window = await old.claim();
+    const taker = await pool.connect();
+    await taker.query("BEGIN");
+    await taker.query(`UPDATE ${schema}.waybill_lanes SET owner = 'new', epoch = epoch + 1`);
+    const settled = old.settle(window, (claim) => ({ claim, as: "published" }));
+    await Promise.race([settled, waitsForLock(pool)]);
+    await taker.query("COMMIT");
+    taker.release();
+    expect(await settled).toEqual({ settled: 0, lost: [window.claims[0]!.lane] });
+    expect((await pool.query(`SELECT status FROM ${schema}.outbox`)).rows).toEqual([{ status: "PENDING" }]);
+  });
+
+  own("two settles of one window at once leave nothing of it open", async (harness) => {
+    const { pool, schema, store } = harness;
+    for (const id of ["order-1", "order-2"]) await store.transactor.transaction(harness.db, (tx) => add(harness, tx, id, 1));
+    const relay = await relayOn(store, "relay");
+    const window = await relay.claim();
+    expect(window.claims).toHaveLength(2);
+    const [first, second] = window.claims.map((claim) => [{ claim, as: "published" }] as const);
+    const settle = (outcomes: typeof first) => store.outbox.settle("relay", window.id!, outcomes!);
+    // Somebody has the first event's row: its settle stays under way while the other one comes.
+    const slow = await pool.connect();
+    await slow.query("BEGIN");
+    await slow.query(`SELECT 1 FROM ${schema}.outbox WHERE seq = ${window.claims[0]!.envelope.seq} FOR UPDATE`);
+    const waiting = settle(first);
+    await waitsForLock(pool);
+    const other = settle(second);
+    await Promise.race([other, waitsForLock(pool, 2)]);
+    await slow.query("COMMIT");
+    slow.release();
+    expect(await Promise.all([waiting, other])).toEqual([1, 1].map((settled) => ({ settled, lost: [] })));
+    expect((await pool.query(`SELECT seqs FROM ${schema}.waybill_windows`)).rows).toEqual([]);
+  });
+
   own("a redrive that waited while its event was given up looks again, and leaves it so", async (harness) => {
     const { pool, schema, store } = harness;
     const relay = await relayOn(store);
@@ -453,10 +491,10 @@ function relayWith(store: PostgresStore, holding: Holding) {
   };
 }
 
-async function waitsForLock(pool: PostgresHarness["pool"]): Promise<void> {
+async function waitsForLock(pool: PostgresHarness["pool"], sessions = 1): Promise<void> {
   for (;;) {
     const { rows } = await pool.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
-    if (rows.length > 0) return;
+    if (rows.length >= sessions) return;
   }
 }
 

@@ -93,12 +93,14 @@ await describeWith("postgres", "limits on PostgreSQL", () => {
       await drain(store, holding);
     }
     await a.transactor.transaction(old, (tx) => add(a, tx, "x"));
+    // An event that is due makes the relay look closer.
+    await old.query("UPDATE moved.outbox SET status = 'FAILED', next_attempt_at = created_at WHERE aggregate_id = 'x'");
     // The new server's numbers stepped back: one event is below the old floor, one above it.
     for (const drawn of [9, 29]) {
       await young.query(`SELECT setval('moved.waybill_seq', ${drawn})`);
       await b.transactor.transaction(young, (tx) => add(b, tx, "y"));
     }
-    connections = 2; // the look meets the old server, the transaction the new one
+    connections = 2; // the first try and the look meet the old server, the transaction the new one
     expect(await drain(store, holding)).toEqual(["y:10", "y:30"]);
     for (const pool of pools) await pool.end();
   });

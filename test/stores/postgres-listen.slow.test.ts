@@ -34,6 +34,27 @@ await describeWith("postgres", "hints between processes on PostgreSQL", () => {
     await harness.close();
   });
 
+  test("an event of the user's own transaction is no hint before its COMMIT, and one hint after it", async () => {
+    const harness = await harnessOn(() => server.url())();
+    const hints: string[] = [];
+    const wake = { notify: () => void hints.push("hint"), wait: () => Promise.resolve(false) };
+    const outbox = createOutbox({ store: { ...harness.store, wake } });
+    const client = await harness.pool.connect();
+    for (const end of ["COMMIT", "ROLLBACK", "COMMIT"]) {
+      await client.query("BEGIN");
+      await outbox.add(client, draft);
+      await outbox.add(client, [draft, draft]);
+      await client.query("SELECT pg_sleep(0.05)");
+      expect(hints.splice(0)).toEqual([]);
+      await client.query(end);
+      await client.query("SELECT 1");
+      expect(hints.splice(0)).toEqual(["hint"]);
+    }
+    expect(client.listenerCount("drain")).toBe(0);
+    client.release();
+    await harness.close();
+  });
+
   test("a listener whose connection is cut listens again", async () => {
     const harness = await harnessOn(() => server.url())();
     await using listener = postgres({ url: server.url(), schema: harness.schema, listen: true });

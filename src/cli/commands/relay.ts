@@ -28,7 +28,7 @@ const flags = {
   coordination: flag.value("HOW", `how relays share the lanes: ${strategyNames.join(", ")} (default: partitioned)`, settings.coordination),
   own: flag.value("LANES", "the lanes of a static relay, such as 0-21", settings.own),
   "relay-id": flag.value("NAME", "names this relay in status; a part is added that tells its lives apart", settings.relayId),
-  batch: flag.value("N", "events claimed at once (default: 500)", settings.batch),
+  batch: flag.value("N", "events claimed at once at most (default: 1000)", settings.batch),
   "batches-in-flight": flag.value("N", "batches claimed and not settled at once (default: 3)", settings.batchesInFlight),
   "window-bytes": flag.value("N", "payload bytes claimed at once (default: 8388608)", settings.windowBytes),
   "poll-interval": flag.value("TIME", "wait between polls while there is little to do, such as 100ms", settings.pollInterval),

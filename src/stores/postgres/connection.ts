@@ -19,8 +19,6 @@ export interface Connection {
   run: Run;
   /** Statements without parameters in a transaction of their own, in one round trip, each with a snapshot of its own. */
   batch(statements: readonly string[]): Promise<Answers>;
-  /** A transaction as below whose first statements, without parameters, go in one round trip with its BEGIN. */
-  beginning<T>(statements: readonly string[], work: (answers: Answers, run: Run) => Promise<T>): Promise<T>;
   /** READ COMMITTED, durable, and run again from its start when it lost against another. */
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
@@ -115,19 +113,6 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     batch: (statements) =>
       again(
         () => borrow((client) => orRolledBack(client, () => askAll(client, [...opened, ...statements, "COMMIT"], [opened.length, 1]))),
-        isConflict,
-      ).catch(explained),
-    beginning: (statements, work) =>
-      again(
-        () =>
-          borrow((client) =>
-            orRolledBack(client, async () => {
-              const answers = await askAll(client, [...opened, ...statements], [opened.length, 0]);
-              const result = await work(answers, (text, values) => ask(client, text, values));
-              await ask(client, "COMMIT");
-              return result;
-            }),
-          ),
         isConflict,
       ).catch(explained),
     transaction: (work) => patiently("READ COMMITTED", work),

@@ -12,7 +12,7 @@ export interface PgClient {
   getTransactionStatus?(): string | null;
 }
 
-type PgEvent = "error" | "end" | "notification";
+type PgEvent = "error" | "end" | "notification" | "drain";
 
 interface PgQuery {
   readonly text: string;

@@ -15,9 +15,8 @@ const coalesceMs = 20;
 const retryMs = 1_000;
 
 /**
- * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here a connection of
- * the pool sends it, once for all events of some milliseconds. It may come before a commit that Waybill does not see. LISTEN keeps one connection for as
- * long as a relay runs that waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
+ * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here a connection of the pool sends it: after
+ * the first commit at once, and then once for all commits of some milliseconds. LISTEN keeps one connection for as long as a relay runs that waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
  */
 export function createListening(connection: Connection, clock: Clock = systemClock): Listening {
   const local = createWake();
@@ -27,9 +26,11 @@ export function createListening(connection: Connection, clock: Clock = systemClo
   let sending: Promise<void> | null = null;
   let listening: { readonly over: AbortController; readonly done: Promise<void> } | null = null;
 
+  let sentAt = -Infinity;
   const send = async (): Promise<void> => {
-    await clock.sleep(coalesceMs, closed.signal);
+    await clock.sleep(sentAt + coalesceMs - clock.monotonic(), closed.signal);
     sending = null;
+    sentAt = clock.monotonic();
     if (!closed.signal.aborted) await connection.run("SELECT pg_notify($1, '')", [channel]).catch(() => undefined);
   };
 

@@ -11,7 +11,19 @@ export interface PostgresNames {
   readonly prefix?: string;
 }
 
-const routines = ["add", "lane", "next_seq", "use_key", "moves", "check", "seq", "add_partitions", "drop_partition"] as const;
+const routines = [
+  "add",
+  "lane",
+  "next_seq",
+  "use_key",
+  "moves",
+  "check",
+  "claim",
+  "settle",
+  "seq",
+  "add_partitions",
+  "drop_partition",
+] as const;
 
 /** Every name of the schema as it stands in SQL: qualified and quoted. */
 export type Names = Readonly<Record<TableName | (typeof routines)[number] | "schema", string>> & {

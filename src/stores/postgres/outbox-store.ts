@@ -2,7 +2,7 @@ import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
-import { claimAtOnce, drawnOf, serverStart } from "./claim-at-once.ts";
+import { claimAtOnce } from "./claim-at-once.ts";
 import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from "./claim.ts";
 import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
@@ -13,6 +13,7 @@ import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { readPayload } from "./payload.ts";
 import { list, readEnvelope } from "./rows.ts";
+import { drawnOf, serverStart } from "./relay-functions.ts";
 import { createShares } from "./shares.ts";
 import { type Published, settlePublished, settleWindow } from "./settle.ts";
 
@@ -28,8 +29,6 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
   const floors = createFloors(clock);
   const known = createKnown();
   const shares = createShares();
-  /** Relays whose last claim found something: the next one does not look before it claims. */
-  const busy = new Set<string>();
   /** Relays whose last claim left something. */
   const behind = new Set<string>();
 
@@ -60,17 +59,11 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
 
   const claimAll = async (holding: Holding, request: ClaimRequest): Promise<Window> => {
     const stale = known.stale(holding.relay, request.open);
-    if (stale !== "all" && busy.has(holding.relay)) {
-      const window = await atOnce(holding, request, stale);
-      if (window !== null) return window;
-    }
+    const window = stale === "all" ? null : await atOnce(holding, request, stale);
+    if (window !== null) return window;
     const seen = await look(connection.run, names, holding, request, floors);
     if (!seen.work && stale !== "all" && stale.length === 0)
       return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
-    if (stale !== "all" && !busy.has(holding.relay)) {
-      const window = await atOnce(holding, request, stale);
-      if (window !== null) return window;
-    }
     known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
     try {
       const id = newId();
@@ -88,16 +81,17 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     async claim(holding, request) {
       if (holding.lanes.size === 0) return nothing;
       const window = await claimAll(holding, request);
-      keep(busy, holding.relay, window.id !== null);
-      keep(behind, holding.relay, window.more);
+      if (window.more) behind.add(holding.relay);
+      else behind.delete(holding.relay);
       return window;
     },
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     async settle(relay, window, outcomes) {
       const which = { relay, window };
-      const { ended, ...report } = await (outcomes.every(({ as }) => as === "published")
-        ? settlePublished(connection, names, which, outcomes, onPublish)
-        : connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
+      const isPublished = outcomes.every(({ as }) => as === "published");
+      const { ended, ...report } =
+        (isPublished ? await settlePublished(connection, names, which, outcomes, onPublish) : null) ??
+        (await connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
       if (ended) known.drop(relay, window);
       return report;
     },
@@ -107,11 +101,6 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         return releaseDestination(run, names, list(owned.lanes.keys()), destination, limit);
       }),
   };
-}
-
-function keep<T>(set: Set<T>, one: T, isIn: boolean): void {
-  if (isIn) set.add(one);
-  else set.delete(one);
 }
 
 interface Seen {

@@ -9,43 +9,22 @@ import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
 
-/**
- * A settle of nothing but published events, for which two round trips are enough. Where a lane is lost, or an event is not in the window, it
- * does nothing in the first, and the second looks closer.
- */
-export function settlePublished(
+/** A settle of nothing but published events, in one round trip. Null, with nothing done, where a lane is lost or an event is not in the window. */
+export async function settlePublished(
   connection: Connection,
   n: Names,
   { relay, window }: Settling,
   outcomes: readonly Outcome[],
   onPublish: Published,
-): Promise<Settled> {
+): Promise<Settled | null> {
   const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
-  const [mine, lanes, seqs] = [literal(relay), `'${list(epochs.keys())}'::smallint[]`, `'${list(outcomes.map(seqOf))}'::bigint[]`];
-  const created = spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime()));
-  const ordinary = "(SELECT ordinary FROM seen)";
-  const statements = [
-    `SELECT count(*) FROM (SELECT 1 FROM ${n.lanes} WHERE owner = ${mine} AND lane = ANY (${lanes}) ORDER BY lane FOR UPDATE) l`,
-    `WITH given AS MATERIALIZED (SELECT unnest(${seqs}) AS seq),
-          held AS MATERIALIZED (SELECT seqs FROM ${n.windows} WHERE "window" = ${literal(window)} AND relay = ${mine}),
-          seen AS MATERIALIZED (SELECT (SELECT count(*) FROM unnest(${lanes}, '${list(epochs.values())}'::bigint[]) AS g (lane, epoch)
-              JOIN ${n.lanes} l ON l.lane = g.lane AND l.epoch = g.epoch AND l.owner = ${mine}) = ${epochs.size}
-            AND (SELECT count(*) FROM held, unnest(seqs) AS u (seq) WHERE u.seq IN (SELECT seq FROM given)) = ${outcomes.length} AS ordinary),
-          done AS (${doneSql(n, onPublish, seqs, `${addedWithin(...created)} AND ${ordinary}`)} RETURNING 1),
-          freed AS (${startReleasing(n, seqs)} AND ${ordinary}),
-          cleared AS (DELETE FROM ${n.suspects} WHERE seq IN (SELECT seq FROM given) AND ${ordinary}),
-          ended AS (DELETE FROM ${n.windows} WHERE "window" = ${literal(window)} AND cardinality(seqs) = ${outcomes.length} AND ${ordinary}),
-          kept AS (UPDATE ${n.windows} SET seqs = ARRAY(SELECT u.seq FROM unnest(seqs) AS u (seq) WHERE u.seq NOT IN (SELECT seq FROM given))
-                   WHERE "window" = ${literal(window)} AND cardinality(seqs) > ${outcomes.length} AND ${ordinary})
-     SELECT ${ordinary}, (SELECT count(*) FROM done), (SELECT cardinality(seqs) = ${outcomes.length} FROM held)`,
+  const given = [
+    ...[literal(relay), literal(window), `'${list(epochs.keys())}'`, `'${list(epochs.values())}'`, `'${list(outcomes.map(seqOf))}'`],
+    ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())), onPublish === "keep"],
   ];
-  return connection.beginning(statements, async ([, answer], run) => {
-    const [isOrdinary, count, ended] = answer![0]!;
-    if (isOrdinary !== "t") return settleWindow(run, n, { relay, window }, outcomes, onPublish);
-    // Somebody may have changed the moment of adding by hand, or have settled the event some other way.
-    if (Number(count) < outcomes.length) await run(doneSql(n, onPublish, seqs, "true"));
-    return { settled: outcomes.length, lost: [], ended: ended === "t" };
-  });
+  const [answer] = await connection.batch([`SELECT * FROM ${n.settle}(${given.join(", ")})`]);
+  const [ordinary, ended] = answer![0]!;
+  return ordinary === "t" ? { settled: outcomes.length, lost: [], ended: ended === "t" } : null;
 }
 
 /** Which window of which relay. */

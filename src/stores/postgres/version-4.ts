@@ -2,6 +2,7 @@ import { LANES } from "../../core/lane.ts";
 import type { PartitionUnit } from "../kit/schema.ts";
 import { literal, type Names } from "./names.ts";
 import { addPartitions } from "./partitions.ts";
+import { relayFunctions } from "./relay-functions.ts";
 
 /**
  * What an insert costs is mostly what PostgreSQL reads, plans and prepares anew for each statement: the expressions of constraints,
@@ -173,4 +174,5 @@ BEGIN
     EXECUTE format('ALTER TABLE %s SET (fillfactor = ${fillfactor})', old.name);
   END LOOP;
 END $waybill$;
+${relayFunctions(n)}
 ${unit === null ? "" : addPartitions(n, storage, "CREATE OR REPLACE")}`;

@@ -16,8 +16,23 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
     rows.length === 1 && rows[0]!.idempotencyKey === null
       ? insertOf(n, rows[0]!)
       : [`SELECT id, duplicate FROM ${n.add}($1::json)`, [JSON.stringify(rows.map(recordOf))]];
+  const watched = new WeakSet<object>();
   return {
     synchronous: false,
+    onEnd(tx, then) {
+      const client = tx as Partial<PgClient>;
+      if (typeof client.getTransactionStatus !== "function" || typeof client.on !== "function" || client.off === undefined) return false;
+      if (watched.has(client)) return true;
+      watched.add(client);
+      const answered = (): void => {
+        if (client.getTransactionStatus!() !== "I") return;
+        client.off!("drain", answered);
+        watched.delete(client);
+        then();
+      };
+      client.on("drain", answered);
+      return true;
+    },
     async append(tx, rows) {
       refuseLibrary(tx);
       refuseWithoutTransaction(tx);
