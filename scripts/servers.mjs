@@ -101,21 +101,34 @@ export async function rabbitmqBinaries(own = "/usr/lib") {
   return { ...at(join(folder, "usr/lib")), env: { ...libraries(folder), ERL_ROOTDIR: root, PATH: path } };
 }
 
-const kafka = pins.kafka.version;
-
-/** Kafka's classes, fetched by Maven and kept in the cache, and the Java that runs them. */
-export async function kafkaBinaries() {
+/** Java, and the folder with these classes and all that they need: fetched by Maven, checked and kept in a cache. */
+async function classes(name, artifacts, sha256, { cache, check = async () => undefined } = {}) {
   const [java, maven] = [onPath("java"), onPath("mvn")];
-  if (java === null) throw new Error("there is no java to run Kafka on: install Java 17 or later");
-  const folder = await kept(`kafka-${kafka}`, async (fresh) => {
-    if (maven === null) throw new Error("there is no mvn to fetch Kafka with");
-    writeFileSync(join(fresh, "pom.xml"), project([`org.apache.kafka:kafka_2.13:${kafka}`, "org.slf4j:slf4j-simple:1.7.36"]));
+  if (java === null) throw new Error(`there is no java to run ${name} on: install Java 17 or later`);
+  const make = async (fresh) => {
+    if (maven === null) throw new Error(`there is no mvn to fetch ${name} with`);
+    writeFileSync(join(fresh, "pom.xml"), project([...artifacts, "org.slf4j:slf4j-simple:1.7.36"]));
     const options = { cwd: fresh, timeout: 300_000, maxBuffer: 64 * 1024 ** 2 };
     await run(maven, ["-q", "-B", "-C", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs"], options);
-    checkHashes(join(fresh, "libs"), pins.kafka.sha256);
-    await run(java, ["-cp", join(fresh, "libs", "*"), "kafka.Kafka", "--version"], options);
-  });
-  return { java, version: kafka, classes: join(folder, "libs", "*") };
+    checkHashes(join(fresh, "libs"), sha256);
+    await check(java, join(fresh, "libs", "*"), options);
+  };
+  return { java, classes: join(await kept(name, make, cache), "libs", "*") };
+}
+
+/** Kafka's classes, and the Java that runs them. */
+export async function kafkaBinaries() {
+  const { version, sha256 } = pins.kafka;
+  const check = (java, path, options) => run(java, ["-cp", path, "kafka.Kafka", "--version"], options);
+  return { version, ...(await classes(`kafka-${version}`, [`org.apache.kafka:kafka_2.13:${version}`], sha256, { check })) };
+}
+
+/** Debezium for PostgreSQL and the Kafka Connect that it was built for, in a cache of the caller's own. */
+export async function debeziumBinaries(cache) {
+  const { version, connect, sha256 } = pins.debezium;
+  const artifacts = [`io.debezium:debezium-connector-postgres:${version}`, `org.apache.kafka:connect-runtime:${connect}`];
+  mkdirSync(cache, { recursive: true });
+  return { version, connect, ...(await classes(`debezium-${version}`, artifacts, sha256, { cache })) };
 }
 
 /** Refuses a folder that has other files than these, or other bytes in them. */
@@ -191,8 +204,7 @@ function libraries(folder) {
 }
 
 /** A folder of the cache, made when it is not there. It is renamed when whole, so that one cut short or made twice at once does no harm. */
-async function kept(name, make) {
-  const cache = cacheFolder();
+async function kept(name, make, cache = cacheFolder()) {
   const folder = join(cache, name);
   if (existsSync(folder)) return folder;
   const fresh = mkdtempSync(join(cache, "fetching-"));

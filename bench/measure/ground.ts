@@ -79,6 +79,9 @@ const serverOf = (start: () => Promise<{ url(): string; readonly pid: number | n
   return { url: server.url(), pid: server.pid, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 };
 
+/** A PostgreSQL server of its own, whose log can be decoded. */
+export const logical = serverOf(() => startPostgres({ version: 15, settings: { ...settings, wal_level: "logical" } }));
+
 /** Brokers by the name of their adapter. */
 export const brokers = {
   kafka: { name: "Kafka", open: serverOf(() => startKafka()) },

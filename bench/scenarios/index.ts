@@ -3,6 +3,7 @@ import type { Finding } from "../report/finding.ts";
 import { add } from "./add.ts";
 import { backlog } from "./backlog.ts";
 import { blocked } from "./blocked.ts";
+import { debezium } from "./debezium.ts";
 import { drain } from "./drain.ts";
 import { growth } from "./growth.ts";
 import { horizon } from "./horizon.ts";
@@ -35,4 +36,5 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   purge: { run: async (ground) => purge(await ground.database("purge"), ground.quick ? 5 : 40) },
   status: { run: async (ground) => status(await ground.database("status"), ground.quick ? 300_000 : 20_000_000) },
   growth: { run: growth, long: true },
+  debezium: { run: debezium, long: true },
 };

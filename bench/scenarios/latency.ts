@@ -47,7 +47,7 @@ async function atSteadyRate(ground: Ground, { broker, server, store, seconds }: 
 }
 
 /** What relaying adds to what the writers cost. */
-function beyondWriters(rows: readonly Row[], name: string): readonly Figure[] {
+export function beyondWriters(rows: readonly Row[], name: string): readonly Figure[] {
   const of = (row: string, measure: string): number => rows.find((each) => each.name === row)!.measures[measure]!.median;
   const beyond = (measure: string): number => of(name, measure) - of("writers alone", measure);
   return [

@@ -7,15 +7,16 @@ export const now = () => Number(process.hrtime.bigint()) / 1e6;
 
 /**
  * Runs `work` and returns what one event of it cost. `events` is their number, or a function that knows it afterwards.
- * `position` reads the database's place in its log; `helpers` are processes whose cost is ours, such as further relays.
+ * `position` reads the database's place in its log; `helpers` are processes whose cost is ours, such as further relays. With `apart`, only
+ * theirs is: this process looks on.
  */
-export async function measured(task, work, { events = task.events, position = null, helpers = [] } = {}) {
+export async function measured(task, work, { events = task.events, position = null, helpers = [], apart = false } = {}) {
   let rss = 0;
-  const look = () => (rss = Math.max(rss, process.memoryUsage.rss(), ...helpers.map(treeRss)));
+  const look = () => (rss = Math.max(rss, apart ? 0 : process.memoryUsage.rss(), ...helpers.map(treeRss)));
   const sampling = setInterval(look, 100);
   const take = () => ({
     at: now(),
-    own: ownCpu() + helpers.reduce((sum, pid) => sum + treeCpu(pid), 0),
+    own: (apart ? 0 : ownCpu()) + helpers.reduce((sum, pid) => sum + treeCpu(pid), 0),
     database: treeCpu(task.processes.database),
     broker: treeCpu(task.processes.broker),
   });

@@ -1,12 +1,14 @@
-// A relay beside writers at a steady rate: what an event costs then, and how long it takes to the broker and to its effect.
+// A relay, or Debezium, beside writers at a steady rate: what an event costs then, and how long it takes to the broker and to its effect.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "./brokers.mjs";
+import { startDebezium } from "./connect.mjs";
 import { measured, now, percentile } from "./measure.mjs";
 import { relayOf } from "./relay.mjs";
 import { openStore } from "./stores.mjs";
+import { createTopic } from "./topic.mjs";
 
 const child = (file, task) => fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(task)]);
 
@@ -17,10 +19,13 @@ async function told(process, expected = []) {
   return list;
 }
 
-/** With `relays: 0` there are the writers only; with `subscriber`, the effects too. */
+/**
+ * With `relays: 0` there are the writers only, or Debezium in the relay's place. `subscriber` measures the effects too, `consumer` when the
+ * events come to one that only reads. `warm` events go first.
+ */
 export default async function paced(task) {
-  const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warmSeconds = 2, seconds } = task;
-  const { store, pool, position } = await openStore(task, { listen });
+  const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warm = 0, warmSeconds = 2, seconds } = task;
+  const { store, pool, insert, settle, position } = await openStore(task, { listen });
   await pool.query(`CREATE TABLE ${task.schema}.work (id text PRIMARY KEY, body text NOT NULL)`);
   const broker = await openBroker(task);
   const acked = [];
@@ -30,27 +35,30 @@ export default async function paced(task) {
   };
   const relay = relays === 0 ? null : await relayOf(task, store, broker, remember, { pollIntervalMs });
   await relay?.start();
-  const effects = subscriber ? child("./effects.mjs", task) : null;
-  if (effects !== null) await once(effects, "message");
+  const debezium = task.debezium === true ? await startDebezium(task, pool) : null;
+  if (warm > 0) {
+    await insert(warm);
+    await createTopic(task).reach(warm);
+    await settle();
+  }
+  const reader = subscriber ? child("./effects.mjs", task) : task.consumer === true ? child("./arrivals.mjs", task) : null;
+  if (reader !== null) await once(reader, "message");
   const load = child("./load.mjs", task);
   await sleep(warmSeconds * 1_000);
   const from = now();
   let until = 0;
-  const taken = await measured(task, async () => void (await sleep(seconds * 1_000), (until = now())), { position, events: 1 });
+  const costs = debezium === null ? {} : { helpers: [debezium.pid], apart: true };
+  const taken = await measured(task, async () => void (await sleep(seconds * 1_000), (until = now())), { position, events: 1, ...costs });
   const committed = (await told(load)).filter(([, at]) => at >= from && at < until);
   if (relay !== null) await within(10, () => acked.length >= committed.length && lastOf(committed, acked));
-  const applied =
-    effects === null
-      ? []
-      : await told(
-          effects,
-          committed.map(([id]) => id),
-        );
+  const ids = committed.map(([id]) => id);
+  const seen = reader === null ? [] : await told(reader, ids);
+  await debezium?.stop();
   const count = committed.length;
   return {
     ...perEvent(taken, count),
     ...waits("ack", committed, acked),
-    ...waits("effect", committed, applied),
+    ...waits(subscriber ? "effect" : "arrival", committed, seen),
   };
 }
 

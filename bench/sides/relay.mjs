@@ -20,7 +20,7 @@ export async function relayOf(task, store, broker, stored, options = {}) {
 export const storedOf = (results) => results.filter(({ status }) => status === "stored").length;
 
 /**
- * A first relay takes a tenth of the events, to warm up, and drains. The one that is measured finds all events there, and is measured until it
+ * A first relay takes a tenth of the events, or `task.warm`, to warm up, and drains. The one that is measured finds all events there, and is measured until it
  * has settled them: a relay has 1,500 events in flight, whose cost would otherwise lie outside.
  */
 export default async function drain(task) {
@@ -40,12 +40,14 @@ export default async function drain(task) {
     await reached;
     if (drained) await Promise.all([relay.drain(), ...others.map(({ drain }) => drain())]);
   };
-  const warm = Math.ceil(task.events / 10);
-  await insert(warm);
-  await pass(warm);
+  const warm = task.warm ?? Math.ceil(task.events / 10);
+  if (warm > 0) {
+    await insert(warm);
+    await pass(warm);
+  }
   await published(task.published ?? 0);
   await insert(task.events + (task.pending ?? 0));
-  if (task.published > 0 || task.pending > 0) await settle();
+  if (task.published > 0 || task.pending > 0 || task.warm > 0) await settle();
   const drains = !(task.pending > 0); // the rest would take minutes; the database goes with the scenario
   const taken = await measured(task, () => pass(task.events, drains), { position, helpers: others.map(({ pid }) => pid) });
   if (!drains) return taken;

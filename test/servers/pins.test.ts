@@ -14,7 +14,12 @@ interface Lock {
 }
 interface Pins {
   readonly postgres: Readonly<Record<string, { readonly version: string; readonly integrity: string }>>;
-  readonly kafka: { readonly version: string; readonly sha256: Readonly<Record<string, string>> };
+  readonly kafka: Fetched;
+  readonly debezium: Fetched;
+}
+interface Fetched {
+  readonly version: string;
+  readonly sha256: Readonly<Record<string, string>>;
 }
 
 describe("what is fetched for tests", () => {
@@ -46,7 +51,8 @@ describe("what is fetched for tests", () => {
       expect(integrity).toMatch(/^sha512-[\w+/]{86}==$/);
     }
     expect(Object.keys(pins.kafka.sha256)).toContain(`kafka_2.13-${pins.kafka.version}.jar`);
-    for (const each of Object.values(pins.kafka.sha256)) expect(each).toMatch(/^[0-9a-f]{64}$/);
+    expect(Object.keys(pins.debezium.sha256)).toContain(`debezium-connector-postgres-${pins.debezium.version}.jar`);
+    for (const each of [pins.kafka, pins.debezium].flatMap(({ sha256 }) => Object.values(sha256))) expect(each).toMatch(/^[0-9a-f]{64}$/);
   });
 });
 
