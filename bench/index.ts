@@ -9,7 +9,8 @@ import { scenarios } from "./scenarios/index.ts";
 
 const flags = { quick: process.argv.includes("--quick"), long: process.argv.includes("--long") };
 const valueOf = (flag: string): string | null => process.argv.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1) ?? null;
-const [beside, json, page, only] = [valueOf("--beside"), valueOf("--json"), valueOf("--html"), valueOf("--only")];
+const [beside, json, page] = [valueOf("--beside"), valueOf("--json"), valueOf("--html")];
+const [only, rounds] = [valueOf("--only"), valueOf("--rounds")];
 
 const asked = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const unknown = asked.find((name) => !Object.hasOwn(scenarios, name));
@@ -23,6 +24,7 @@ await using ground = await openGround({
   quick: flags.quick,
   beside: beside === null ? null : resolve(beside),
   only: only?.split(",") ?? [],
+  rounds: rounds === null ? null : Number(rounds),
 });
 const setting = {
   node: process.version,

@@ -12,8 +12,10 @@ import { startRedis } from "../../test/servers/redis.ts";
 export interface Ground extends AsyncDisposable {
   readonly postgres: Postgres;
   readonly quick: boolean;
-  /** Rounds of each side, fewer when a comparison takes too long. */
+  /** Rounds of each side. */
   readonly rounds: number;
+  /** Fewer rounds when a comparison takes too long, unless --rounds says how many. */
+  readonly hurried: boolean;
   /** Another checkout, built: each round of ours is run there too, by turns. */
   readonly beside: string | null;
   /** A fresh database of the PostgreSQL server. */
@@ -34,9 +36,10 @@ const settings = { shared_buffers: "512MB", max_wal_size: "4GB", full_page_write
 
 interface GroundOptions extends Pick<Ground, "quick" | "beside"> {
   readonly only: readonly string[];
+  readonly rounds: number | null;
 }
 
-export async function openGround({ quick, beside, only }: GroundOptions): Promise<Ground> {
+export async function openGround({ quick, beside, only, rounds }: GroundOptions): Promise<Ground> {
   const postgres = await startPostgres({ version: 15, settings });
   const admin = new pg.Client({ connectionString: postgres.url() });
   admin.on("error", () => undefined); // of a run that fails, its own error is shown
@@ -45,7 +48,8 @@ export async function openGround({ quick, beside, only }: GroundOptions): Promis
   return {
     postgres,
     quick,
-    rounds: quick ? 1 : 5,
+    rounds: rounds ?? (quick ? 1 : 5),
+    hurried: rounds === null,
     beside,
     database: async (name) => {
       const unique = `bench_${name}_${++databases}`;

@@ -27,8 +27,11 @@ interface PollFeedOptions extends Pick<
   onTrouble(step: "claim" | "settle", error: Error): void;
 }
 
-/** After a claim that took several events, and all there were, more are likely to come: the next one begins this long after it. */
-const lullMs = 4;
+/** While events come steadily, the next claim begins this long after one that took all there were: a few cost as much to claim as one. */
+const lullMs = 6;
+
+/** So many windows that followed each other do not end with one claim that finds nothing: at random, some intervals have no event. */
+const longRun = 8;
 
 /** The first window has so many events at most. Each one that does not take all there is makes the next one twice as wide, up to `batch`. */
 const firstWidth = 250;
@@ -76,6 +79,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     let narrow = false;
     let lull: number | null = null;
     let width = firstWidth;
+    /** How many windows have followed each other since events came faster than one by one. */
+    let run = 0;
     /** Until the next poll, or a hint that there is something. */
     const pause = async (): Promise<void> => void (await options.wake.wait(clock, options.pollIntervalMs, draining));
     /** How many more may be claimed. Suspects are alone in flight: nothing before them, nothing beside them. */
@@ -139,14 +144,17 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         });
         claiming = none;
         width = window.more ? Math.min(width * 2, options.batch) : firstWidth;
-        if (!window.more && fed.claims.length > 1) lull = begun + lullMs;
+        run = fed.claims.length > 1 || run > 0 ? run + 1 : 0;
+        if (!window.more && run > 0) lull = begun + lullMs;
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
-        if (!window.more && fed.claims.length === 1) await pause();
+        if (!window.more && run === 0) await pause();
       } else {
         claiming = none;
-        if (!found) await pause();
+        run = run > longRun ? 1 : 0;
+        if (run > 0) lull = begun + lullMs;
+        else if (!found) await pause();
       }
     }
   }

@@ -30,7 +30,7 @@ interface Asked {
 
 /**
  * A whole claim in one round trip, as long as nothing is out of the ordinary: every lane is as it was known, nothing is due, delayed, being
- * released or suspect, and all payloads fit. It takes nothing otherwise, and `claim` looks closer.
+ * released or suspect, no event's aggregate is held, and all payloads fit. It takes nothing otherwise, and `claim` looks closer.
  *
  * Only lanes with something to claim are locked, and only they are scanned; where the relay is behind, all of them.
  */
@@ -67,7 +67,6 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
     const before = found.get(lane) ?? 0;
     if (before === 0) lowest.set(lane, seq);
     found.set(lane, before + 1);
-    if (row[14] === "t") continue;
     const claim = { lane, failures: Math.max(0, Number(row[13])), deaths: 0 };
     claims.push(claimOf(readRow(storedOf(seq, row)), holding, claim, null));
   }

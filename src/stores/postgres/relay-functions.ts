@@ -17,8 +17,8 @@ const bytesOf = (columns: readonly string[]): string => columns.map((column) => 
 
 /**
  * What a relay does all day, in functions: PL/pgSQL keeps the plans of their statements for the session, which would otherwise cost more than
- * the rows of a small window. Each statement of a function has a snapshot of its own. A plan that is kept must not have been made for an
- * empty table, so none may read a whole one.
+ * the rows of a small window. Each statement of a function has a snapshot of its own. A plan that is kept may have been made for an empty
+ * table, so none may read a whole one.
  *
  * Claims and settles share the lock of a lane, because the relay that owns it is the only one that claims or settles there. Whoever takes a
  * lane, gives it away, settles a failure or looks closer locks it alone.
@@ -27,7 +27,7 @@ export const relayFunctions = (n: Names): string => `${claimFunction(n)}
 ${settleFunction(n)}
 GRANT EXECUTE ON FUNCTION ${n.claim}, ${n.settle} TO PUBLIC;`;
 
-const language = "LANGUAGE plpgsql SET enable_seqscan = off AS $waybill$\n#variable_conflict use_column";
+const language = "LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $waybill$\n#variable_conflict use_column";
 
 const claimFunction = (n: Names): string => {
   const ready = (floor: string, lane: string): string =>
@@ -37,7 +37,7 @@ const claimFunction = (n: Names): string => {
 CREATE FUNCTION ${n.claim}(mine text, lanes smallint[], epochs bigint[], redrives bigint[], floors bigint[], wants integer[], known text[],
   stale text[], behind boolean, made_id text, most integer, most_bytes bigint, largest bigint, server numeric, highest bigint)
 RETURNS TABLE (seq bigint, id text, aggregate_type text, aggregate_id text, event_type text, content_type text, idempotency_key text,
-  event_version integer, headers text, created bigint, payload text, payload_hex text, lane smallint, retry_count integer, held boolean)
+  event_version integer, headers text, created bigint, payload text, payload_hex text, lane smallint, retry_count integer, ordinary boolean)
 ${language}
 DECLARE
   -- Before the transaction has an id, so that every event that it does not see has a higher number, or an older transaction.
@@ -65,9 +65,9 @@ BEGIN
       AND NOT EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY (lanes))
       AND NOT EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY (lanes))
       AND NOT EXISTS (SELECT 1 FROM ${n.destinations} WHERE lane = ANY (lanes)) AS ordinary,
-      EXISTS (SELECT 1 FROM ${n.holds}) AS holds
+      EXISTS (SELECT 1 FROM ${n.holds}) AS any_held
   ), ready AS MATERIALIZED (
-    SELECT o.*, CASE WHEN (SELECT holds FROM seen) THEN ${isHeld(n)} ELSE false END AS held
+    SELECT o.*, CASE WHEN (SELECT any_held FROM seen) THEN ${isHeld(n)} ELSE false END AS held
     FROM l CROSS JOIN LATERAL (
       SELECT o.seq, ${names.map((name) => `o.${name}`).join(", ")}, o.event_version, o.headers::text AS headers, o.created_at, o.payload,
              o.payload_bytes, o.lane, o.retry_count, row_number() OVER (ORDER BY o.seq) AS place
@@ -75,20 +75,20 @@ BEGIN
     ) o WHERE (SELECT ordinary FROM seen) ORDER BY o.place, o.seq LIMIT most
   ), fits AS MATERIALIZED (
     SELECT coalesce(sum(${bytesOf(["headers", "payload", "payload_bytes", ...names])}), 0) <= most_bytes
-      AND coalesce(max(coalesce(octet_length(payload), octet_length(payload_bytes))), 0) <= largest AS fits FROM ready
+      AND coalesce(max(coalesce(octet_length(payload), octet_length(payload_bytes))), 0) <= largest AND NOT coalesce(bool_or(held), false) AS fits
+    FROM ready
   ), made AS (
     INSERT INTO ${n.windows} ("window", relay, width, seqs)
     SELECT made_id, mine, count(*) + (SELECT count(*) FROM open), array_agg(seq ORDER BY seq)
-    FROM ready WHERE NOT held AND (SELECT fits FROM fits) HAVING count(*) > 0
-  ), forgotten AS (
-    DELETE FROM ${n.windows} WHERE relay = mine AND "window" = ANY (stale)
-  ), blocked AS (
-    UPDATE ${n.outbox} SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq = ANY (ARRAY(SELECT seq FROM ready WHERE held))
+    FROM ready WHERE (SELECT fits FROM fits) HAVING count(*) > 0
   )
-  (SELECT seq, ${names.join(", ")}, event_version, headers, ${micros}, payload, encode(payload_bytes, 'hex'), lane, retry_count, held
+  (SELECT seq, ${names.join(", ")}, event_version, headers, ${micros}, payload, encode(payload_bytes, 'hex'), lane, retry_count, NULL::boolean
    FROM ready WHERE (SELECT fits FROM fits) ORDER BY seq)
   UNION ALL SELECT (SELECT min(seq) FROM open), pg_current_xact_id_if_assigned()::text, oldest::text, locked::text, NULL, NULL, NULL, NULL, NULL,
     drawn, NULL, first_open::text, NULL, NULL, (SELECT ordinary FROM seen) AND (SELECT fits FROM fits);
+  IF cardinality(stale) > 0 THEN
+    DELETE FROM ${n.windows} WHERE relay = mine AND "window" = ANY (stale);
+  END IF;
 END $waybill$;`;
 };
 
