@@ -102,13 +102,13 @@ a request calls; the loop stands for the requests.
 \`\`\`ts shipping.ts
 ${library.shipping.replaceAll("BROKER(", `${broker.factory}(`).replaceAll("{ BROKER }", `{ ${broker.factory} }`).replaceAll("waybill/BROKER", `waybill/${broker.factory}`)}
 await shipping.start();
-console.log(\`shipping: process \${process.pid}\`);
 
 async function stop(): Promise<void> {
   await shipping.drain(); // takes no more events, finishes those in hand
   ${end}
 }
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void stop());
+console.log(\`shipping: process \${process.pid}\`);
 \`\`\`
 
 What the handler writes through \`tx\` commits together with the mark that this event is done. So an event that the broker delivers twice has one

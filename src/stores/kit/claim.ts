@@ -43,5 +43,6 @@ export function claimOf(
   unread: number | null,
 ): Claim {
   const claim = { envelope, lane, epoch: lanes.get(lane)!, failures, deaths };
+  if (unreadable === null && unread === null) return claim;
   return { ...claim, ...(unreadable === null ? {} : { unreadable }), ...(unread === null ? {} : { unread }) };
 }

@@ -63,7 +63,9 @@ function nameOf(column: string, stored: StoredText, faults: string[]): string {
     return "";
   }
   const text = textOf(stored);
-  const bytes = typeof stored === "string" ? Buffer.byteLength(stored) : stored.byteLength;
+  // A character takes at most three bytes for each of its units: most names need no count.
+  const bytes =
+    typeof stored !== "string" ? stored.byteLength : stored.length * 3 <= maxMarkBytes ? stored.length : Buffer.byteLength(stored);
   if (bytes > 0 && bytes <= maxMarkBytes && !text.includes("\0") && isWhole(stored, text)) return text;
   if (bytes === 0) faults.push(`${column} is empty`);
   else if (bytes > maxMarkBytes) faults.push(`${column} takes more than ${maxMarkBytes} bytes`);

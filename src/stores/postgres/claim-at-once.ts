@@ -1,7 +1,7 @@
 import type { Claim, ClaimRequest, Holding } from "../../contracts/outbox-store.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
 import { claimOf } from "../kit/claim.ts";
-import { readRow } from "../kit/stored.ts";
+import { readRow, type StoredRow } from "../kit/stored.ts";
 import type { Connection } from "./connection.ts";
 import { type Expected, least, type Sighting } from "./floors.ts";
 import { literal, type Names } from "./names.ts";
@@ -62,13 +62,15 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
   /** Lanes without a row were seen by the snapshot of the lock. */
   const lowest = new Map<number, bigint | null>([...wants.keys()].map((lane) => [lane, null]));
   const claims: Claim[] = [];
+  const payload = payloadsOf(rows);
   for (const row of rows) {
-    const [seq, lane] = [BigInt(row[0]!), Number(row[12])];
+    const seq = BigInt(row[0]!);
+    const lane = Number(row[12]);
     const before = found.get(lane) ?? 0;
     if (before === 0) lowest.set(lane, seq);
     found.set(lane, before + 1);
     const claim = { lane, failures: Math.max(0, Number(row[13])), deaths: 0 };
-    claims.push(claimOf(readRow(storedOf(seq, row)), holding, claim, null));
+    claims.push(claimOf(readRow(storedOf(seq, row, payload(row))), holding, claim, null));
   }
   const full = rows.length >= request.limit;
   if (full) for (const lane of bigints(locked)) if (!found.has(Number(lane))) lowest.delete(Number(lane)); // its rows were left out
@@ -93,21 +95,31 @@ function lowestOf(seqs: readonly (string | null | undefined)[]): bigint | null {
 /** The latest moment that a Date can hold. */
 const lastMs = 8_640_000_000_000_000;
 
-function storedOf(seq: bigint, row: Row): Parameters<typeof readRow>[0] {
-  const [, id, aggregateType, aggregateId, type, contentType, key, version, headers, created, payload, hex] = row as (string | null)[];
+/** All payloads of a claim lie in one buffer: a small one for each would cost as much as sending it. */
+function storedOf(seq: bigint, row: Row, data: Uint8Array): StoredRow {
   return {
-    ...{
-      seq,
-      id: id!,
-      aggregateType: aggregateType!,
-      aggregateId: aggregateId!,
-      type: type!,
-      contentType: contentType!,
-      headers: headers!,
-    },
-    idempotencyKey: key ?? undefined,
-    eventVersion: Number(version),
-    data: payload === null ? Buffer.from(hex ?? "", "hex") : Buffer.from(payload!, "utf8"),
-    createdAt: new Date(Math.max(-lastMs, Math.min(lastMs, Math.floor(Number(created) / 1_000)))),
+    seq,
+    id: row[1]!,
+    aggregateType: row[2]!,
+    aggregateId: row[3]!,
+    type: row[4]!,
+    contentType: row[5]!,
+    idempotencyKey: row[6] ?? undefined,
+    eventVersion: Number(row[7]),
+    headers: row[8]!,
+    createdAt: new Date(Math.max(-lastMs, Math.min(lastMs, Math.floor(Number(row[9]) / 1_000)))),
+    data,
   };
 }
+
+function payloadsOf(rows: readonly Row[]): (row: Row) => Uint8Array {
+  const bytes = Buffer.allocUnsafeSlow(rows.reduce((sum, row) => sum + bytesOf(row), 0));
+  let at = 0;
+  return (row) => {
+    const from = at;
+    at += row[10] === null ? bytes.write(row[11] ?? "", at, "hex") : bytes.write(row[10]!, at, "utf8");
+    return bytes.subarray(from, at);
+  };
+}
+
+const bytesOf = (row: Row): number => (row[10] === null ? (row[11]?.length ?? 0) / 2 : Buffer.byteLength(row[10]!));

@@ -27,7 +27,8 @@ export const relayFunctions = (n: Names): string => `${claimFunction(n)}
 ${settleFunction(n)}
 GRANT EXECUTE ON FUNCTION ${n.claim}, ${n.settle} TO PUBLIC;`;
 
-const language = "LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $waybill$\n#variable_conflict use_column";
+const language =
+  "LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $waybill$\n#variable_conflict use_column";
 
 const claimFunction = (n: Names): string => {
   const ready = (floor: string, lane: string): string =>
