@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { codes } from "../../src/brokers/kafka/codes.ts";
 import type { Link } from "../../src/brokers/kafka/link.ts";
-import { seal, type BatchAnswer, type Batch } from "../../src/brokers/kafka/batch.ts";
-import { batchesIn } from "../../src/brokers/kafka/batches.ts";
-import type { Producer } from "../../src/brokers/kafka/producer.ts";
+import { seal, type BatchAnswer, type Batch } from "../../src/brokers/kafka/writing/batch.ts";
+import { batchesIn } from "../../src/brokers/kafka/reading/batches.ts";
+import type { Producer } from "../../src/brokers/kafka/writing/producer.ts";
 import { createSink } from "../../src/brokers/kafka/sink.ts";
 import type { Directory, WritableTopic } from "../../src/brokers/kafka/topics.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";

@@ -1,11 +1,11 @@
 import { gzipSync } from "node:zlib";
 import { compressionsAlgorithms, crc32c as theirs } from "@platformatic/kafka";
 import { describe, expect, test } from "vitest";
-import { batchesIn, mostRecords, mostUnpacked, type ReadBounds, type RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import { batchesIn, mostRecords, mostUnpacked, type ReadBounds, type RecordBatch } from "../../src/brokers/kafka/reading/batches.ts";
 import { crc32c } from "../../src/brokers/kafka/crc32c.ts";
 import { envelopeOf } from "../../src/brokers/kafka/message.ts";
-import { itemsOf } from "../../src/brokers/kafka/records.ts";
-import { unpack } from "../../src/brokers/kafka/unpack.ts";
+import { itemsOf } from "../../src/brokers/kafka/reading/records.ts";
+import { unpack } from "../../src/brokers/kafka/reading/unpack.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { batchOf, emptyHeaders, eventHeaders, type BatchOptions } from "./kafka-batch.ts";
 

@@ -1,11 +1,11 @@
 import { createRecordsBatch, produceV9, Reader, readRecordsBatches } from "@platformatic/kafka";
 import { describe, expect, test } from "vitest";
-import { BatchWriter } from "../../src/brokers/kafka/batch-writer.ts";
-import { seal, type Batch } from "../../src/brokers/kafka/batch.ts";
-import { batchesIn } from "../../src/brokers/kafka/batches.ts";
+import { BatchWriter } from "../../src/brokers/kafka/writing/batch-writer.ts";
+import { seal, type Batch } from "../../src/brokers/kafka/writing/batch.ts";
+import { batchesIn } from "../../src/brokers/kafka/reading/batches.ts";
 import { envelopeOf } from "../../src/brokers/kafka/message.ts";
-import { partitionOf, partitionOfText } from "../../src/brokers/kafka/partition.ts";
-import { produceRequest } from "../../src/brokers/kafka/produce-request.ts";
+import { partitionOf, partitionOfText } from "../../src/brokers/kafka/reading/partition.ts";
+import { produceRequest } from "../../src/brokers/kafka/writing/produce-request.ts";
 import { comparable, difficultEvents, sampleEvent } from "../../src/conformance/corpus.ts";
 import { toAttributes } from "../../src/core/cloudevents.ts";
 import type { Envelope } from "../../src/core/event.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { BatchWriter } from "../../src/brokers/kafka/batch-writer.ts";
-import { loadFlights, type Loading } from "../../src/brokers/kafka/flights.ts";
-import { partitionOf } from "../../src/brokers/kafka/partition.ts";
-import { createRemainder } from "../../src/brokers/kafka/remainder.ts";
+import { BatchWriter } from "../../src/brokers/kafka/writing/batch-writer.ts";
+import { loadFlights, type Loading } from "../../src/brokers/kafka/writing/flights.ts";
+import { partitionOf } from "../../src/brokers/kafka/reading/partition.ts";
+import { createRemainder } from "../../src/brokers/kafka/writing/remainder.ts";
 import type { WritableTopic } from "../../src/brokers/kafka/topics.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { Outgoing, PublishResult } from "../../src/contracts/sink.ts";

@@ -1,7 +1,7 @@
 import { Admin, Producer, stringSerializers } from "@platformatic/kafka";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { kafka, type Kafka } from "../../src/brokers/kafka/index.ts";
-import { partitionOf } from "../../src/brokers/kafka/partition.ts";
+import { partitionOf } from "../../src/brokers/kafka/reading/partition.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { PublishResult } from "../../src/contracts/sink.ts";
 import type { Delivery } from "../../src/contracts/source.ts";

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import { mostUnpacked } from "../../src/brokers/kafka/batches.ts";
+import { mostUnpacked } from "../../src/brokers/kafka/reading/batches.ts";
 import { kafka } from "../../src/brokers/kafka/index.ts";
 import { within } from "../../src/conformance/corpus.ts";
 import type { Delivery, Subscription } from "../../src/contracts/source.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { kafka } from "../../src/brokers/kafka/index.ts";
-import { partitionOf } from "../../src/brokers/kafka/partition.ts";
+import { partitionOf } from "../../src/brokers/kafka/reading/partition.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import { describeWith } from "../servers/available.ts";
 import { startKafka, type KafkaServer } from "../servers/kafka.ts";

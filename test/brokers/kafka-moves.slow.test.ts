@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { kafka } from "../../src/brokers/kafka/index.ts";
-import { partitionOf } from "../../src/brokers/kafka/partition.ts";
+import { partitionOf } from "../../src/brokers/kafka/reading/partition.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
 import type { Envelope } from "../../src/core/event.ts";

@@ -1,11 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { decodeAssignment, decodeSubscription, encodeAssignment, encodeSubscription, share } from "../../src/brokers/kafka/assignment.ts";
+import {
+  decodeAssignment,
+  decodeSubscription,
+  encodeAssignment,
+  encodeSubscription,
+  share,
+} from "../../src/brokers/kafka/reading/assignment.ts";
 import { codes, isPassing, KafkaRefusal, verdictOf } from "../../src/brokers/kafka/codes.ts";
 import { kafka } from "../../src/brokers/kafka/index.ts";
-import type { RecordBatch } from "../../src/brokers/kafka/batches.ts";
+import type { RecordBatch } from "../../src/brokers/kafka/reading/batches.ts";
 import { envelopeOf, type StoredRecord } from "../../src/brokers/kafka/message.ts";
-import { murmur2, partitionOf } from "../../src/brokers/kafka/partition.ts";
-import { itemsOf } from "../../src/brokers/kafka/records.ts";
+import { murmur2, partitionOf } from "../../src/brokers/kafka/reading/partition.ts";
+import { itemsOf } from "../../src/brokers/kafka/reading/records.ts";
 import { judge } from "../../src/brokers/kafka/examine.ts";
 import { createDirectory } from "../../src/brokers/kafka/topics.ts";
 import { settingsOf } from "../../src/brokers/kafka/url.ts";

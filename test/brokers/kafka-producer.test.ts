@@ -1,9 +1,9 @@
 import { Reader, readRecordsBatches } from "@platformatic/kafka";
 import { expect, test } from "vitest";
-import { BatchWriter } from "../../src/brokers/kafka/batch-writer.ts";
-import type { Batch } from "../../src/brokers/kafka/batch.ts";
+import { BatchWriter } from "../../src/brokers/kafka/writing/batch-writer.ts";
+import type { Batch } from "../../src/brokers/kafka/writing/batch.ts";
 import { codes } from "../../src/brokers/kafka/codes.ts";
-import { openProducer } from "../../src/brokers/kafka/producer.ts";
+import { openProducer } from "../../src/brokers/kafka/writing/producer.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock } from "../../src/core/clock.ts";
 

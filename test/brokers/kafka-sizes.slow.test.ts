@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BatchWriter } from "../../src/brokers/kafka/batch-writer.ts";
+import { BatchWriter } from "../../src/brokers/kafka/writing/batch-writer.ts";
 import { kafka } from "../../src/brokers/kafka/index.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { describeWith } from "../servers/available.ts";

@@ -2,7 +2,7 @@ import type { BrokerAdapter } from "../../contracts/adapter.ts";
 import { systemClock as clock } from "../../core/clock.ts";
 import { guardedBy, inStages, purgesItself } from "../kit/describe.ts";
 import { rules } from "./examine.ts";
-import { removeGroup } from "./groups.ts";
+import { removeGroup } from "./reading/groups.ts";
 import { kafka } from "./index.ts";
 import { createLink } from "./link.ts";
 import { starter } from "./starter.ts";

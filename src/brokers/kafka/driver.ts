@@ -4,7 +4,7 @@ import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { shared } from "../../core/time.ts";
-import { fetchAnswerOf, type FetchAnswer } from "./fetched.ts";
+import { fetchAnswerOf, type FetchAnswer } from "./reading/fetched.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
 import { checkVersions, type Versions } from "./versions.ts";

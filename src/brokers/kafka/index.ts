@@ -8,7 +8,7 @@ import { checkOptions, positive, whole } from "../../core/options.ts";
 import { systemRandom } from "../../core/random.ts";
 import { examineKafka } from "./examine.ts";
 import { createLink } from "./link.ts";
-import { createProducers } from "./producers.ts";
+import { createProducers } from "./writing/producers.ts";
 import { createSink } from "./sink.ts";
 import { createSource } from "./source.ts";
 import { checkTopic, createDirectory, createTopics } from "./topics.ts";

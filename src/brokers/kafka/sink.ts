@@ -1,6 +1,6 @@
 import type { Sink } from "../../contracts/sink.ts";
-import { BatchWriter } from "./batch-writer.ts";
-import { publishAll, type PublishingOptions } from "./publishing.ts";
+import { BatchWriter } from "./writing/batch-writer.ts";
+import { publishAll, type PublishingOptions } from "./writing/publishing.ts";
 import { checkTopic, noLeader } from "./topics.ts";
 
 /** Writers that no publish uses are kept, but not more than a relay has use for, and none that one large publish has blown up. */

@@ -3,8 +3,8 @@ import { createRoom } from "../../core/room.ts";
 import type { Follower } from "../../core/time.ts";
 import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Link, Topic } from "./link.ts";
-import { lagOf, oldestOf } from "./offsets.ts";
-import { openSession, type GroupSession } from "./session.ts";
+import { lagOf, oldestOf } from "./reading/offsets.ts";
+import { openSession, type GroupSession } from "./reading/session.ts";
 import { checkTopic, type Directory } from "./topics.ts";
 
 interface SourceOptions {

@@ -1,11 +1,11 @@
-import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
-import { asError } from "../../core/errors.ts";
-import { aggregateKey, type Envelope } from "../../core/event.ts";
-import { unavailable, unfit } from "../kit/results.ts";
-import type { Address } from "../kit/url.ts";
-import { partitionOfText } from "./partition.ts";
+import type { Outgoing, PublishResult } from "../../../contracts/sink.ts";
+import { asError } from "../../../core/errors.ts";
+import { aggregateKey, type Envelope } from "../../../core/event.ts";
+import { unavailable, unfit } from "../../kit/results.ts";
+import type { Address } from "../../kit/url.ts";
+import { partitionOfText } from "../reading/partition.ts";
 import type { Remainder } from "./remainder.ts";
-import { checkTopic, noLeader, type WritableTopic } from "./topics.ts";
+import { checkTopic, noLeader, type WritableTopic } from "../topics.ts";
 
 /** The messages that wait for one partition, by their places, in the order given. */
 export interface Lot {

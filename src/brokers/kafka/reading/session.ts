@@ -1,8 +1,8 @@
-import { asError } from "../../core/errors.ts";
-import type { Room } from "../../core/room.ts";
-import { shared, within } from "../../core/time.ts";
-import { createWake } from "../../core/wake.ts";
-import { KafkaRefusal } from "./codes.ts";
+import { asError } from "../../../core/errors.ts";
+import type { Room } from "../../../core/room.ts";
+import { shared, within } from "../../../core/time.ts";
+import { createWake } from "../../../core/wake.ts";
+import { KafkaRefusal } from "../codes.ts";
 import { createCommits } from "./commits.ts";
 import { createDeliveries, type KafkaReceived } from "./deliveries.ts";
 import { createMember } from "./member.ts";

@@ -1,6 +1,6 @@
-import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
-import { aggregateKey } from "../../core/event.ts";
-import { skipped, stored } from "../kit/results.ts";
+import type { Outgoing, PublishResult } from "../../../contracts/sink.ts";
+import { aggregateKey } from "../../../core/event.ts";
+import { skipped, stored } from "../../kit/results.ts";
 
 /**
  * What a publish has still to do. A message has its result, or it waits, or it stands behind one of its aggregate that was not stored and is

@@ -1,6 +1,6 @@
-import { WaybillError } from "../../core/errors.ts";
+import { WaybillError } from "../../../core/errors.ts";
 import { batchesIn, bytesFrom } from "./batches.ts";
-import { codes, isPassing, KafkaRefusal } from "./codes.ts";
+import { codes, isPassing, KafkaRefusal } from "../codes.ts";
 import { itemsOf, type LogItem } from "./records.ts";
 import type { FetchedPartition } from "./fetched.ts";
 

@@ -1,5 +1,5 @@
 import type { Batch } from "./batch.ts";
-import { grouped } from "./spots.ts";
+import { grouped } from "../reading/spots.ts";
 
 /** What a Produce request says beside its batches. */
 interface Delivered {

@@ -1,6 +1,6 @@
-import { absent, codes, KafkaRefusal, succeed } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import { askAt, persist, type Link } from "./link.ts";
+import { absent, codes, KafkaRefusal, succeed } from "../codes.ts";
+import type { Connection } from "../driver.ts";
+import { askAt, persist, type Link } from "../link.ts";
 import { bySpot, byTopic, grouped, spotKey, type Spot } from "./spots.ts";
 
 /** In the place of a time, in listOffsets. */

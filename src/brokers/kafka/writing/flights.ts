@@ -1,9 +1,9 @@
-import { asError } from "../../core/errors.ts";
-import { tooLarge, unfit } from "../kit/results.ts";
+import { asError } from "../../../core/errors.ts";
+import { tooLarge, unfit } from "../../kit/results.ts";
 import type { BatchWriter } from "./batch-writer.ts";
 import type { Batch } from "./batch.ts";
 import { lotsOf, type Lot, type Sorting } from "./lots.ts";
-import { spotKey } from "./spots.ts";
+import { spotKey } from "../reading/spots.ts";
 
 /** A batch on its way. */
 export interface Flight {

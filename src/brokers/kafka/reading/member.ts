@@ -1,4 +1,4 @@
-import { shared } from "../../core/time.ts";
+import { shared } from "../../../core/time.ts";
 import {
   decodeAssignment,
   decodeSubscription,
@@ -8,10 +8,10 @@ import {
   share,
   type PartitionShare,
 } from "./assignment.ts";
-import { codeOf, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import { oneConnection } from "../kit/link.ts";
-import { askAt, persist, type Link } from "./link.ts";
+import { codeOf, codes, isPassing, KafkaRefusal, succeed } from "../codes.ts";
+import type { Connection } from "../driver.ts";
+import { oneConnection } from "../../kit/link.ts";
+import { askAt, persist, type Link } from "../link.ts";
 import { committedOffsets } from "./offsets.ts";
 import { bySpot, byTopic, spotKey, type Spot } from "./spots.ts";
 

@@ -1,8 +1,8 @@
-import { eachAttribute } from "../../core/cloudevents.ts";
-import { WaybillError } from "../../core/errors.ts";
-import type { Envelope } from "../../core/event.ts";
+import { eachAttribute } from "../../../core/cloudevents.ts";
+import { WaybillError } from "../../../core/errors.ts";
+import type { Envelope } from "../../../core/event.ts";
 import { batchHeadBytes, head } from "./batch.ts";
-import { attributeHeader, isReserved } from "./message.ts";
+import { attributeHeader, isReserved } from "../message.ts";
 import { RecordWriter, varintBytes, writeVarint } from "./record-writer.ts";
 
 /** How many bytes the length of most records takes. Records of another size are moved when they are written. */

@@ -1,6 +1,6 @@
-import type { Unreadable } from "../../contracts/source.ts";
+import type { Unreadable } from "../../../contracts/source.ts";
 import { control, transactional, type RecordBatch } from "./batches.ts";
-import type { StoredRecord } from "./message.ts";
+import type { StoredRecord } from "../message.ts";
 
 /** What lies in a partition from `first` to `last`: a message at `last`, something that cannot be read, or nothing for us. */
 export interface LogItem {

@@ -1,14 +1,14 @@
-import { asError } from "../../core/errors.ts";
-import { orAborted, shared } from "../../core/time.ts";
-import { oneConnection } from "../kit/link.ts";
+import { asError } from "../../../core/errors.ts";
+import { orAborted, shared } from "../../../core/time.ts";
+import { oneConnection } from "../../kit/link.ts";
 import { isWritten, seal, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
-import { succeed } from "./codes.ts";
-import type { AnswerOf, Connection } from "./driver.ts";
-import { orStopped, persist, type Link } from "./link.ts";
+import { succeed } from "../codes.ts";
+import type { AnswerOf, Connection } from "../driver.ts";
+import { orStopped, persist, type Link } from "../link.ts";
 import { produceRequest } from "./produce-request.ts";
-import { grouped, spotKey } from "./spots.ts";
-import { createTransactions, type Identity } from "./transactions.ts";
-import { written, type Address } from "../kit/url.ts";
+import { grouped, spotKey } from "../reading/spots.ts";
+import { createTransactions, type Identity } from "../reading/transactions.ts";
+import { written, type Address } from "../../kit/url.ts";
 
 /**
  * One idempotent producer with connections of its own. It has one batch per partition under way, so that a partition takes what it sends in

@@ -1,4 +1,4 @@
-import { ByteWriter } from "../kit/bytes.ts";
+import { ByteWriter } from "../../kit/bytes.ts";
 
 /** Writes what Kafka's records consist of: varints that have a sign, and texts behind their length. */
 export class RecordWriter extends ByteWriter {

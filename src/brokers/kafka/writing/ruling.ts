@@ -1,7 +1,7 @@
-import type { PublishResult } from "../../contracts/sink.ts";
-import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
+import type { PublishResult } from "../../../contracts/sink.ts";
+import { stored, tooLarge, unavailable, unfit, unknown } from "../../kit/results.ts";
 import type { BatchAnswer } from "./batch.ts";
-import { KafkaRefusal, verdictOf } from "./codes.ts";
+import { KafkaRefusal, verdictOf } from "../codes.ts";
 import type { Flight } from "./flights.ts";
 
 /** What an answer means for the messages of a flight. */

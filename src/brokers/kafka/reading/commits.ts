@@ -1,6 +1,6 @@
-import type { AckLedger } from "../kit/ack-ledger.ts";
-import type { Clock } from "../../core/clock.ts";
-import { codes, isPassing } from "./codes.ts";
+import type { AckLedger } from "../../kit/ack-ledger.ts";
+import type { Clock } from "../../../core/clock.ts";
+import { codes, isPassing } from "../codes.ts";
 import type { GroupMember } from "./member.ts";
 import type { Spot } from "./spots.ts";
 

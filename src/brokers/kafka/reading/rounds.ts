@@ -1,10 +1,10 @@
-import { codes, isPassing, KafkaRefusal } from "./codes.ts";
-import { within } from "../../core/time.ts";
-import type { Wake } from "../../core/wake.ts";
+import { codes, isPassing, KafkaRefusal } from "../codes.ts";
+import { within } from "../../../core/time.ts";
+import type { Wake } from "../../../core/wake.ts";
 import type { PartitionShare } from "./assignment.ts";
 import { forgotten, type Commits } from "./commits.ts";
 import { startFetching, type Fetching } from "./fetching.ts";
-import type { Link, Topic } from "./link.ts";
+import type { Link, Topic } from "../link.ts";
 import type { GroupMember } from "./member.ts";
 import { createOwned, type Owned } from "./owned.ts";
 

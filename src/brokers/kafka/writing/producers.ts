@@ -1,6 +1,6 @@
-import { WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/time.ts";
-import type { Link } from "./link.ts";
+import { WaybillError } from "../../../core/errors.ts";
+import { orAborted } from "../../../core/time.ts";
+import type { Link } from "../link.ts";
 import { openProducer, type Producer } from "./producer.ts";
 
 /** Each publish has a producer to itself: what one does to its sequences is nothing to the others. */

@@ -1,10 +1,10 @@
-import { asError } from "../../core/errors.ts";
-import { isWritten, type BatchAnswer, type Batch, type Transactional } from "./batch.ts";
-import { codeOf, isPassing, succeed } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import { persist, type Link } from "./link.ts";
+import { asError } from "../../../core/errors.ts";
+import { isWritten, type BatchAnswer, type Batch, type Transactional } from "../writing/batch.ts";
+import { codeOf, isPassing, succeed } from "../codes.ts";
+import type { Connection } from "../driver.ts";
+import { persist, type Link } from "../link.ts";
 import { byTopic } from "./spots.ts";
-import type { Address } from "../kit/url.ts";
+import type { Address } from "../../kit/url.ts";
 
 export interface Identity {
   readonly id: bigint;

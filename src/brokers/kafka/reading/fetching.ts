@@ -1,16 +1,16 @@
-import { turn as yieldTurn } from "../../core/clock.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
-import { follow } from "../../core/time.ts";
-import { createWake } from "../../core/wake.ts";
-import { absent, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
-import type { Connection } from "./driver.ts";
-import type { Link, Topic } from "./link.ts";
+import { turn as yieldTurn } from "../../../core/clock.ts";
+import { asError, WaybillError } from "../../../core/errors.ts";
+import { follow } from "../../../core/time.ts";
+import { createWake } from "../../../core/wake.ts";
+import { absent, codes, isPassing, KafkaRefusal, succeed } from "../codes.ts";
+import type { Connection } from "../driver.ts";
+import type { Link, Topic } from "../link.ts";
 import { batchesIn, mostUnpacked } from "./batches.ts";
 import { itemsPast, windowBytes } from "./damage.ts";
 import { firstOffset } from "./offsets.ts";
 import { itemsOf, type LogItem } from "./records.ts";
 import { byTopic, spotKey, type Spot } from "./spots.ts";
-import type { Address } from "../kit/url.ts";
+import type { Address } from "../../kit/url.ts";
 import type { FetchedPartition } from "./fetched.ts";
 
 /** A partition that is read. */

@@ -1,6 +1,6 @@
-import { crc32c } from "./crc32c.ts";
+import { crc32c } from "../crc32c.ts";
 import { Cursor } from "./cursor.ts";
-import { mostHeaders, type StoredRecord } from "./message.ts";
+import { mostHeaders, type StoredRecord } from "../message.ts";
 import { unpack, Unpackable } from "./unpack.ts";
 
 interface BatchRecord extends StoredRecord {

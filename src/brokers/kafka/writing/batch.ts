@@ -1,6 +1,6 @@
-import type { Address } from "../kit/url.ts";
-import { codes } from "./codes.ts";
-import { crc32c } from "./crc32c.ts";
+import type { Address } from "../../kit/url.ts";
+import { codes } from "../codes.ts";
+import { crc32c } from "../crc32c.ts";
 
 /** Messages for one partition, which are written together or not at all. */
 export interface Batch {

@@ -1,5 +1,5 @@
-import { codes, succeed } from "./codes.ts";
-import { askAt, persist, type Link } from "./link.ts";
+import { codes, succeed } from "../codes.ts";
+import { askAt, persist, type Link } from "../link.ts";
 
 /**
  * Removes a consumer's group, with its offsets; one that is not there is no failure. A member that was killed is in its group until its

@@ -1,6 +1,6 @@
-import type { Assignment } from "../../contracts/source.ts";
-import { shared } from "../../core/time.ts";
-import { createAckLedger } from "../kit/ack-ledger.ts";
+import type { Assignment } from "../../../contracts/source.ts";
+import { shared } from "../../../core/time.ts";
+import { createAckLedger } from "../../kit/ack-ledger.ts";
 import type { Committed } from "./commits.ts";
 import type { Reading } from "./fetching.ts";
 import type { Spot } from "./spots.ts";

@@ -1,17 +1,17 @@
-import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
-import { orAborted } from "../../core/time.ts";
-import { stored, unavailable } from "../kit/results.ts";
+import type { Outgoing, PublishResult } from "../../../contracts/sink.ts";
+import { asError, WaybillError } from "../../../core/errors.ts";
+import { orAborted } from "../../../core/time.ts";
+import { stored, unavailable } from "../../kit/results.ts";
 import { BatchWriter } from "./batch-writer.ts";
 import type { BatchAnswer } from "./batch.ts";
 import { loadFlights, type Flight } from "./flights.ts";
-import type { Link } from "./link.ts";
+import type { Link } from "../link.ts";
 import type { Places } from "./lots.ts";
 import { createRemainder, type Remainder } from "./remainder.ts";
 import type { Producer } from "./producer.ts";
 import type { Producers } from "./producers.ts";
 import { createPatience, ruleOn } from "./ruling.ts";
-import { isTopic, type Directory } from "./topics.ts";
+import { isTopic, type Directory } from "../topics.ts";
 
 export interface PublishingOptions {
   readonly link: Link;
