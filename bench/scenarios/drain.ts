@@ -4,7 +4,7 @@ import type { Finding } from "../report/finding.ts";
 
 /** From every database to every broker, and beside it what the broker's client does alone. */
 export async function* drain(ground: Ground): AsyncGenerator<Finding> {
-  const events = ground.size(30_000);
+  const events = ground.size(60_000);
   for (const broker of ground.chosen(["nats", "redis", "kafka", "rabbitmq", "embedded", "none"] as const)) {
     await using server = await brokers[broker].open();
     for (const database of ground.chosen(["postgres", "mariadb", "sqlite"] as const)) {
