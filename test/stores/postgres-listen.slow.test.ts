@@ -39,11 +39,14 @@ await describeWith("postgres", "hints between processes on PostgreSQL", () => {
     const hints: string[] = [];
     const wake = { notify: () => void hints.push("hint"), wait: () => Promise.resolve(false) };
     const outbox = createOutbox({ store: { ...harness.store, wake } });
+    const others = Array.from({ length: 12 }, () => createOutbox({ store: postgres({ pool: harness.pool, schema: harness.schema }) }));
     const client = await harness.pool.connect();
     for (const end of ["COMMIT", "ROLLBACK", "COMMIT"]) {
       await client.query("BEGIN");
       await outbox.add(client, draft);
       await outbox.add(client, [draft, draft]);
+      for (const other of others) await other.add(client, draft);
+      expect(client.listenerCount("drain")).toBe(1);
       await client.query("SELECT pg_sleep(0.05)");
       expect(hints.splice(0)).toEqual([]);
       await client.query(end);

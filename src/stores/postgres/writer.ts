@@ -16,23 +16,9 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
     rows.length === 1 && rows[0]!.idempotencyKey === null
       ? insertOf(n, rows[0]!)
       : [`SELECT id, duplicate FROM ${n.add}($1::json)`, [JSON.stringify(rows.map(recordOf))]];
-  const watched = new WeakSet<object>();
   return {
     synchronous: false,
-    onEnd(tx, then) {
-      const client = tx as Partial<PgClient>;
-      if (typeof client.getTransactionStatus !== "function" || typeof client.on !== "function" || client.off === undefined) return false;
-      if (watched.has(client)) return true;
-      watched.add(client);
-      const answered = (): void => {
-        if (client.getTransactionStatus!() !== "I") return;
-        client.off!("drain", answered);
-        watched.delete(client);
-        then();
-      };
-      client.on("drain", answered);
-      return true;
-    },
+    onEnd: whenEnded,
     async append(tx, rows) {
       refuseLibrary(tx);
       refuseWithoutTransaction(tx);
@@ -54,6 +40,26 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
       });
     },
   };
+}
+
+/** Who waits for the end of a client's transaction, of however many stores: one listener for all of them. */
+const waiting = new WeakMap<object, Set<() => void>>();
+
+function whenEnded(tx: SqlTransaction, then: () => void): boolean {
+  const client = tx as Partial<PgClient>;
+  if (typeof client.getTransactionStatus !== "function" || typeof client.on !== "function" || client.off === undefined) return false;
+  const others = waiting.get(client);
+  if (others !== undefined) return others.add(then).size > 0;
+  const all = new Set([then]);
+  waiting.set(client, all);
+  const answered = (): void => {
+    if (client.getTransactionStatus!() !== "I") return;
+    client.off!("drain", answered);
+    waiting.delete(client);
+    for (const each of all) each();
+  };
+  client.on("drain", answered);
+  return true;
 }
 
 /** In one statement the server cannot tell a transaction of one statement from another; clients can. */
