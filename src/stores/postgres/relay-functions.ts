@@ -20,8 +20,8 @@ const bytesOf = (columns: readonly string[]): string => columns.map((column) => 
  * the rows of a small window. Each statement of a function has a snapshot of its own. A plan that is kept may have been made for an empty
  * table, so none may read a whole one.
  *
- * Claims and settles share the lock of a lane, because the relay that owns it is the only one that claims or settles there. Whoever takes a
- * lane, gives it away, settles a failure or looks closer locks it alone.
+ * Claims and settles share the lock of a lane, because the relay that owns it is the only one that claims or settles there. Operations that
+ * take a lane, give it away, settle a failure or look closer lock it alone.
  */
 export const relayFunctions = (n: Names): string => `${claimFunction(n)}
 ${settleFunction(n)}
