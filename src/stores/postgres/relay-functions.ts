@@ -24,8 +24,7 @@ const bytesOf = (columns: readonly string[]): string => columns.map((column) => 
  * take a lane, give it away, settle a failure or look closer lock it alone.
  */
 export const relayFunctions = (n: Names): string => `${claimFunction(n)}
-${settleFunction(n)}
-GRANT EXECUTE ON FUNCTION ${n.claim}, ${n.settle} TO PUBLIC;`;
+${settleFunction(n)}`;
 
 const language =
   "LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $waybill$\n#variable_conflict use_column";

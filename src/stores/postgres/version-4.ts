@@ -151,6 +151,7 @@ ${whens(since)}
   RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = ${literal(n.plain("outbox"))}, CONSTRAINT = pg_catalog.split_part(refused, ': ', 1),
     MESSAGE = pg_catalog.format('the outbox refuses this event (%s)', refused);
 END $waybill$;
+${relayFunctions(n)}
 DO $waybill$
 DECLARE
   outbox regclass := ${literal(n.outbox)};
@@ -159,7 +160,7 @@ DECLARE
   old record;
 BEGIN
   -- Whoever inserts or settles runs them, also where functions are nobody's by default.
-  GRANT EXECUTE ON FUNCTION ${n.lane}(text, text), ${n.moves}(), ${n.check} TO PUBLIC;
+  GRANT EXECUTE ON FUNCTION ${n.lane}(text, text), ${n.moves}(), ${n.check}, ${n.claim}, ${n.settle} TO PUBLIC;
   FOR old IN SELECT conname FROM pg_constraint WHERE conrelid = outbox AND contype = 'c'
     AND (conname IN (${superseded.map(literal).join(", ")}) OR pg_get_constraintdef(oid) LIKE ANY (ARRAY[
       ${unnamed.map(literal).join(",\n      ")}]))
@@ -174,5 +175,4 @@ BEGIN
     EXECUTE format('ALTER TABLE %s SET (fillfactor = ${fillfactor})', old.name);
   END LOOP;
 END $waybill$;
-${relayFunctions(n)}
 ${unit === null ? "" : addPartitions(n, storage, "CREATE OR REPLACE")}`;
