@@ -30,7 +30,6 @@ app.post("/orders", async (request, reply) => {
   return reply.code(201).send({ id });
 });
 
-
 /** No new requests, then the pool: the outbox has no connection of its own. */
 async function stop(): Promise<void> {
   await app.close();
