@@ -93,6 +93,7 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
   const newId = options.newId ?? uuidv7(clock, options.random ?? systemRandom);
   const maxPayloadBytes = whole("maxPayloadBytes", options.maxPayloadBytes ?? DEFAULT_MAX_PAYLOAD_BYTES);
 
+  const notify = (): void => wake.notify();
   let hinting = false;
   /** For a transaction whose end nobody tells: most have ended so soon. A relay that looks too early finds the event at its next poll. */
   const hint = (): void => {
@@ -127,7 +128,7 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
     const rows = listed(given).map((draft) => ready(draft, !synchronous));
     if (rows.length === 0) return Promise.resolve([]);
     const added = areReady(rows) ? way.append(tx, rows) : all(rows).then((late) => way.append(tx, late));
-    const told = (): void => void (way.onEnd(tx, wake.notify) || hint());
+    const told = (): void => void (way.onEnd(tx, notify) || hint());
     if (synchronous) told();
     return added.then((each) => {
       if (!synchronous) told();
