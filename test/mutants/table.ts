@@ -72,6 +72,12 @@ export const mutants: readonly Mutant[] = [
     "PostgreSQL: a claim in one round trip takes what follows a delayed event that has become available",
     tests("stores/postgres-hazards.slow", "takes nothing past a delayed event of its aggregate"),
   ),
+  mutant(
+    "postgres-at-once-from-a-high-floor",
+    "L",
+    "PostgreSQL: a claim in one round trip looks at what lies above the highest floor, not above the lowest",
+    tests("stores/postgres-order.slow", "ten writers on hot aggregates"),
+  ),
   mutant("claim-in-passes", "O", "a claim does not look once more for what was committed between its passes", "simulation"),
   mutant(
     "postgres-claim-in-passes",

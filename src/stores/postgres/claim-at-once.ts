@@ -1,11 +1,12 @@
 import type { Claim, ClaimRequest, Holding } from "../../contracts/outbox-store.ts";
+import { LANES } from "../../core/lane.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
 import { claimOf } from "../kit/claim.ts";
 import { readRow, type StoredRow } from "../kit/stored.ts";
 import type { Connection } from "./connection.ts";
 import { type Expected, least, type Sighting } from "./floors.ts";
 import { literal, type Names } from "./names.ts";
-import { bigints, list } from "./rows.ts";
+import { bigints } from "./rows.ts";
 
 export interface AtOnce {
   readonly claims: readonly Claim[];
@@ -28,6 +29,8 @@ interface Asked {
   readonly id: string;
 }
 
+const every = Array.from({ length: LANES }, (_, lane) => lane);
+
 /**
  * A whole claim in one round trip, as long as nothing is out of the ordinary: every lane is as it was known, nothing is due, delayed, being
  * released or suspect, no event's aggregate is held, and all payloads fit. It takes nothing otherwise, and `claim` looks closer.
@@ -35,13 +38,12 @@ interface Asked {
  * Only lanes with something to claim are locked, and only they are scanned; where the relay is behind, all of them.
  */
 const statement = ({ names: n, holding: { relay, lanes }, request, expected, stale, wants, behind, id }: Asked): string => {
-  const owned = [...lanes.keys()];
   const { bytes, largest } = boundsOf(request);
-  const per = (of: ReadonlyMap<number, number | bigint>): string => `'${list(owned.map((lane) => of.get(lane)!))}'`;
+  const per = (of: ReadonlyMap<number, number | bigint>): string => `'{${every.map((lane) => of.get(lane) ?? "NULL").join()}}'`;
   const texts = (of: readonly string[]): string => `ARRAY[${of.map(literal).join()}]::text[]`;
   const given = [
-    ...[literal(relay), `'${list(owned)}'`, per(lanes), per(expected.redrives), per(expected.floors), per(wants)],
-    ...[texts(request.open), texts(stale), behind, literal(id), request.limit],
+    ...[literal(relay), per(lanes), per(expected.redrives), per(expected.floors), per(wants)],
+    ...[texts(request.open), texts(stale), behind, least(...expected.floors.values()), literal(id), request.limit],
     ...[bytes, largest].map((most) => Math.min(most, Number.MAX_SAFE_INTEGER)),
     ...[expected.server, expected.highest],
   ];
@@ -53,11 +55,11 @@ type Row = readonly (string | null)[];
 /** Null when something is out of the ordinary. */
 export async function claimAtOnce(connection: Connection, asked: Asked): Promise<AtOnce | null> {
   const { holding, wants, expected, request } = asked;
-  const [answer] = await connection.batch([statement(asked)]);
-  const facts = answer!.at(-1)!;
-  const rows = answer!.slice(0, -1);
+  const answer = await connection.call(statement(asked));
+  const facts = answer.at(-1)!;
+  const rows = answer.slice(0, -1);
   if (facts[14] !== "t") return null;
-  const [inFlightNow, xid, oldest, locked, , , , , , drawn, , inFlightBefore] = facts;
+  const [inFlightNow, xid, oldest, locked, shared, , , , , drawn, , inFlightBefore] = facts;
   const found = new Map<number, number>();
   /** Lanes without a row were seen by the snapshot of the lock. */
   const lowest = new Map<number, bigint | null>([...wants.keys()].map((lane) => [lane, null]));
@@ -78,7 +80,7 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
   const inFlight = lowestOf([inFlightNow, inFlightBefore, rows[0]?.[0]]);
   return {
     claims,
-    cut: full || [...found].some(([lane, count]) => count >= wants.get(lane)!),
+    cut: full || (shared === "true" && [...found].some(([lane, count]) => count >= wants.get(lane)!)),
     sighting: {
       reopened: new Map(),
       redrives: expected.redrives,

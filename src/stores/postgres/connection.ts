@@ -9,16 +9,16 @@ import { onClient } from "./pool.ts";
 export type PgRow = Readonly<Record<string, string | null>>;
 export type Run = (text: string, values?: readonly unknown[]) => Promise<readonly PgRow[]>;
 
-/** The rows of each statement, as arrays of columns. */
-type Answers = readonly (readonly (readonly (string | null)[])[])[];
+/** As arrays of columns. */
+type Rows = readonly (readonly (string | null)[])[];
 
 export interface Connection {
   /** The server and database, for messages. */
   readonly place: string;
   /** One statement, in a transaction of its own. */
   run: Run;
-  /** Statements without parameters in a transaction of their own, in one round trip, each with a snapshot of its own. */
-  batch(statements: readonly string[]): Promise<Answers>;
+  /** A statement that calls one of our functions, in a transaction of its own, in one round trip. The function sees to it that it is durable. */
+  call(statement: string): Promise<Rows>;
   /** READ COMMITTED, durable, and run again from its start when it lost against another. */
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
@@ -45,10 +45,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   let closing: Promise<void> | null = null;
   const pool = later(async () => (ours ? openPool(given) : given), end);
   // A pooler in transaction mode keeps no session settings and takes no start-up parameters: each transaction sets its own.
-  // The claimed window must be durable before anything is sent, whatever the database's default is. Beside many rows every statement looks
-  // expensive to the planner, and compiling it takes several times as long as running it.
-  // SET LOCAL costs the server a fifth of set_config, which only a value that depends on another needs.
-  const begin = (mode: string): readonly string[] => [
+  // Beside many rows every statement looks expensive to the planner, and compiling it takes several times as long as running it.
+  const settings = (mode: string): readonly string[] => [
     `BEGIN ISOLATION LEVEL ${mode}`,
     `SET LOCAL statement_timeout = ${statementTimeoutMs}`,
     `SET LOCAL lock_timeout = ${statementTimeoutMs}`,
@@ -56,6 +54,10 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     "SET LOCAL client_min_messages = warning",
     "SET LOCAL jit = off",
     `SET LOCAL tcp_user_timeout = ${frozenMs}`,
+  ];
+  /** The claimed window must be durable before anything is sent, whatever the database's default is. */
+  const begin = (mode: string): readonly string[] => [
+    ...settings(mode),
     "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
   ];
 
@@ -71,13 +73,13 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return (result as { rows: readonly PgRow[] }).rows;
   };
 
-  /** The rows of statements that go in one round trip, without the answers to those around them. */
-  const askAll = async (client: PgPoolClient, statements: readonly string[], around: readonly [number, number]): Promise<Answers> => {
-    const query = client.query({ text: statements.join(";\n"), types: raw, rowMode: "array" });
-    const coming = query as unknown as Promise<readonly { readonly rows: Answers[0] }[]>;
+  const opened = settings("READ COMMITTED");
+  const askAtOnce = async (client: PgPoolClient, statement: string): Promise<Rows> => {
+    const query = client.query({ text: [...opened, statement, "COMMIT"].join(";\n"), types: raw, rowMode: "array" });
+    const coming = query as unknown as Promise<readonly { readonly rows: Rows }[]>;
     const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
     if (results === null) throw new Late(place);
-    return results.slice(around[0], results.length - around[1]).map(({ rows }) => rows);
+    return results[opened.length]!.rows;
   };
   const orRolledBack = async <T>(client: PgPoolClient, work: () => Promise<T>): Promise<T> => {
     try {
@@ -87,7 +89,6 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       throw error;
     }
   };
-  const opened = begin("READ COMMITTED");
 
   const once = <T>(mode: string, work: (run: Run) => Promise<T>): Promise<T> =>
     borrow(async (client) => {
@@ -110,11 +111,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     borrow,
     lend: async (work) => onClient(await pool.get(), at, work, () => true),
     run: (text, values) => borrow((client) => ask(client, text, values)).catch(explained),
-    batch: (statements) =>
-      again(
-        () => borrow((client) => orRolledBack(client, () => askAll(client, [...opened, ...statements, "COMMIT"], [opened.length, 1]))),
-        isConflict,
-      ).catch(explained),
+    call: (statement) =>
+      again(() => borrow((client) => orRolledBack(client, () => askAtOnce(client, statement))), isConflict).catch(explained),
     transaction: (work) => patiently("READ COMMITTED", work),
     snapshot: (work) => patiently("REPEATABLE READ, READ ONLY", work),
     close: () => (closing ??= ours ? pool.close() : Promise.resolve()),

@@ -120,14 +120,13 @@ interface Seen {
 async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
   const lanes = [...holding.lanes.keys()];
   const [facts] = await run(
-    `SELECT ${drawnOf} AS drawn, ${serverStart} AS server,
+    `SELECT ${drawnOf(n)} AS drawn, ${serverStart} AS server,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= ${now} AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS delayed,
        EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
        (SELECT json_agg(json_build_array(lane, reopened::text)) FROM ${n.lanes} WHERE lane = ANY ($1::smallint[])) AS redrives,
        EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY ($1::smallint[])) AS suspicious,
-       (SELECT json_agg(DISTINCT destination ORDER BY destination) FROM ${n.destinations} WHERE lane = ANY ($1::smallint[])) AS destinations
-     FROM ${n.seq} s`,
+       (SELECT json_agg(DISTINCT destination ORDER BY destination) FROM ${n.destinations} WHERE lane = ANY ($1::smallint[])) AS destinations`,
     [list(lanes)],
   );
   const yes = (name: string): boolean => facts?.[name] === "t";

@@ -18,13 +18,14 @@ export async function settlePublished(
   onPublish: Published,
 ): Promise<Settled | null> {
   const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
+  const seqs = BigInt64Array.from(outcomes, seqOf).sort(); // as the window has them
   const given = [
-    ...[literal(relay), literal(window), `'${list(epochs.keys())}'`, `'${list(epochs.values())}'`, `'${list(outcomes.map(seqOf))}'`],
+    ...[literal(relay), literal(window), `'${list(epochs.keys())}'`, `'${list(epochs.values())}'`, `'${list(seqs)}'`],
     ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())), onPublish === "keep"],
   ];
-  const [answer] = await connection.batch([`SELECT * FROM ${n.settle}(${given.join(", ")})`]);
-  const [ordinary, ended] = answer![0]!;
-  return ordinary === "t" ? { settled: outcomes.length, lost: [], ended: ended === "t" } : null;
+  const [row] = await connection.call(`SELECT ${n.settle}(${given.join(", ")})`);
+  const [ended] = row!;
+  return ended === null ? null : { settled: outcomes.length, lost: [], ended: ended === "t" };
 }
 
 /** Which window of which relay. */
