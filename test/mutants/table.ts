@@ -63,7 +63,7 @@ export const mutants: readonly Mutant[] = [
   mutant(
     "postgres-at-once-two-snapshots",
     "O",
-    "PostgreSQL: a claim in one round trip moves a floor past an event that is given back between its two snapshots",
+    "PostgreSQL: a claim moves a floor past an event that is given back while it is under way",
     tests("stores/postgres-hazards.slow", "moves no floor past an event that a settle gives back"),
   ),
   mutant(
@@ -76,7 +76,7 @@ export const mutants: readonly Mutant[] = [
     "postgres-at-once-from-a-high-floor",
     "L",
     "PostgreSQL: a claim in one round trip looks at what lies above the highest floor, not above the lowest",
-    tests("stores/postgres-order.slow", "ten writers on hot aggregates"),
+    tests("stores/postgres-hazards.slow", "which goes back to what a settle gives back"),
   ),
   mutant("claim-in-passes", "O", "a claim does not look once more for what was committed between its passes", "simulation"),
   mutant(
@@ -213,8 +213,8 @@ export const mutants: readonly Mutant[] = [
   mutant(
     "floor-past-flight",
     "L",
-    "PostgreSQL: a scan begins behind events that are in flight, and may come back",
-    tests("stores/postgres-hazards.slow", "which does not pass what is in flight"),
+    "PostgreSQL: a scan begins behind events that were in flight and have come back",
+    tests("stores/postgres-hazards.slow", "which goes back to what a settle gives back"),
   ),
   mutant(
     "floor-of-another-epoch",

@@ -148,7 +148,7 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
       expect(await (await relayOn(harness.store, "first")).drain()).toEqual(["order-1"]);
     });
 
-    own("which does not pass what is in flight, though all above it is published", async (harness) => {
+    own("which goes back to what a settle gives back, though all above it is published", async (harness) => {
       const relay = await relayOn(harness.store);
       await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 3));
       const inFlight = await relay.claim();

@@ -9,13 +9,25 @@ interface Known {
 
 export function createKnown(): Known {
   const windows = new Map<string, Set<string>>();
+  /** Ended while a claim was under way that was asked for with them. */
+  const ended = new Map<string, Set<string>>();
   return {
     stale(relay, open) {
       const mine = windows.get(relay);
       return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
     },
-    doubt: (relay) => void windows.delete(relay),
-    drop: (relay, window) => void windows.get(relay)?.delete(window),
-    keep: (relay, open, made) => void windows.set(relay, new Set(made === null ? open : [...open, made])),
+    doubt(relay) {
+      windows.delete(relay);
+      ended.set(relay, new Set());
+    },
+    drop(relay, window) {
+      windows.get(relay)?.delete(window);
+      ended.get(relay)?.add(window);
+    },
+    keep(relay, open, made) {
+      const left = open.filter((window) => !ended.get(relay)?.has(window));
+      windows.set(relay, new Set(made === null ? left : [...left, made]));
+      ended.delete(relay);
+    },
   };
 }

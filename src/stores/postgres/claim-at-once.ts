@@ -59,39 +59,35 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
   const facts = answer.at(-1)!;
   const rows = answer.slice(0, -1);
   if (facts[14] !== "t") return null;
-  const [inFlightNow, xid, oldest, locked, shared, , , , , drawn, , inFlightBefore] = facts;
+  const [, xid, oldest, locked, shared, , , , , drawn] = facts;
   const found = new Map<number, number>();
-  /** Lanes without a row were seen by the snapshot of the lock. */
-  const lowest = new Map<number, bigint | null>([...wants.keys()].map((lane) => [lane, null]));
+  const last = new Map<number, bigint>();
   const claims: Claim[] = [];
   const payload = payloadsOf(rows);
   for (const row of rows) {
     const seq = BigInt(row[0]!);
     const lane = Number(row[12]);
-    const before = found.get(lane) ?? 0;
-    if (before === 0) lowest.set(lane, seq);
-    found.set(lane, before + 1);
+    found.set(lane, (found.get(lane) ?? 0) + 1);
+    last.set(lane, seq);
     const claim = { lane, failures: Math.max(0, Number(row[13])), deaths: 0 };
     claims.push(claimOf(readRow(storedOf(seq, row, payload(row))), holding, claim, null));
   }
   const full = rows.length >= request.limit;
-  if (full) for (const lane of bigints(locked)) if (!found.has(Number(lane))) lowest.delete(Number(lane)); // its rows were left out
-  // In flight by either snapshot: a settle that ends between the two may give back an event of a lane that only the first one saw.
-  const inFlight = lowestOf([inFlightNow, inFlightBefore, rows[0]?.[0]]);
+  const usedUp = [...found].filter(([lane, count]) => full || (shared === "true" && count >= wants.get(lane)!)).map(([lane]) => lane);
+  /** Lanes without a row were seen by the snapshot of the lock. */
+  const upTo = new Map<number, bigint | null>([...wants.keys()].map((lane) => [lane, null]));
+  for (const lane of usedUp) upTo.set(lane, last.get(lane)!);
+  if (full) for (const lane of bigints(locked)) if (!found.has(Number(lane))) upTo.delete(Number(lane)); // its rows were left out
   return {
     claims,
-    cut: full || (shared === "true" && [...found].some(([lane, count]) => count >= wants.get(lane)!)),
+    cut: full || usedUp.length > 0,
     sighting: {
+      turn: expected.turn,
       reopened: new Map(),
       redrives: expected.redrives,
-      proof: { drawn: BigInt(drawn!), xid: BigInt(xid ?? 0), oldest: BigInt(oldest!), lowest, inFlight },
+      proof: { drawn: BigInt(drawn!), xid: BigInt(xid ?? 0), oldest: BigInt(oldest!), upTo },
     },
   };
-}
-
-function lowestOf(seqs: readonly (string | null | undefined)[]): bigint | null {
-  const known = seqs.flatMap((seq) => (seq === null || seq === undefined ? [] : [BigInt(seq)]));
-  return known.length === 0 ? null : least(...known);
 }
 
 /** The latest moment that a Date can hold. */

@@ -38,8 +38,8 @@ export interface Caught {
   readonly cut: boolean;
   /** The oldest transaction that was running when the pending rows were looked at. */
   readonly oldest: bigint;
-  /** The lowest pending row that was met in each lane, by a scan from its floor. */
-  readonly lowest: ReadonlyMap<number, bigint | null>;
+  /** Up to where a scan from its floor met no pending row in each lane; null where it met none. */
+  readonly upTo: ReadonlyMap<number, bigint | null>;
 }
 
 /** So many rows of a lane at least are looked at. */
@@ -106,7 +106,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
   for (const row of failed) catcher.take(row);
 
   let oldest: bigint | null = null;
-  const lowest = new Map<number, bigint | null>();
+  const upTo = new Map<number, bigint | null>();
   /** Lanes in which a picked row may have a predecessor that was not picked. */
   const doubtful = new Set<number>();
   let behind = scan.lanes.map((lane) => ({ lane, after: floors.get(lane) ?? 0n }));
@@ -124,7 +124,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
     for (const row of rows) if (row["seq"] !== null) byLane.get(Number(row["lane"]))!.push(row);
     for (const [lane, found] of byLane) {
       found.sort(bySeq);
-      if (oldest === null) lowest.set(lane, found[0] === undefined ? null : BigInt(found[0]["seq"]!));
+      if (oldest === null) upTo.set(lane, found[0] === undefined ? null : BigInt(found[0]["seq"]!) - 1n);
     }
     if (oldest !== null || rows[0]!["joins"] === "t") for (const { lane } of behind) doubtful.add(lane);
     oldest ??= BigInt(rows[0]!["oldest"]!);
@@ -143,7 +143,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
     found,
     cut: behind.length > 0 || failed.length === dueLimit || found.length < catcher.found.length,
     oldest: oldest ?? 0n,
-    lowest: scan.suspicious ? new Map() : lowest,
+    upTo: scan.suspicious ? new Map() : upTo,
   };
 }
 
@@ -258,7 +258,7 @@ export async function claimNarrow(scan: Scan): Promise<Caught> {
   await catcher.block();
   const widths = catcher.found.map(({ row }) => Number(row["width"] ?? Infinity));
   const found = within(catcher.found.slice(0, narrowWidth(widths, scan.limit)), scan.bytes);
-  return { found, cut: found.length < catcher.found.length, oldest: 0n, lowest: new Map() };
+  return { found, cut: found.length < catcher.found.length, oldest: 0n, upTo: new Map() };
 }
 
 interface Catcher {

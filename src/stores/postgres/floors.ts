@@ -3,6 +3,8 @@ import type { Clock } from "../../core/clock.ts";
 
 /** What a claim learnt, to be kept once it is committed. */
 export interface Sighting {
+  /** The floors' turn when it began. */
+  readonly turn: number;
   /** Lanes into which rows came back, with what their floor must not be above. */
   readonly reopened: ReadonlyMap<number, bigint>;
   /** How often an operator has put rows back into each lane. */
@@ -18,10 +20,8 @@ interface Proof {
   readonly xid: bigint;
   /** The oldest transaction that was running when the scan looked. */
   readonly oldest: bigint;
-  /** Each lane that was scanned, with the lowest row that it met. */
-  readonly lowest: ReadonlyMap<number, bigint | null>;
-  /** The lowest row in flight, in any lane. */
-  readonly inFlight: bigint | null;
+  /** Each lane that was scanned, with the number up to which it has nothing that nobody has claimed; null where it has nothing at all. */
+  readonly upTo: ReadonlyMap<number, bigint | null>;
 }
 
 interface Facts {
@@ -33,6 +33,7 @@ interface Facts {
 
 /** What must still be so for the floors to count. */
 export interface Expected {
+  readonly turn: number;
   readonly server: string;
   /** The highest number that was seen drawn. */
   readonly highest: bigint;
@@ -46,6 +47,10 @@ export interface Floors {
   expect(holding: Holding): Expected | null;
   /** Forgets what another epoch, server or redrive, or a number that stepped back, make doubtful; then the floors of these lanes. */
   of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
+  /** Changes when rows have come back, or nobody knows. */
+  turn(): number;
+  /** These numbers, by lane, may be pending again. */
+  reopen(relay: string, lanes: ReadonlyMap<number, bigint>): void;
   /** Whether an operator has put rows back into the lane since then. */
   stale(holding: Holding, lane: number, redrives: bigint): boolean;
   learn(holding: Holding, sighting: Sighting): void;
@@ -66,7 +71,10 @@ const pairsKept = 1_000;
  * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
  * transaction holds the vacuum horizon. Each transaction has its id before it draws a number, so once every transaction has
  * ended that was older than a claim which began after number N was drawn, no row up to N can appear any more. A floor
- * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that is not settled.
+ * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that nobody has claimed.
+ *
+ * It does move past rows in flight. One that is given back reopens its lane, also for a claim that is under way meanwhile: that one may have
+ * looked before, and must not move a floor.
  */
 export function createFloors(clock: Clock): Floors {
   const relays = new Map<string, Map<number, Floor>>();
@@ -74,8 +82,10 @@ export function createFloors(clock: Clock): Floors {
   let highest = 0n;
   let seenServer = "";
   let since = clock.monotonic();
+  let turn = 0;
 
   const reset = (): void => {
+    turn += 1;
     relays.clear();
     pairs = [];
     highest = 0n;
@@ -94,8 +104,20 @@ export function createFloors(clock: Clock): Floors {
     return now;
   };
 
+  const lower = (floors: ReadonlyMap<number, Floor> | undefined, lanes: ReadonlyMap<number, bigint>): void => {
+    for (const [lane, below] of lanes) {
+      const floor = floors?.get(lane);
+      if (floor !== undefined && floor.at > below) floor.at = below;
+    }
+  };
+
   return {
     reset,
+    turn: () => turn,
+    reopen(relay, lanes) {
+      turn += 1;
+      lower(relays.get(relay), lanes);
+    },
     of(holding, { server, drawn, redrives }) {
       if (server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
       seenServer = server;
@@ -118,15 +140,12 @@ export function createFloors(clock: Clock): Floors {
         redrives.set(lane, floor.redrives);
         at.set(lane, floor.at);
       }
-      return { server: seenServer, highest, redrives, floors: at };
+      return { turn, server: seenServer, highest, redrives, floors: at };
     },
     stale: (holding, lane, redrives) => (relays.get(holding.relay)?.get(lane)?.redrives ?? redrives) !== redrives,
-    learn(holding, { reopened, redrives, proof }) {
+    learn(holding, { turn: began, reopened, redrives, proof }) {
       const floors = floorsOf(holding);
-      for (const [lane, below] of reopened) {
-        const floor = floors.get(lane);
-        if (floor !== undefined && floor.at > below) floor.at = below;
-      }
+      lower(floors, reopened);
       for (const [lane, count] of redrives) {
         const floor = floors.get(lane);
         if (floor !== undefined) floor.redrives = count;
@@ -139,9 +158,10 @@ export function createFloors(clock: Clock): Floors {
       const proven = ended.at(-1)?.drawn;
       if (proven === undefined) return;
       pairs = pairs.slice(ended.length - 1);
-      for (const [lane, lowest] of proof.lowest) {
+      if (began !== turn) return;
+      for (const [lane, upTo] of proof.upTo) {
         const floor = floors.get(lane);
-        const limit = least(proven, lowest === null ? proven : lowest - 1n, proof.inFlight === null ? proven : proof.inFlight - 1n);
+        const limit = upTo === null ? proven : least(proven, upTo);
         if (floor !== undefined && limit > floor.at) floor.at = limit;
       }
     },

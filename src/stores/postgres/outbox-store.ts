@@ -1,4 +1,4 @@
-import type { ClaimRequest, Holding, OutboxStore, Window } from "../../contracts/outbox-store.ts";
+import type { ClaimRequest, Holding, Outcome, OutboxStore, Window } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
@@ -59,6 +59,8 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
 
   const claimAll = async (holding: Holding, request: ClaimRequest): Promise<Window> => {
     const stale = known.stale(holding.relay, request.open);
+    if (stale.length > 0 && stale !== "all") floors.reset(); // their events come back
+    const turn = floors.turn();
     const window = stale === "all" ? null : await atOnce(holding, request, stale);
     if (window !== null) return window;
     const seen = await look(connection.run, names, holding, request, floors);
@@ -67,7 +69,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
     try {
       const id = newId();
-      const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, id }));
+      const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, turn, id }));
       floors.learn(holding, done.sighting);
       known.keep(holding.relay, request.open, done.window.id);
       return done.window;
@@ -88,12 +90,16 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     async settle(relay, window, outcomes) {
       const which = { relay, window };
-      const isPublished = outcomes.every(({ as }) => as === "published");
-      const { ended, ...report } =
-        (isPublished ? await settlePublished(connection, names, which, outcomes, onPublish) : null) ??
-        (await connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
-      if (ended) known.drop(relay, window);
-      return report;
+      const others = outcomes.filter(({ as }) => as !== "published");
+      try {
+        const { ended, ...report } =
+          (others.length === 0 ? await settlePublished(connection, names, which, outcomes, onPublish) : null) ??
+          (await connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
+        if (ended) known.drop(relay, window);
+        return report;
+      } finally {
+        if (others.length > 0) floors.reopen(relay, belowEach(others)); // also when nobody knows how it ended
+      }
     },
     release: (holding, destination, limit) =>
       connection.transaction(async (run) => {
@@ -102,6 +108,13 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
       }),
   };
 }
+
+/** By lane, the number below the lowest event. */
+const belowEach = (outcomes: readonly Outcome[]): ReadonlyMap<number, bigint> =>
+  outcomes.reduce((lanes, { claim: { lane, envelope } }) => {
+    const below = envelope.seq - 1n;
+    return lanes.set(lane, least(below, lanes.get(lane) ?? below));
+  }, new Map<number, bigint>());
 
 interface Seen {
   readonly work: boolean;
@@ -174,6 +187,7 @@ interface Claiming {
   readonly seen: Seen;
   readonly stale: readonly string[] | "all";
   readonly floors: Floors;
+  readonly turn: number;
   readonly id: string;
 }
 
@@ -182,7 +196,7 @@ interface Claimed {
   readonly sighting: Sighting;
 }
 
-async function claim({ run, names: n, holding, request, seen, stale, floors, id }: Claiming): Promise<Claimed> {
+async function claim({ run, names: n, holding, request, seen, stale, floors, turn, id }: Claiming): Promise<Claimed> {
   const owned = await lockLanes(run, n, holding);
   const lanes = [...owned.lanes.keys()];
   if (stale === "all" || stale.length > 0) {
@@ -209,7 +223,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
   const scan = scanOf(run, n, scanned, request, seen.suspicious);
   const from = new Map(scanned.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
-  const inFlight = await recordWindow(run, n, id, holding, request, caught);
+  if (caught.found.length > 0) await recordWindow(run, n, id, holding, request, caught);
   return {
     window: {
       id: caught.found.length === 0 ? null : id,
@@ -219,12 +233,13 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, id 
       more: caught.cut || releasing.remain || crowded.size > 0,
     },
     sighting: {
+      turn,
       reopened,
       redrives: owned.lanes,
       proof:
         request.narrow || elsewhere || scanned.length < lanes.length || lanes.length === 0
           ? null
-          : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, lowest: caught.lowest, inFlight },
+          : { drawn: seen.drawn, xid: owned.xid, oldest: caught.oldest, upTo: caught.upTo },
     },
   };
 }
@@ -295,22 +310,11 @@ async function forgetSuspects(run: Run, n: Names): Promise<void> {
   );
 }
 
-/** Says which is the lowest row in flight now, whatever window it is in. */
-async function recordWindow(
-  run: Run,
-  n: Names,
-  id: string,
-  holding: Holding,
-  request: ClaimRequest,
-  { found }: Caught,
-): Promise<bigint | null> {
-  const [row] = await run(
-    `WITH others AS (SELECT unnest(seqs) AS seq FROM ${n.windows} WHERE "window" = ANY ($4::text[]) AND relay = $2),
-          made AS (INSERT INTO ${n.windows} ("window", relay, width, seqs)
-                   SELECT $1, $2, cardinality($3::bigint[]) + (SELECT count(*) FROM others), $3::bigint[] WHERE cardinality($3::bigint[]) > 0)
-     SELECT min(seq) AS first FROM others`,
+async function recordWindow(run: Run, n: Names, id: string, holding: Holding, request: ClaimRequest, { found }: Caught): Promise<void> {
+  await run(
+    `INSERT INTO ${n.windows} ("window", relay, width, seqs)
+     SELECT $1, $2, cardinality($3::bigint[]) + coalesce(sum(cardinality(seqs)), 0), $3::bigint[]
+     FROM ${n.windows} WHERE "window" = ANY ($4::text[]) AND relay = $2`,
     [id, holding.relay, list(found.map(({ seq }) => seq)), request.open],
   );
-  const firsts = [...(row?.["first"] ? [BigInt(row["first"])] : []), ...found.slice(0, 1).map(({ seq }) => seq)];
-  return firsts.length === 0 ? null : least(...firsts);
 }

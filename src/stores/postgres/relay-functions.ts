@@ -66,7 +66,6 @@ DECLARE
   drawn bigint := ${drawnOf(n)};
   locked smallint[];
   oldest xid8;
-  first_open bigint;
 BEGIN
   ${durable}
   IF behind OR drawn - lowest > least(most, ${fewRows}) THEN
@@ -97,8 +96,7 @@ interface Way {
 }
 
 const claimStatements = (n: Names, { open, way }: { readonly open: string; readonly way: Way }): string => `WITH ${open}
-  SELECT coalesce(array_agg(l.lane), '{}'), pg_snapshot_xmin(pg_current_snapshot()), (SELECT min(seq) FROM open)
-  INTO locked, oldest, first_open FROM (
+  SELECT coalesce(array_agg(l.lane), '{}'), pg_snapshot_xmin(pg_current_snapshot()) INTO locked, oldest FROM (
     SELECT t.lane FROM ${n.lanes} t WHERE t.owner = mine AND floors[t.lane + 1] IS NOT NULL AND ${way.some} ORDER BY t.lane FOR SHARE OF t) l;
   -- A statement of its own: it sees whatever was done to these lanes until they were locked. It visits each of them once, by one snapshot.
   RETURN QUERY WITH ${open}, seen AS MATERIALIZED (
@@ -123,8 +121,8 @@ const claimStatements = (n: Names, { open, way }: { readonly open: string; reado
   )
   (SELECT seq, ${names.join(", ")}, event_version, headers, ${micros}, payload, encode(payload_bytes, 'hex'), lane, retry_count, NULL::boolean
    FROM ready WHERE (SELECT fits FROM whole)${way.shares ? " ORDER BY seq" : ""})
-  UNION ALL SELECT (SELECT min(seq) FROM open), pg_current_xact_id_if_assigned()::text, oldest::text, locked::text, '${way.shares}', NULL, NULL, NULL, NULL,
-    drawn, NULL, first_open::text, NULL, NULL, (SELECT ordinary FROM seen) AND (SELECT fits FROM whole);`;
+  UNION ALL SELECT NULL, pg_current_xact_id_if_assigned()::text, oldest::text, locked::text, '${way.shares}', NULL, NULL, NULL, NULL,
+    drawn, NULL, NULL, NULL, NULL, (SELECT ordinary FROM seen) AND (SELECT fits FROM whole);`;
 
 const settleFunction = (n: Names): string => {
   const which = "seq = ANY (given) AND status IN ('PENDING', 'FAILED')";
