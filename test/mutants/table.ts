@@ -544,6 +544,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/memory", "a letter marks its event: a late copy is not applied behind its followers"),
   ),
   mutant(
+    "postgres-finishes-any-mark",
+    "E",
+    "PostgreSQL: a mark is finished by the transaction that is there when the handler ends, also when it is not the one that made it",
+    tests("stores/postgres-sessions.slow", "began in place of its own is not committed"),
+  ),
+  mutant(
     "postgres-park-without-mark",
     "O",
     "PostgreSQL: a letter leaves no mark, and a late copy of its event is applied behind its followers",

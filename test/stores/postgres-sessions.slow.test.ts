@@ -52,6 +52,17 @@ await describeWith("postgres", "a handler's session on PostgreSQL", () => {
       expect(await effects()).toEqual([]);
     });
 
+    test(`a transaction that the handler began in place of its own is not committed: ${name}`, async () => {
+      const lost = { ...key, id: `lost ${name.length}` };
+      const replacing = inbox().once(lost, 1, async (tx) => {
+        await tx.query("ROLLBACK; BEGIN");
+        await write(tx);
+      });
+      await expect(replacing).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+      expect(await effects()).toEqual([]);
+      expect(await inbox().once(lost, 1, () => undefined)).toBe("done");
+    });
+
     test(`who waits for a mark that another transaction holds is told so: ${name}`, async () => {
       const held = await harness.begin();
       await held.tx.query(

@@ -8,6 +8,7 @@ import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { EventTransactions, Put, StatementRows, Statement } from "./applying.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
+import { maker, markLost } from "./inbox-functions.ts";
 import type { Names } from "./names.ts";
 
 /** Marks first, then the work, then the marks again: the transaction that finishes them is the one that made them, or none. */
@@ -27,7 +28,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
     const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
       applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, async (tx, rows) => {
         if (letter !== undefined && rows.length === 0) return { result: ["seen"], last: null };
-        const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark)));
+        const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark), ids));
         const before =
           fresh.size === ids.length
             ? null
@@ -67,7 +68,9 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       return new Map(marks.map(({ id, version }) => [String(id), version === String(parkedVersion) ? "parked" : "seen"]));
     };
     const refusal = (error: unknown, of: readonly string[]): unknown => {
-      const gone = causesOf(error).some((cause) => sqlStateOf(cause) === "22P02" && asError(cause).message.includes(markLost));
+      const gone = causesOf(error).some(
+        (cause) => sqlStateOf(cause) === markLost.state && asError(cause).message.includes(markLost.message),
+      );
       if (gone || isWaybillError(error, "NO_TRANSACTION"))
         return new WaybillError("TRANSACTION_LOST", `the transaction of event ${of.join(", ")} ended inside its handler`);
       const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
@@ -93,32 +96,30 @@ interface Made {
   readonly fresh: ReadonlySet<string>;
 }
 
-/** A column costs the client more than a space. */
-function madeBy(rows: StatementRows): Made {
-  const marks = rows.map(({ mark }) => /^(\d+) (\d+) ([^]*)$/.exec(String(mark))!);
-  return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id!)) };
+/** A column costs the client more than a space. A mark without an id is that of the only event. */
+function madeBy(rows: StatementRows, [only]: readonly string[]): Made {
+  const marks = rows.filter(({ mark }) => mark !== null).map(({ mark }) => /^(\d+) (\d+)(?: ([^]*))?$/.exec(String(mark))!);
+  return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id ?? only!)) };
 }
 
-const among = (ids: readonly string[], put: Put): string =>
-  ids.length === 1 ? `= ${put(ids[0]!)}` : `= ANY (ARRAY(SELECT json_array_elements_text(${put(JSON.stringify(ids))}::json)))`;
+const listed = (ids: readonly string[], put: Put): string => `json_array_elements_text(${put(JSON.stringify(ids))}::json)`;
+const among = (ids: readonly string[], put: Put): string => `= ANY (ARRAY(SELECT ${listed(ids, put)}))`;
 
 /** Of those without a mark, the marks. */
 function marking(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, ofLetter: boolean): Statement {
+  if (ids.length === 1 && !ofLetter)
+    return (put) => `SELECT ${n.mark}(${put(consumer)}, ${put(ids[0]!)}, ${put(handlerVersion)}::integer) AS mark`;
   // In place of the mark that the letter left.
   const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
       WHERE i.handler_version = ${parkedVersion}`;
   return (put) => `${inserting(n, consumer, ids, handlerVersion, "false", put)}
-      ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING pg_current_xact_id()::text || ' ' || pg_backend_pid() || ' ' || event_id AS mark`;
+      ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING ${maker} || ' ' || event_id AS mark`;
 }
 
 /** Two transactions that meet lock the marks in the same order. */
 function inserting(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, finished: string, put: Put): string {
-  const mark = (id: string): string => `${put(consumer)}, ${id}, clock_timestamp(), ${put(handlerVersion)}::integer, ${finished}`;
-  const marks =
-    ids.length === 1
-      ? `VALUES (${mark(put(ids[0]!))})`
-      : `SELECT ${mark("e.id")} FROM json_array_elements_text(${put(JSON.stringify([...ids].sort()))}::json) AS e(id)`;
-  return `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished) ${marks}`;
+  return `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished)
+      SELECT ${put(consumer)}, e.id, clock_timestamp(), ${put(handlerVersion)}::integer, ${finished} FROM ${listed([...ids].sort(), put)} AS e(id)`;
 }
 
 /**
@@ -127,16 +128,16 @@ function inserting(n: Names, consumer: string, ids: readonly string[], handlerVe
  * and with it the COMMIT behind it. A mark that the handler has deleted is made again.
  */
 function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, xid: string, letter?: bigint): Statement {
+  if (ids.length === 1 && letter === undefined)
+    return (put) => `SELECT ${n.finish}(${put(consumer)}, ${put(ids[0]!)}, ${put(handlerVersion)}::integer, ${put(xid)})`;
   return (put) => {
     const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint),`;
     const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer = ${put(consumer)} AND event_id ${among(ids, put)})`;
-    const finished = `(CASE pg_current_xact_id()::text WHEN ${put(xid)} THEN 'true' ELSE '${markLost}' END)::boolean`;
+    const finished = `(CASE pg_current_xact_id()::text WHEN ${put(xid)} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
     return `WITH ${letters} ${counts} ${inserting(n, consumer, ids, handlerVersion, finished, put)}
       ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
   };
 }
-
-const markLost = "waybill: another transaction";
 
 const unfinished = (id: string): WaybillError =>
   new WaybillError(

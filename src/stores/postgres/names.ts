@@ -20,6 +20,8 @@ const routines = [
   "check",
   "claim",
   "settle",
+  "mark",
+  "finish",
   "seq",
   "add_partitions",
   "drop_partition",

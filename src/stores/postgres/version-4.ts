@@ -1,5 +1,6 @@
 import { LANES } from "../../core/lane.ts";
 import type { PartitionUnit } from "../kit/schema.ts";
+import { inboxFunctions } from "./inbox-functions.ts";
 import { literal, type Names } from "./names.ts";
 import { addPartitions } from "./partitions.ts";
 import { relayFunctions } from "./relay-functions.ts";
@@ -152,6 +153,7 @@ ${whens(since)}
     MESSAGE = pg_catalog.format('the outbox refuses this event (%s)', refused);
 END $waybill$;
 ${relayFunctions(n)}
+${inboxFunctions(n)}
 DO $waybill$
 DECLARE
   outbox regclass := ${literal(n.outbox)};
@@ -159,8 +161,8 @@ DECLARE
   last text := coalesce(substring(was FROM 'seq <= ''?([0-9]+)'), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ${n.seq})::text);
   old record;
 BEGIN
-  -- Whoever inserts or settles runs them, also where functions are nobody's by default.
-  GRANT EXECUTE ON FUNCTION ${n.lane}(text, text), ${n.moves}(), ${n.check}, ${n.claim}, ${n.settle} TO PUBLIC;
+  -- Every role runs its own part of them, also where functions are nobody's by default.
+  GRANT EXECUTE ON FUNCTION ${n.lane}(text, text), ${n.moves}(), ${n.check}, ${n.claim}, ${n.settle}, ${n.mark}, ${n.finish} TO PUBLIC;
   FOR old IN SELECT conname FROM pg_constraint WHERE conrelid = outbox AND contype = 'c'
     AND (conname IN (${superseded.map(literal).join(", ")}) OR pg_get_constraintdef(oid) LIKE ANY (ARRAY[
       ${unnamed.map(literal).join(",\n      ")}]))
