@@ -1,3 +1,4 @@
+import { createBag } from "./bag.ts";
 import { systemClock, type Clock } from "./clock.ts";
 
 /**
@@ -14,10 +15,11 @@ export interface Deadlines {
 interface Deadline {
   readonly at: number;
   readonly late: () => void;
+  place: number;
 }
 
 export function createDeadlines(clock: Clock): Deadlines {
-  const open = new Set<Deadline>();
+  const open = createBag<Deadline>();
   let wakesAt = Infinity;
   const wakeAt = (at: number): void => {
     if (at >= wakesAt) return;
@@ -30,20 +32,17 @@ export function createDeadlines(clock: Clock): Deadlines {
     wakesAt = Infinity;
     const now = clock.monotonic();
     let next = Infinity;
-    for (const deadline of open) {
+    for (const deadline of open.things()) {
       if (deadline.at > now) next = Math.min(next, deadline.at);
-      else {
-        open.delete(deadline);
-        deadline.late();
-      }
+      else if (open.remove(deadline)) deadline.late();
     }
     wakeAt(next);
   };
   const set: Deadlines["set"] = (ms, late) => {
-    const deadline = { at: clock.monotonic() + ms, late };
-    open.add(deadline);
+    const deadline = { at: clock.monotonic() + ms, late, place: 0 };
+    open.put(deadline);
     wakeAt(deadline.at);
-    return () => void open.delete(deadline);
+    return () => void open.remove(deadline);
   };
   return {
     set,

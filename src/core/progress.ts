@@ -1,3 +1,4 @@
+import { createBag } from "./bag.ts";
 import type { Clock } from "./clock.ts";
 
 /** Something that is waited for. */
@@ -15,22 +16,20 @@ export interface Progress<About extends object = object> {
 }
 
 export function createProgress<About extends object = object>(clock: Clock): Progress<About> {
-  const due = new Map<About & Step, number>();
+  const open = createBag<{ by: number; readonly step: About & Step; place: number }>();
   return {
     begin(about, ms) {
-      const step: About & Step = {
-        ...about,
-        extend(more) {
-          if (due.has(step)) due.set(step, clock.monotonic() + more);
-        },
-        end: () => void due.delete(step),
-      };
-      due.set(step, clock.monotonic() + ms);
-      return step;
+      const extend = (more: number): void => void (due.by = clock.monotonic() + more);
+      const due = { by: clock.monotonic() + ms, step: { ...about, extend, end: () => void open.remove(due) }, place: 0 };
+      open.put(due);
+      return due.step;
     },
     overdue() {
       const now = clock.monotonic();
-      return [...due].filter(([, by]) => by < now).map(([step]) => step);
+      return open
+        .things()
+        .filter(({ by }) => by < now)
+        .map(({ step }) => step);
     },
   };
 }

@@ -1,3 +1,4 @@
+import { createBag } from "../core/bag.ts";
 import type { Clock } from "../core/clock.ts";
 import { createDeadlines } from "../core/deadlines.ts";
 import { WaybillError } from "../core/errors.ts";
@@ -19,10 +20,10 @@ export type InTime = (limits: Limits, work: (signal: AbortSignal) => Promise<voi
 /** All handlers of a subscriber have one timer and one ear for its stop. */
 export function createInTime(clock: Clock, stopping: AbortSignal): InTime {
   const deadlines = createDeadlines(clock);
-  const running = new Set<(why: WaybillError) => void>();
+  const running = createBag<{ readonly giveUp: (why: WaybillError) => void; place: number }>();
   const stopped = (): WaybillError => new WaybillError("STOPPED", "the subscriber was stopped while the handler ran");
   onAbort(stopping, () => {
-    for (const give of [...running]) give(stopped());
+    for (const { giveUp } of running.things()) giveUp(stopped());
   });
   return ({ ms, slowMs, onSlow }, work) =>
     new Promise((resolve, reject) => {
@@ -40,9 +41,10 @@ export function createInTime(clock: Clock, stopping: AbortSignal): InTime {
       });
       const over = (): void => {
         off();
-        running.delete(giveUp);
+        running.remove(run);
       };
-      running.add(giveUp);
+      const run = { giveUp, place: 0 };
+      running.put(run);
       work(handler.signal).then(
         () => {
           over();
