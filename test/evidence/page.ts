@@ -1,7 +1,7 @@
 import type { Result } from "../faults/matrix/stage.ts";
 import { killerText, type Mutant } from "../mutants/table.ts";
 import type { Evidence, Tried } from "./files.ts";
-import type { Promised } from "./promises.ts";
+import type { Letter, Promised } from "./promises.ts";
 
 const [begin, end] = ["<!-- what follows is written by npm run docs -->", "<!-- up to here -->"];
 
@@ -25,6 +25,8 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
     "|---|---|---|---|",
     ...promises.map((promise) => promiseLine(promise, mutants, evidence.mutants)),
     "",
+    `Mutants that break no promise, but make events cost more or wait longer: ${killedOf(null, mutants, evidence.mutants).join(", ")}.`,
+    "",
     `The faults below: ${ran.length} runs on real servers, ${sum(({ times }) => times)} faults injected, ` +
       `${sum(({ counts }) => counts?.events ?? 0)} events, ${sum(({ counts }) => counts?.effects ?? 0)} effects, ` +
       `${sum(({ counts }) => counts?.copies ?? 0)} copies beyond the first, which faults explain; ` +
@@ -42,14 +44,20 @@ export function evidencePart(promises: readonly Promised[], mutants: readonly Mu
 const cell = (text: string): string => text.replaceAll("|", "\\|");
 
 function promiseLine({ letter, name, invariants, tests }: Promised, mutants: readonly Mutant[], tried: readonly Tried[]): string {
-  const own = mutants.filter(({ promise }) => promise === letter);
-  const killed = own.map((mutant) => {
-    const verdict = tried.find((one) => one.name === mutant.name)?.verdict ?? "not tried";
-    const by = mutant.killer === "simulation" ? killerText(mutant.killer) : mutant.killer.tests.replace("test/", "");
-    return `\`${mutant.name}\` (${verdict === "killed" ? by : `**${verdict}**`})`;
-  });
+  const killed = killedOf(letter, mutants, tried);
   const held = tests.map((test) => `“${test.name}” (${test.file})`);
   return `| **${letter}** ${name} | ${invariants.join(", ")} | ${cell(held.join("; "))} | ${cell(killed.join(", "))} |`;
+}
+
+/** The mutants of a promise, or of none, each with what killed it. */
+function killedOf(letter: Letter | null, mutants: readonly Mutant[], tried: readonly Tried[]): readonly string[] {
+  return mutants
+    .filter(({ promise }) => promise === letter)
+    .map((mutant) => {
+      const verdict = tried.find((one) => one.name === mutant.name)?.verdict ?? "not tried";
+      const by = mutant.killer === "simulation" ? killerText(mutant.killer) : mutant.killer.tests.replace("test/", "");
+      return `\`${mutant.name}\` (${verdict === "killed" ? by : `**${verdict}**`})`;
+    });
 }
 
 /** How often each kind was, over all runs of a row that has several. */

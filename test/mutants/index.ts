@@ -61,7 +61,7 @@ const secondsSince = (started: number): number => Math.round((performance.now() 
 const reasonOf = (finding: Finding): string => (finding.is === "held" ? "" : `: ${finding.is === "broken" ? finding.how : finding.why}`);
 
 function tell({ name, verdict, how, seconds }: Line): void {
-  console.log(`${name.padEnd(26)}${verdict.padEnd(12)}${seconds.toFixed(1).padStart(6)} s  ${how}`);
+  console.log(`${name.padEnd(30)}${verdict.padEnd(12)}${seconds.toFixed(1).padStart(6)} s  ${how}`);
 }
 
 async function main(chosen: readonly Mutant[]): Promise<void> {

@@ -6,13 +6,13 @@ export type Killer = { readonly tests: string; readonly only: string } | "simula
 /** A defect that was planted on purpose, as `NAME.patch` beside this file. */
 export interface Mutant {
   readonly name: string;
-  /** The promise that it breaks, by its letter. */
-  readonly promise: Letter;
+  /** The promise that it breaks, by its letter. Null: no promise, but events cost more or wait longer. */
+  readonly promise: Letter | null;
   readonly breaks: string;
   readonly killer: Killer;
 }
 
-const mutant = (name: string, promise: Letter, breaks: string, killer: Killer): Mutant => ({ name, promise, breaks, killer });
+const mutant = (name: string, promise: Letter | null, breaks: string, killer: Killer): Mutant => ({ name, promise, breaks, killer });
 /** `only` is a part of a test's name. */
 const tests = (file: string, only: string): Killer => ({ tests: `test/${file}.test.ts`, only });
 
@@ -452,6 +452,43 @@ export const mutants: readonly Mutant[] = [
     "I",
     "the backlog of one aggregate is claimed until there is no room for others",
     tests("relay/hot", "does not take the room of the others"),
+  ),
+  mutant(
+    "window-never-widens",
+    null,
+    "windows keep their first width, however large the backlog is",
+    tests("relay/wake", "windows widen while there is a backlog"),
+  ),
+  mutant(
+    "window-stays-wide",
+    "D",
+    "windows stay as wide as the last backlog made them, and a fault may send all their events twice",
+    tests("relay/wake", "windows widen while there is a backlog"),
+  ),
+  mutant("hint-is-a-burst", null, "a hint that finds nothing is followed by further claims", tests("relay/wake", "a hint is one claim")),
+  mutant(
+    "long-run-ends-at-once",
+    null,
+    "when events come steadily, one look that finds nothing makes the next event wait for a poll",
+    tests("relay/wake", "a long run of windows outlasts one look"),
+  ),
+  mutant(
+    "hint-before-commit",
+    null,
+    "the outbox hints when an event is added, before its transaction is committed",
+    tests("outbox/outbox", "wakes the relay when the transaction has ended"),
+  ),
+  mutant(
+    "postgres-hint-at-any-answer",
+    null,
+    "PostgreSQL: the outbox hints at the next answer to the client, before its transaction is committed",
+    tests("stores/postgres-listen.slow", "is no hint before its COMMIT"),
+  ),
+  mutant(
+    "postgres-notify-each-commit",
+    null,
+    "PostgreSQL: every commit sends a NOTIFY",
+    tests("stores/postgres-notify", "once in 20 ms after further ones"),
   ),
   mutant(
     "drain-publishes-all",

@@ -1,22 +1,24 @@
 import { expect, test } from "vitest";
 import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
+import { createWake, type Wake } from "../../src/core/wake.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { benches, draft } from "../support/outbox.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
 
-/** A relay that polls every ten seconds, and the limits of its claims. */
-async function waiting() {
+/** A relay that polls every ten seconds, and the limits of its claims. With a wake of its own, no commit hints to it. */
+async function waiting({ wake: own }: { readonly wake?: Wake } = {}) {
   const clock = manualClock(Date.UTC(2030, 0, 1));
   const bench = await benches["memory"]!(clock);
   const limits: number[] = [];
-  const { outbox, wake } = bench.store;
+  const { outbox } = bench.store;
+  const wake = own ?? bench.store.wake;
   const claim: OutboxStore["claim"] = (holding, request) => {
     limits.push(request.limit);
     return outbox.claim(holding, request);
   };
   const sink = scriptedSink({});
-  const store = { ...bench.store, outbox: { ...outbox, claim } };
+  const store = { ...bench.store, wake, outbox: { ...outbox, claim } };
   const relay = createRelay({ store, sink, clock, pollIntervalMs: 10_000, housekeeping: false });
   await relay.start();
   await clock.advance(1_000);
@@ -49,6 +51,32 @@ test("after several events the relay looks once more, soon, and then waits", asy
   await relay.clock.advance(1_000);
   expect(relay.sink.log).toHaveLength(2);
   expect(relay.limits).toHaveLength(2);
+});
+
+test("a long run of windows outlasts one look that finds nothing, and no more", async () => {
+  await using relay = await waiting({ wake: createWake() });
+  const looks = 10;
+  const betweenMs = 6;
+  let n = 0;
+  const next = () => relay.bench.add(draft("order-1", ++n));
+  await next();
+  await next();
+  relay.wake.notify();
+  await relay.clock.advance(1);
+  for (let look = 1; look < looks; look++) {
+    await next();
+    await relay.clock.advance(betweenMs);
+    expect(relay.sink.log).toHaveLength(n);
+  }
+  await relay.clock.advance(betweenMs);
+  await next();
+  await relay.clock.advance(betweenMs);
+  expect(relay.sink.log).toHaveLength(n);
+  await relay.clock.advance(2 * betweenMs);
+  relay.limits.splice(0);
+  await next();
+  await relay.clock.advance(1_000);
+  expect(relay.limits).toEqual([]);
 });
 
 test("windows widen while there is a backlog, up to the batch, and are small again after it", async () => {
