@@ -36,13 +36,19 @@ const setting = {
 const title = `PostgreSQL ${setting.postgres} without full-page images, Node ${setting.node}, ${setting.cpu}, events of 300 bytes`;
 console.log(`${title}\n`);
 const findings: (Finding & { readonly scenario: string })[] = [];
+const minutesSince = (began: number): string => `${((performance.now() - began) / 60_000).toFixed(1)} minutes`;
+const took: string[] = [];
+const start = performance.now();
 for (const scenario of asked.length === 0 ? standard : asked) {
+  const began = performance.now();
   const run = scenarios[scenario]!.run(ground);
   for await (const finding of Symbol.asyncIterator in run ? run : await run) {
     console.log(`${text(finding)}\n`);
     findings.push({ scenario, ...finding });
   }
+  took.push(`${scenario} ${minutesSince(began)}`);
 }
+console.log(`${took.join(", ")}; together ${minutesSince(start)}`);
 if (json !== null) writeFileSync(json, `${JSON.stringify({ ...setting, findings }, null, 2)}\n`);
 if (page !== null) writeFileSync(page, html({ title: `${title}, ${setting.at}`, findings }));
 process.exitCode = findings.every(holds) ? 0 : 1;

@@ -28,9 +28,9 @@ export interface Comparison {
   readonly broker?: Place;
   /** The side that the others are compared with. */
   readonly base?: string;
-  /** @default the ground's */
+  /** Fewer rounds than usual, unless --rounds says how many. */
   readonly rounds?: number;
-  /** No further round of all sides is begun after so long. @default 3 */
+  /** No round of all sides is begun that would end later than this, but for the first. @default 3 */
   readonly minutes?: number;
 }
 
@@ -48,11 +48,12 @@ export function ours({ beside }: Ground, side: Side): readonly Side[] {
 /** Rounds by turns, each in a process of its own: whatever else the machine does, it does to all sides. The first side is the one judged. */
 export async function compare(ground: Ground, comparison: Comparison): Promise<Finding> {
   const { question, sides, base, minutes = 3 } = comparison;
-  const wanted = Math.min(ground.rounds, comparison.rounds ?? ground.rounds);
+  const wanted = ground.hurried ? Math.min(ground.rounds, comparison.rounds ?? ground.rounds) : ground.rounds;
   const rounds = new Map<Side, Record<string, number>[]>(sides.map((side) => [side, []]));
-  const until = performance.now() + minutes * 60_000;
+  const began = performance.now();
+  const fits = (made: number): boolean => (performance.now() - began) * (1 + 1 / made) <= minutes * 60_000;
   let made = 0;
-  for (; made < wanted && (made === 0 || !ground.hurried || performance.now() < until); made++)
+  for (; made < wanted && (made === 0 || !ground.hurried || fits(made)); made++)
     for (const side of made % 2 === 0 ? sides : sides.toReversed()) rounds.get(side)!.push(await oneRound(comparison, side));
   const rows = [...rounds].map(([{ name }, each]): Row => ({ name, rounds: each.length, measures: spreadsOf(each) }));
   const notes = made < wanted ? [`${made} of ${wanted} rounds: there was no time for more`] : [];
@@ -75,11 +76,12 @@ async function oneRound({ task, store, broker }: Comparison, { side, root = here
   return JSON.parse(stdout.trim().split("\n").at(-1)!) as Record<string, number>;
 }
 
-function spreadsOf(rounds: readonly Record<string, number>[]): Record<string, Spread> {
+export function spreadsOf(rounds: readonly Record<string, number>[]): Record<string, Spread> {
   const names = new Set(rounds.flatMap((round) => Object.keys(round)));
   const spread = (name: string): Spread => {
     const sorted = rounds.flatMap((round) => round[name] ?? []).sort((a, b) => a - b);
-    return { least: sorted[0]!, median: sorted[Math.floor(sorted.length / 2)]!, most: sorted.at(-1)! };
+    const [below, above] = [sorted[Math.ceil(sorted.length / 2) - 1]!, sorted[Math.floor(sorted.length / 2)]!];
+    return { least: sorted[0]!, median: (below + above) / 2, most: sorted.at(-1)! };
   };
   return Object.fromEntries([...names].map((name) => [name, spread(name)]));
 }

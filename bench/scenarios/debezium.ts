@@ -48,7 +48,7 @@ async function drained(ground: Ground, { store, broker, found }: Stage): Promise
     ],
     base: "relay, warm",
     task: { events, broker: "kafka" },
-    minutes: 6,
+    minutes: 5,
   });
   const notes = [`warm: the same process has drained ${warm.toLocaleString("en")} events before`];
   return { ...finding, ratio: finding.bound === null ? null : finding.ratio, notes: [...finding.notes!, ...notes] };
@@ -69,7 +69,7 @@ async function paced(ground: Ground, { store, broker, found }: Stage): Promise<F
       side("writers alone", { relays: 0 }),
     ],
     task,
-    minutes: 4,
+    minutes: 3.5,
   });
   return { ...finding, figures: ["relay, listen", "Debezium"].flatMap((name) => beyondWriters(finding.rows!, name)) };
 }

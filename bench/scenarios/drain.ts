@@ -35,6 +35,6 @@ async function drained(ground: Ground, { broker, database, server, store, events
     ],
     ...(bare ? { base: "bare client, same headers" } : {}),
     task: { events, broker, database },
-    minutes: database === "postgres" ? 0.6 : 0.2,
+    minutes: database === "postgres" ? 0.7 : 0.2,
   });
 }

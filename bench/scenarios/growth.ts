@@ -1,6 +1,7 @@
 import { compare, ours, type Comparison, type Side } from "../measure/compare.ts";
 import { brokers, databases, type BrokerName, type Ground } from "../measure/ground.ts";
 import type { Finding } from "../report/finding.ts";
+import { coldLatency, hotRate } from "./hot-aggregate.ts";
 
 interface Part extends Pick<Comparison, "question" | "sides" | "rounds" | "base"> {
   readonly broker: BrokerName;
@@ -16,28 +17,16 @@ const parts = {
     question: "Events that were published before, and are still in the table",
     broker: "none",
     events: 50_000 / scale,
-    sides: [10_000, 1_000_000, 10_000_000].map((count) => relay(told(count / scale), { published: count / scale })),
+    sides: [10_000, 1_000_000, 3_000_000].map((count) => relay(told(count / scale), { published: count / scale })),
     rounds: 1,
   }),
   pending: (scale) => ({
     question: `Events that wait: the first ${told(100_000 / scale)} of them`,
     broker: "none",
     events: 100_000 / scale,
-    sides: [0, 1_000_000, 5_000_000].map((count) => relay(`${told(count / scale)} more`, { pending: count / scale })),
+    sides: [0, 500_000, 2_000_000].map((count) => relay(`${told(count / scale)} more`, { pending: count / scale })),
     rounds: 1,
   }),
-  ...Object.fromEntries(
-    (["nats", "redis", "kafka"] as const).map((broker) => [
-      `hot-${broker}`,
-      (scale: number): Part => ({
-        question: `One aggregate has nine of ten events, to ${brokers[broker].name}`,
-        broker,
-        events: 10_000 / Math.min(scale, 10),
-        sides: [relay("hot", { hot: 0.9 }), relay("uniform", {})],
-        base: "uniform",
-      }),
-    ]),
-  ),
   batch: (scale) => ({
     question: "Windows of so many events, to a sink that acknowledges at once",
     broker: "none",
@@ -62,13 +51,26 @@ const parts = {
   }),
 } satisfies Record<string, (scale: number) => Part>;
 
+const hotTo = ["nats", "redis", "rabbitmq", "kafka"] as const;
+const coldBeside = ["nats", "redis"] as const;
+
+/** Parts that are judged. */
+const judged: Readonly<Record<string, (ground: Ground) => Promise<Finding>>> = {
+  ...Object.fromEntries(hotTo.map((broker) => [`hot-${broker}`, (ground: Ground) => hotRate(ground, broker)])),
+  ...Object.fromEntries(coldBeside.map((broker) => [`cold-${broker}`, (ground: Ground) => coldLatency(ground, broker)])),
+};
+
 export async function* growth(ground: Ground): AsyncGenerator<Finding> {
   const all: Readonly<Record<string, (scale: number) => Part>> = parts;
-  for (const name of ground.chosen(Object.keys(all))) {
+  for (const name of ground.chosen([...Object.keys(all), ...Object.keys(judged)])) {
+    if (judged[name] !== undefined) {
+      yield await judged[name](ground);
+      continue;
+    }
     const { broker, events, sides, ...rest } = all[name]!(ground.quick ? 100 : 1);
     await using server = await brokers[broker].open();
     await using store = await databases.postgres.open(ground);
     const both = ground.beside === null ? sides : [...ours(ground, sides[0]!), ...sides.slice(1)];
-    yield await compare(ground, { ...rest, store, broker: server, sides: both, task: { events, broker }, minutes: 1.5 });
+    yield await compare(ground, { ...rest, store, broker: server, sides: both, task: { events, broker }, minutes: 0.6 });
   }
 }

@@ -6,7 +6,7 @@ const side = (name: string, task: object): Side => ({ name, side: "idle", task }
 
 /** What a relay costs that has nothing to do, or twenty events a second. */
 export async function* idle(ground: Ground): AsyncGenerator<Finding> {
-  const seconds = ground.quick ? 4 : 15;
+  const seconds = ground.quick ? 4 : 10;
   await using broker = await brokers.none.open();
   await using store = await databases.postgres.open(ground);
   const task = { broker: "none", seconds };
@@ -16,7 +16,7 @@ export async function* idle(ground: Ground): AsyncGenerator<Finding> {
     broker,
     sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("no relay", { relays: 0 })],
     task,
-    minutes: 1.5,
+    minutes: 1.6,
   });
   yield await compare(ground, {
     question: `Twenty events a second, for ${seconds} seconds`,
@@ -24,6 +24,6 @@ export async function* idle(ground: Ground): AsyncGenerator<Finding> {
     broker,
     sides: [...ours(ground, side("relay", {})), side("relay, listen", { listen: true }), side("writers alone", { relays: 0 })],
     task: { ...task, rate: 20 },
-    minutes: 1.5,
+    minutes: 1.6,
   });
 }

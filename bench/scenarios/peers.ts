@@ -15,7 +15,7 @@ const ways: readonly Way[] = [
   { peer: "graphile-worker", name: "graphile-worker, batched, not ordered" },
   { peer: "pg-boss", name: "pg-boss, batched, not ordered" },
   { peer: "pg-boss", name: "pg-boss, ordered by key", ordered: true },
-  { peer: "pg-transactional-outbox", name: "pg-transactional-outbox, polling, ordered", share: 0.1 },
+  { peer: "pg-transactional-outbox", name: "pg-transactional-outbox, polling, ordered", share: 0.03 },
 ];
 
 /** Libraries that drain a table of PostgreSQL, on the same server, by turns, and on one Node. */
@@ -48,7 +48,7 @@ export async function* peers(ground: Ground): AsyncGenerator<Finding> {
     sides: [...ours(ground, { name: "relay, ordered by aggregate", side: "relay" }), ...sides].map(on),
     base: "relay, ordered by aggregate",
     task: { events, broker: "none" },
-    minutes: 3,
+    minutes: 2.5,
   });
   yield { ...finding, ratio: finding.bound === null ? null : finding.ratio, notes: [...finding.notes!, ...lacks] };
 }

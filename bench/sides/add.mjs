@@ -3,10 +3,20 @@ import { randomUUID } from "node:crypto";
 import { libraries } from "./libraries.mjs";
 import { measured } from "./measure.mjs";
 import { from } from "./package.mjs";
-import { openStore } from "./stores.mjs";
+import { databaseOf, openStore, workTable } from "./stores.mjs";
 
 const writers = 10;
 const payload = { text: "x".repeat(289) };
+const clients = { postgres: "pg", mariadb: "mysql2", sqlite: "sqlite" };
+const pending = "(created_at) WHERE status = 'PENDING'";
+const plainTypes = {
+  postgres: { id: "uuid", name: "text", json: "jsonb", time: "timestamptz NOT NULL DEFAULT now()", index: pending },
+  mariadb: {
+    ...{ id: "char(36)", name: "varchar(100)", json: "json" },
+    ...{ time: "datetime(6) NOT NULL DEFAULT now(6)", index: "(status, created_at)" },
+  },
+  sqlite: { id: "text", name: "text", json: "text", time: "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))", index: pending },
+};
 
 /** Each takes the transaction and the ids of its events. */
 const ways = {
@@ -16,14 +26,16 @@ const ways = {
   },
 
   /** A table and a statement of the usual kind. */
-  async plain({ schema }, { pool, byHand }) {
-    await pool.query(
-      `CREATE TABLE ${schema}.plain (
-         id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL,
-         payload jsonb NOT NULL, headers jsonb NOT NULL, status text NOT NULL DEFAULT 'PENDING', created_at timestamptz NOT NULL DEFAULT now());
-       CREATE INDEX ON ${schema}.plain (created_at) WHERE status = 'PENDING'`,
+  async plain(task, { named, run, byHand }) {
+    const types = plainTypes[databaseOf(task)];
+    await run(
+      `CREATE TABLE ${named("plain")} (
+         id ${types.id} PRIMARY KEY, aggregate_type ${types.name} NOT NULL, aggregate_id ${types.name} NOT NULL,
+         event_type ${types.name} NOT NULL, payload ${types.json} NOT NULL, headers ${types.json} NOT NULL,
+         status ${types.name} NOT NULL DEFAULT 'PENDING', created_at ${types.time})`,
     );
-    const into = `INSERT INTO ${schema}.plain (id, aggregate_type, aggregate_id, event_type, payload, headers) VALUES `;
+    await run(`CREATE INDEX plain_pending ON ${named("plain")} ${types.index}`);
+    const into = `INSERT INTO ${named("plain")} (id, aggregate_type, aggregate_id, event_type, payload, headers) VALUES `;
     return (tx, ids) =>
       byHand(
         tx,
@@ -33,8 +45,8 @@ const ways = {
   },
 
   /** Our table, without our checks. */
-  async byHand({ schema }, { byHand }) {
-    const into = `INSERT INTO ${schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES `;
+  async byHand(_, { named, byHand }) {
+    const into = `INSERT INTO ${named("outbox")} (aggregate_type, aggregate_id, event_type, payload) VALUES `;
     return (tx, ids) =>
       byHand(
         tx,
@@ -46,29 +58,31 @@ const ways = {
   async outbox({ root }, { store, handle }) {
     const { createOutbox } = await from(root, "index.js");
     const { [handle]: tx } = await from(root, "outbox/handles/index.js");
-    const outbox = createOutbox({ store, tx });
+    const outbox = createOutbox(handle === null ? { store } : { store, tx });
     const draft = (id) => ({ aggregateType: "Order", aggregateId: id, type: "OrderPlaced", payload });
     return (tx, ids) => outbox.add(tx, ids.length === 1 ? draft(ids[0]) : ids.map(draft));
   },
 };
 
 export default async function add(task) {
-  const { way, library = "pg", perCommit = 1, listen = false } = task;
+  const { way, library = clients[databaseOf(task)], perCommit = 1, listen = false } = task;
   const opened = await openStore(task, { listen });
-  const table = `${task.schema}.work`;
-  await opened.pool.query(`CREATE TABLE ${table} (id text PRIMARY KEY, body text NOT NULL)`);
-  const { handle, transaction, work, byHand } = await libraries[library](task.store, writers, table);
+  const { named, url = task.store, file } = opened;
+  await workTable(task, opened);
+  const { handle, transaction, work, byHand } = await libraries[library]({ url, file, max: writers, table: named("work") });
   const events = await ways[way](task, { ...opened, handle, byHand });
   let made = 0;
+  /** A synchronous client, which needs no handle, has done its work when it returns. */
+  const inside =
+    handle === null
+      ? (tx, ids) => void (work(tx, ids[0]), events(tx, ids))
+      : async (tx, ids) => void (await work(tx, ids[0]), await events(tx, ids));
   const write = async (count) => {
     const end = made + count;
     const writer = async () => {
       while (made < end) {
         const ids = Array.from({ length: perCommit }, () => `order-${made++}`);
-        await transaction(async (tx) => {
-          await work(tx, ids[0]);
-          await events(tx, ids);
-        });
+        await transaction((tx) => inside(tx, ids));
       }
     };
     await Promise.all(Array.from({ length: writers }, writer));
@@ -77,4 +91,4 @@ export default async function add(task) {
   return measured(task, () => write(task.events), { position: opened.position });
 }
 
-const tuples = (ids, columns) => ids.map((_, row) => `(${Array.from({ length: columns }, (__, i) => `$${row * columns + i + 1}`)})`).join();
+const tuples = (ids, columns) => ids.map(() => `(${new Array(columns).fill("?")})`).join();

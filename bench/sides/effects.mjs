@@ -8,13 +8,16 @@ const task = JSON.parse(process.argv[2]);
 const { createSubscriber } = await from(task.root, "index.js");
 const { postgres } = await from(task.root, "stores/postgres/index.js");
 const applied = [];
+const insert = `INSERT INTO ${task.schema}.work SELECT id, 'handled' FROM unnest($1::text[]) AS id`;
+const many = (events, tx) => tx.query(insert, [events.map(({ id }) => id)]);
+const one = (event, tx) => tx.query(`INSERT INTO ${task.schema}.work VALUES ($1, 'handled')`, [event.id]);
 const subscriber = createSubscriber({
   consumer: "bench",
   source: await openBroker(task),
   inbox: postgres({ url: task.store, schema: task.schema }),
   topics: [topicOf(task)],
   observe: (event) => (event.type === "subscriber.handled" ? applied.push([event.id, now()]) : refuse(event)),
-  handlers: { OrderPlaced: (event, tx) => tx.query(`INSERT INTO ${task.schema}.work VALUES ($1, 'handled')`, [event.id]) },
+  ...(task.batched === true ? { batch: 100, concurrency: 4, batchHandlers: { OrderPlaced: many } } : { handlers: { OrderPlaced: one } }),
 });
 await subscriber.start();
 process.send("started");

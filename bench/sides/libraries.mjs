@@ -1,16 +1,20 @@
-// Libraries of PostgreSQL, each with its own transactions and one row of the service's own in them.
+// Clients and libraries, each with its own transactions and one row of the service's own in them.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const require = createRequire(import.meta.url);
 
-/** Each opens its connections and says how it does a transaction, the insert into `work`, any other statement, and which handle the outbox takes. */
+/**
+ * Each opens its connections and says how it does a transaction, the insert into `work`, any other insert with `?` for its values, and which
+ * handle the outbox takes.
+ */
 export const libraries = {
-  async pg(url, max, table) {
+  async pg({ url, max, table }) {
     const { default: pg } = await import("pg");
     const pool = new pg.Pool({ connectionString: url, max });
     return {
@@ -23,11 +27,45 @@ export const libraries = {
         client.release();
       },
       work: (tx, id) => tx.query(`INSERT INTO ${table} VALUES ($1, 'placed')`, [id]),
-      byHand: (tx, text, values) => tx.query(text, values),
+      byHand: (tx, text, values) => tx.query(numbered(text), values),
     };
   },
 
-  async drizzle(url, max, table) {
+  async mysql2({ url, max, table }) {
+    const { createPool } = await import("mysql2/promise");
+    const pool = createPool({ uri: url, connectionLimit: max });
+    return {
+      handle: "fromMysql2",
+      transaction: async (work) => {
+        const connection = await pool.getConnection();
+        await connection.beginTransaction();
+        await work(connection);
+        await connection.commit();
+        connection.release();
+      },
+      work: (tx, id) => tx.execute(`INSERT INTO ${table} VALUES (?, 'placed')`, [id]),
+      byHand: (tx, text, values) => tx.execute(text, values),
+    };
+  },
+
+  /** One connection, whose transactions come one after the other: a file has one writer. The outbox takes the client itself. */
+  async sqlite({ file, table }) {
+    const statements = new Map();
+    const prepared = (text) => statements.get(text) ?? statements.set(text, file.prepare(text)).get(text);
+    return {
+      handle: null,
+      transaction: async (work) => {
+        prepared("BEGIN IMMEDIATE").run();
+        work(file);
+        prepared("COMMIT").run();
+        await turn(); // as between two requests of a service: a client frees its statements then
+      },
+      work: (_, id) => prepared(`INSERT INTO ${table} VALUES (?, 'placed')`).run(id),
+      byHand: (_, text, values) => prepared(text).run(...values),
+    };
+  },
+
+  async drizzle({ url, max, table }) {
     const [{ drizzle }, { sql }, { default: pg }] = [
       await import("drizzle-orm/node-postgres"),
       await import("drizzle-orm"),
@@ -40,12 +78,12 @@ export const libraries = {
       work: (tx, id) => tx.execute(sql`INSERT INTO ${sql.raw(table)} VALUES (${id}, 'placed')`),
       byHand: (tx, text, values) =>
         tx.execute(
-          sql.join(text.split(/\$\d+/).flatMap((part, at) => [sql.raw(part), ...(at < values.length ? [sql.param(values[at])] : [])])),
+          sql.join(text.split("?").flatMap((part, at) => [sql.raw(part), ...(at < values.length ? [sql.param(values[at])] : [])])),
         ),
     };
   },
 
-  async kysely(url, max, table) {
+  async kysely({ url, max, table }) {
     const [{ Kysely, PostgresDialect, sql }, { default: pg }] = [await import("kysely"), await import("pg")];
     const db = new Kysely({ dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url, max }) }) });
     return {
@@ -55,7 +93,7 @@ export const libraries = {
     };
   },
 
-  async knex(url, max, table) {
+  async knex({ url, max, table }) {
     const { default: knex } = await import("knex");
     const db = knex({ client: "pg", connection: url, pool: { min: 0, max } });
     return {
@@ -65,7 +103,7 @@ export const libraries = {
     };
   },
 
-  async typeorm(url, max, table) {
+  async typeorm({ url, max, table }) {
     const { DataSource } = await import("typeorm");
     const db = await new DataSource({ type: "postgres", url, poolSize: max }).initialize();
     return {
@@ -75,7 +113,7 @@ export const libraries = {
     };
   },
 
-  async prisma(url, max, table) {
+  async prisma({ url, max, table }) {
     const { PrismaPg } = require("@prisma/adapter-pg");
     const { PrismaClient } = require(await prismaClient());
     const db = new PrismaClient({ adapter: new PrismaPg({ connectionString: url, max }) });
@@ -86,6 +124,22 @@ export const libraries = {
     };
   },
 };
+
+const written = new Map();
+
+/** With PostgreSQL's own marks; written once, as nobody would in a program of their own for each statement. */
+function numbered(text) {
+  let nth = 0;
+  return (
+    written.get(text) ??
+    written
+      .set(
+        text,
+        text.replaceAll("?", () => `$${++nth}`),
+      )
+      .get(text)
+  );
+}
 
 /** Prisma's client is generated once, into the cache. */
 async function prismaClient() {

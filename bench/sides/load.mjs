@@ -1,8 +1,10 @@
-// Writers in a process of their own: `task.rate` events per second, however long one takes. They remember when each commit had returned.
+// Writers in a process of their own: `task.rate` events per second, however long one takes. They remember when each
+// commit had returned.
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { now } from "./measure.mjs";
 import { from } from "./package.mjs";
+import { hotAggregate } from "./stores.mjs";
 
 const task = JSON.parse(process.argv[2]);
 const { createOutbox } = await from(task.root, "index.js");
@@ -11,7 +13,7 @@ const pool = new pg.Pool({ connectionString: task.store, max: 10 });
 const store = postgres({ url: task.store, schema: task.schema, listen: task.listen ?? false });
 const outbox = createOutbox({ store });
 const payload = { text: "x".repeat(289) };
-const { rate, perCommit = 1 } = task;
+const { rate, perCommit = 1, hot = 0 } = task;
 const committed = [];
 let [made, open, going] = [0, 0, true];
 
@@ -20,14 +22,14 @@ async function write() {
   const client = await pool.connect();
   await client.query("BEGIN");
   const drafts = Array.from({ length: perCommit }, () => {
-    const aggregateId = `order-${Math.floor(Math.random() * 20_000)}`;
+    const aggregateId = Math.random() < hot ? hotAggregate : `order-${Math.floor(Math.random() * 20_000)}`;
     return { aggregateType: task.schema, aggregateId, type: "OrderPlaced", payload };
   });
   const added = await outbox.add(client, drafts);
   await client.query("COMMIT");
   const at = now();
   client.release();
-  for (const { id } of added) committed.push([id, at]);
+  added.forEach(({ id }, nth) => committed.push([id, at, drafts[nth].aggregateId]));
   open -= 1;
 }
 

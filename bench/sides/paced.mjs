@@ -7,7 +7,7 @@ import { openBroker } from "./brokers.mjs";
 import { startDebezium } from "./connect.mjs";
 import { measured, now, percentile } from "./measure.mjs";
 import { relayOf } from "./relay.mjs";
-import { openStore } from "./stores.mjs";
+import { hotAggregate, openStore } from "./stores.mjs";
 import { createTopic } from "./topic.mjs";
 
 const child = (file, task) => fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(task)]);
@@ -21,17 +21,18 @@ async function told(process, expected = []) {
 
 /**
  * With `relays: 0` there are the writers only, or Debezium in the relay's place. `subscriber` measures the effects too, `consumer` when the
- * events come to one that only reads. `warm` events go first.
+ * events come to one that only reads. `warm` events go first. `cold` measures the events apart that are not of the hot aggregate, which has
+ * `task.hot` of all events, or a `backlog`.
  */
 export default async function paced(task) {
   const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warm = 0, warmSeconds = 2, seconds } = task;
-  const { store, pool, insert, settle, position } = await openStore(task, { listen });
+  const { store, pool, insert, settle, position } = await openStore(task.backlog > 0 ? { ...task, hot: 1 } : task, { listen });
   await pool.query(`CREATE TABLE ${task.schema}.work (id text PRIMARY KEY, body text NOT NULL)`);
   const broker = await openBroker(task);
-  const acked = [];
+  const acked = new Map();
   const remember = (batch, results) => {
     const at = now();
-    results.forEach(({ status }, i) => status === "stored" && acked.push([batch[i].envelope.id, at]));
+    results.forEach(({ status }, i) => status === "stored" && acked.set(batch[i].envelope.id, at));
   };
   const relay = relays === 0 ? null : await relayOf(task, store, broker, remember, { pollIntervalMs });
   await relay?.start();
@@ -45,12 +46,13 @@ export default async function paced(task) {
   if (reader !== null) await once(reader, "message");
   const load = child("./load.mjs", task);
   await sleep(warmSeconds * 1_000);
-  const from = now();
+  if (task.backlog > 0) await insert(task.backlog);
+  const begun = now();
   let until = 0;
   const costs = debezium === null ? {} : { helpers: [debezium.pid], apart: true };
   const taken = await measured(task, async () => void (await sleep(seconds * 1_000), (until = now())), { position, events: 1, ...costs });
-  const committed = (await told(load)).filter(([, at]) => at >= from && at < until);
-  if (relay !== null) await within(10, () => acked.length >= committed.length && lastOf(committed, acked));
+  const committed = (await told(load)).filter(([, at]) => at >= begun && at < until);
+  if (relay !== null) await within(10, () => committed.every(([id]) => acked.has(id)));
   const ids = committed.map(([id]) => id);
   const seen = reader === null ? [] : await told(reader, ids);
   await debezium?.stop();
@@ -58,8 +60,19 @@ export default async function paced(task) {
   return {
     ...perEvent(taken, count),
     ...waits("ack", committed, acked),
+    ...(task.cold === true ? await besideHot(task, pool, committed, acked) : {}),
     ...waits(subscriber ? "effect" : "arrival", committed, seen),
   };
+}
+
+/** Other aggregates than the hot one: those of its lane wait with it, and those of other lanes must not. */
+async function besideHot(task, pool, committed, acked) {
+  const inItsLane = `SELECT DISTINCT aggregate_id FROM ${task.schema}.outbox WHERE lane = ${task.schema}.waybill_lane(aggregate_type, $1)`;
+  const { rows } = await pool.query(inItsLane, [hotAggregate]);
+  const mates = new Set(rows.map(({ aggregate_id: aggregate }) => aggregate));
+  const others = committed.filter(([, , aggregate]) => aggregate !== hotAggregate);
+  const [ofItsLane, ofOtherLanes] = [true, false].map((mate) => others.filter(([, , aggregate]) => mates.has(aggregate) === mate));
+  return { ...waits("cold", ofOtherLanes, acked), ...waits("mate", ofItsLane, acked) };
 }
 
 function perEvent(sums, count) {
@@ -70,8 +83,8 @@ function perEvent(sums, count) {
 
 /** From the commit to what is remembered of the same events. */
 function waits(name, committed, seen) {
-  if (seen.length === 0) return {};
   const at = new Map(seen);
+  if (at.size === 0 || committed.length === 0) return {};
   const all = committed.flatMap(([id, began]) => (at.has(id) ? [Math.max(0, at.get(id) - began)] : []));
   const unseen = committed.length - all.length; // percentiles without them would flatter
   return {
@@ -80,8 +93,6 @@ function waits(name, committed, seen) {
     ...(unseen > 0 ? { [`${name}Unseen`]: unseen } : {}),
   };
 }
-
-const lastOf = (committed, acked) => committed.length === 0 || acked.some(([id]) => id === committed.at(-1)[0]);
 
 async function within(seconds, done) {
   for (const end = now() + seconds * 1_000; now() < end && !done();) await sleep(20);

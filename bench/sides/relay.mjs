@@ -3,6 +3,7 @@ import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "./brokers.mjs";
 import { createCount, measured, refuse } from "./measure.mjs";
+import { checkOrder } from "./order.mjs";
 import { from } from "./package.mjs";
 import { openStore } from "./stores.mjs";
 
@@ -52,6 +53,7 @@ export default async function drain(task) {
   const taken = await measured(task, () => pass(task.events, drains), { position, helpers: others.map(({ pid }) => pid) });
   if (!drains) return taken;
   for (const { kill } of others) kill();
+  if (task.order === true) await checkOrder(task, broker, warm + task.events);
   await broker[Symbol.asyncDispose]();
   await close();
   return taken;

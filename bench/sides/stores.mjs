@@ -5,12 +5,21 @@ import { from } from "./package.mjs";
 
 const chunk = 100_000;
 
+/** Of which `task.hot` is the share. */
+export const hotAggregate = "hot";
+
+export const databaseOf = (task) => task.database ?? "postgres";
+
+/** A table of the service's own, with one row for each transaction. */
+export const workTable = (task, { named, run }) =>
+  run(`CREATE TABLE ${named("work")} (id ${databaseOf(task) === "mariadb" ? "varchar(100)" : "text"} PRIMARY KEY, body text NOT NULL)`);
+
 /**
  * `insert(count)` adds events of `task.payload` bytes. `task.hot` is the share that one aggregate has; the rest is spread over 20,000.
- * `published(count)` adds events that were published before.
+ * `published(count)` adds events that were published before. `named(table)` is a table beside the outbox, and `run` any statement.
  */
 export async function openStore(task, options = {}) {
-  const opened = await { postgres: onPostgres, mariadb: onMariadb, sqlite: onSqlite }[task.database ?? "postgres"](task, options);
+  const opened = await { postgres: onPostgres, mariadb: onMariadb, sqlite: onSqlite }[databaseOf(task)](task, options);
   await opened.store.schema.migrate();
   const inChunks = (insertSome) => async (count) => {
     for (let left = count; left > 0; left -= chunk) await insertSome(Math.min(left, chunk));
@@ -29,10 +38,12 @@ async function onPostgres(task, options) {
   return {
     store,
     pool,
+    named: (table) => `${task.schema}.${table}`,
+    run: (sql) => pool.query(sql),
     insertSome: (count) =>
       pool.query(
         `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload)
-         SELECT '${task.schema}', CASE WHEN random() < ${task.hot ?? 0} THEN 'hot' ELSE 'order-' || (random() * 20000)::int END,
+         SELECT '${task.schema}', CASE WHEN random() < ${task.hot ?? 0} THEN '${hotAggregate}' ELSE 'order-' || (random() * 20000)::int END,
                 'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}' FROM generate_series(1, $1::int)`,
         [count],
       ),
@@ -66,10 +77,13 @@ async function onMariadb(task) {
   const store = mysql({ url: url.href });
   return {
     store,
+    url: url.href,
+    named: (table) => `${task.schema}.${table}`,
+    run: (sql) => admin.query(sql),
     insertSome: (count) =>
       admin.query(
         `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload)
-         SELECT '${task.schema}', IF(RAND() < ${task.hot ?? 0}, 'hot', CONCAT('order-', FLOOR(RAND() * 20000))),
+         SELECT '${task.schema}', IF(RAND() < ${task.hot ?? 0}, '${hotAggregate}', CONCAT('order-', FLOOR(RAND() * 20000))),
                 'OrderPlaced', CONCAT('{"text":"', REPEAT('x', ${textBytes(task)}), '"}') FROM seq_1_to_${count}`,
       ),
     position: null,
@@ -89,11 +103,14 @@ async function onSqlite(task) {
   const file = (await defaultDriver())(path);
   return {
     store,
+    file,
+    named: (table) => table,
+    run: async (sql) => file.exec(sql),
     insertSome: async (count) =>
       file.exec(
         `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
          INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-         SELECT '${task.schema}', CASE WHEN abs(random()) % 1000 < ${(task.hot ?? 0) * 1_000} THEN 'hot' ELSE 'order-' || (abs(random()) % 20000) END,
+         SELECT '${task.schema}', CASE WHEN abs(random()) % 1000 < ${(task.hot ?? 0) * 1_000} THEN '${hotAggregate}' ELSE 'order-' || (abs(random()) % 20000) END,
                 'OrderPlaced', '{"text":"${"x".repeat(textBytes(task))}"}' FROM n`,
       ),
     position: null,

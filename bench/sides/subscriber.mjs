@@ -4,7 +4,7 @@ import { openBroker, topicOf } from "./brokers.mjs";
 import { createCount, measured, refuse } from "./measure.mjs";
 import { from } from "./package.mjs";
 import { relayOf, storedOf } from "./relay.mjs";
-import { openStore } from "./stores.mjs";
+import { databaseOf, openStore, workTable } from "./stores.mjs";
 
 /** As many as a subscriber has by default: handlers side by side, and messages that it has asked for. */
 const [concurrency, prefetch] = [16, 256];
@@ -16,11 +16,24 @@ async function subscribing(task, { store, broker, handled }, options) {
   return () => service.start();
 }
 
+/** The work of one event, and of several, in a transaction that a handler is given. */
+const works = {
+  postgres: (work) => ({
+    one: (tx, id) => tx.query(`INSERT INTO ${work} VALUES ($1, 'handled')`, [id]),
+    many: (tx, ids) => tx.query(`INSERT INTO ${work} SELECT id, 'handled' FROM unnest($1::text[]) AS id`, [ids]),
+  }),
+  mariadb: (work) => ({
+    one: (tx, id) => tx.query(`INSERT INTO ${work} VALUES (?, 'handled')`, [id]),
+    many: (tx, ids) => tx.query(`INSERT INTO ${work} VALUES ?`, [ids.map((id) => [id, "handled"])]),
+  }),
+  sqlite: (work) => ({
+    one: (tx, id) => tx.prepare(`INSERT INTO ${work} VALUES (?, 'handled')`).run(id),
+    many: (tx, ids) => tx.prepare(`INSERT INTO ${work} VALUES ${ids.map(() => "(?, 'handled')").join()}`).run(...ids),
+  }),
+};
+
 const ways = {
-  subscriber: (task, parts) =>
-    subscribing(task, parts, {
-      handlers: { OrderPlaced: (event, tx) => tx.query(`INSERT INTO ${task.schema}.work VALUES ($1, 'handled')`, [event.id]) },
-    }),
+  subscriber: (task, parts) => subscribing(task, parts, { handlers: { OrderPlaced: (event, tx) => parts.work.one(tx, event.id) } }),
 
   /** As many events share a transaction as may, and one statement does their work. */
   batched: (task, parts) =>
@@ -29,25 +42,61 @@ const ways = {
       concurrency: 4,
       batchHandlers: {
         OrderPlaced: (events, tx) =>
-          tx.query(`INSERT INTO ${task.schema}.work SELECT id, 'handled' FROM unnest($1::text[]) AS id`, [events.map(({ id }) => id)]),
+          parts.work.many(
+            tx,
+            events.map(({ id }) => id),
+          ),
       },
     }),
 
-  /** A transaction of four statements for each message. */
+  /** A transaction for each message, with its mark and its work. */
   async byHand(task, parts) {
-    return consume(task, parts, async (client, id) => {
-      await client.query("BEGIN");
-      const { rowCount } = await client.query(`INSERT INTO ${task.schema}.mark VALUES ($1) ON CONFLICT DO NOTHING`, [id]);
-      if (rowCount === 1) await client.query(`INSERT INTO ${task.schema}.work VALUES ($1, 'handled')`, [id]);
-      await client.query("COMMIT");
-    });
+    return consume(task, parts, await byHand[databaseOf(task)](task, parts));
   },
 
   /** The mark and the work in one statement, which is possible only when the work is one statement itself. */
   async oneStatement(task, parts) {
     const statement = `WITH mark AS (INSERT INTO ${task.schema}.mark VALUES ($1) ON CONFLICT DO NOTHING RETURNING id)
       INSERT INTO ${task.schema}.work SELECT id, 'handled' FROM mark`;
-    return consume(task, parts, (client, id) => client.query(statement, [id]));
+    const pool = new pg.Pool({ connectionString: task.store, max: concurrency });
+    return consume(task, parts, (id) => pool.query(statement, [id]));
+  },
+};
+
+/** Each applies the event of an id once, as people write it. */
+const byHand = {
+  async postgres(task, { named, work }) {
+    const pool = new pg.Pool({ connectionString: task.store, max: concurrency });
+    return async (id) => {
+      const client = await pool.connect();
+      await client.query("BEGIN");
+      const { rowCount } = await client.query(`INSERT INTO ${named("mark")} VALUES ($1) ON CONFLICT DO NOTHING`, [id]);
+      if (rowCount === 1) await work.one(client, id);
+      await client.query("COMMIT");
+      client.release();
+    };
+  },
+
+  async mariadb(_, { url, named, work }) {
+    const { createPool } = await import("mysql2/promise");
+    const pool = createPool({ uri: url, connectionLimit: concurrency });
+    return async (id) => {
+      const connection = await pool.getConnection();
+      await connection.beginTransaction();
+      const [{ affectedRows }] = await connection.query(`INSERT IGNORE INTO ${named("mark")} (id) VALUES (?)`, [id]);
+      if (affectedRows === 1) await work.one(connection, id);
+      await connection.commit();
+      connection.release();
+    };
+  },
+
+  async sqlite(_, { file, named, work }) {
+    const mark = file.prepare(`INSERT OR IGNORE INTO ${named("mark")} (id) VALUES (?)`);
+    return async (id) => {
+      file.exec("BEGIN IMMEDIATE");
+      if (Number(mark.run(id).changes) === 1) work.one(file, id);
+      file.exec("COMMIT");
+    };
   },
 };
 
@@ -63,15 +112,12 @@ async function consume(task, { handled }, apply) {
   const settings = { durable_name: "by-hand", filter_subject: topicOf(task), ack_policy: AckPolicy.Explicit, max_ack_pending: prefetch };
   await manager.consumers.add(stream, settings);
   const consumer = await jetstream(nc).consumers.get(stream, "by-hand");
-  const pool = new pg.Pool({ connectionString: task.store, max: concurrency });
   return async () => {
     const source = await consumer.consume({ max_messages: prefetch });
     const messages = source[Symbol.asyncIterator]();
     const worker = async () => {
       for (let next = await messages.next(); next.done !== true; next = await messages.next()) {
-        const client = await pool.connect();
-        await apply(client, next.value.headers.get("ce-id"));
-        client.release();
+        await apply(next.value.headers.get("ce-id"));
         next.value.ack();
         handled();
       }
@@ -81,9 +127,12 @@ async function consume(task, { handled }, apply) {
 }
 
 export default async function subscriber(task) {
-  const { store, pool, insert, position } = await openStore(task);
-  await pool.query(`CREATE TABLE ${task.schema}.work (id text PRIMARY KEY, body text NOT NULL)`);
-  await pool.query(`CREATE TABLE ${task.schema}.mark (id text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())`);
+  const opened = await openStore(task);
+  const { store, insert, position, named, run } = opened;
+  await workTable(task, opened);
+  const id = databaseOf(task) === "mariadb" ? "char(36)" : "text";
+  const at = databaseOf(task) === "postgres" ? "timestamptz" : "timestamp";
+  await run(`CREATE TABLE ${named("mark")} (id ${id} PRIMARY KEY, at ${at} NOT NULL DEFAULT CURRENT_TIMESTAMP)`);
   const broker = await openBroker(task);
   const warm = Math.ceil(task.events / 10);
   const stored = createCount();
@@ -94,7 +143,12 @@ export default async function subscriber(task) {
   await published;
   await relay.drain();
   const count = createCount();
-  const start = await ways[task.way](task, { store, broker, handled: () => count.add(1) });
+  const start = await ways[task.way](task, {
+    ...opened,
+    broker,
+    work: works[databaseOf(task)](named("work")),
+    handled: () => count.add(1),
+  });
   const first = count.plus(warm);
   await start();
   await first;
