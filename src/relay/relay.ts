@@ -1,9 +1,9 @@
 import type { Outcome } from "../contracts/outbox-store.ts";
 import { agesOf } from "../core/ages.ts";
 import type { Clock } from "../core/clock.ts";
-import { asError } from "../core/errors.ts";
+import { asError, WaybillError } from "../core/errors.ts";
 import { idsFor, type Observe, relayTroubles } from "../core/path-events.ts";
-import { follow, type Follower, onAbort, withDeadline } from "../core/time.ts";
+import { alarm, follow, type Follower, onAbort, withDeadline } from "../core/time.ts";
 import { createService, type ServiceRun, type Service } from "../core/service.ts";
 import { createWake } from "../core/wake.ts";
 import { createProgress } from "../core/progress.ts";
@@ -34,13 +34,7 @@ export interface Relay extends Service {
 export function createRelayService(parts: RelayParts): Relay {
   const counts = { published: 0, failed: 0, dead: 0, held: 0 };
   let once = false;
-  const service = createService((run) =>
-    orStopped(
-      parts.clock,
-      run,
-      relay(parts, run, once, (concluded) => count(counts, concluded)),
-    ),
-  );
+  const service = createService((run) => bounded(parts, run, (own) => relay(parts, own, once, (concluded) => count(counts, concluded))));
   return {
     ...service,
     async runOnce() {
@@ -59,14 +53,51 @@ const shareOfBatch = 8;
 /** A payload of which nothing arrives for so many leases is its event's failure. The lease is renewed meanwhile. */
 const readLeases = 3;
 
+interface RelayRun extends ServiceRun {
+  /** Nothing more is claimed from here on, whoever said so. */
+  ending(): void;
+  /** Something was settled. */
+  settled(): void;
+}
+
+/**
+ * Once nothing more is claimed, the relay gives up when it has settled nothing for the time of a publish and of a lease. A store that is
+ * away would keep the process for ever otherwise. What is left then is taken up by others, as after a crash.
+ */
+async function bounded(parts: RelayParts, run: ServiceRun, work: (run: RelayRun) => Promise<void>): Promise<void> {
+  const { clock, publishTimeoutMs, leaseMs } = parts;
+  const stop = follow(run.stopping);
+  const mostMs = publishTimeoutMs + leaseMs;
+  let late: WaybillError | null = null;
+  let cancel: (() => void) | null = null;
+  const giveUp = (): void => {
+    const then = "another relay continues when this relay's lease has expired, and may send some events again";
+    late = new WaybillError("STOPPED", `nothing could be settled or given back for ${mostMs / 1_000} s: ${then}`);
+    stop.abort();
+  };
+  const ending = (): void => void (cancel ??= alarm(clock, mostMs, giveUp));
+  const settled = (): void => {
+    if (cancel === null) return;
+    cancel();
+    cancel = alarm(clock, mostMs, giveUp);
+  };
+  try {
+    await orStopped(clock, stop.signal, work({ ...run, stopping: stop.signal, ending, settled }));
+    if (late !== null) throw late as WaybillError;
+  } finally {
+    (cancel as (() => void) | null)?.();
+    stop.release();
+  }
+}
+
 /** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
-async function orStopped(clock: Clock, { stopping }: ServiceRun, work: Promise<void>): Promise<void> {
+async function orStopped(clock: Clock, stopping: AbortSignal, work: Promise<void>): Promise<void> {
   const ended = new AbortController();
   const hung = new Promise<void>((resolve) => onAbort(stopping, resolve)).then(() => clock.sleep(stopMs, ended.signal));
   await Promise.race([work, hung]).finally(() => ended.abort());
 }
 
-async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted: (concluded: readonly Concluded[]) => void): Promise<void> {
+async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (concluded: readonly Concluded[]) => void): Promise<void> {
   const { coordinator, clock, observe, sink } = parts;
   const { relay: name } = coordinator.holding;
   const steps = createProgress(clock);
@@ -82,12 +113,14 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
   });
   const done = follow(run.draining);
   const noMore = done.signal;
+  onAbort(noMore, run.ending);
   let failure: Error | null = null;
   const fail = (error: Error): void => {
     failure ??= error;
     done.abort();
   };
-  let failingSince: number | null = null;
+  /** Since when each step fails: a store may let a relay claim, and not settle. */
+  const failingSince = new Map<"claim" | "settle", number>();
   const troubles = relayTroubles(observe, name, clock);
 
   const feed = createPollFeed({
@@ -106,15 +139,16 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
         ...idsFor(observe, claims, ({ envelope }) => envelope.id),
       }),
     onHeld: (topics) => {
-      failingSince = null; // a claim went through
+      failingSince.delete("claim");
       troubles.over("claim");
       topics.forEach((topic) => breaker.adopt(topic));
     },
     onTrouble: (step, error) => {
       troubles.met(step, error);
       // For cron, a store that stays away is a failed run; a relay that goes on waits for it.
-      failingSince ??= clock.monotonic();
-      if (once && clock.monotonic() - failingSince > parts.leaseMs) fail(error);
+      const now = clock.monotonic();
+      if (!failingSince.has(step)) failingSince.set(step, now);
+      if (once && now - failingSince.get(step)! > parts.leaseMs) fail(error);
     },
   });
   const settle = async (window: FedWindow, concluded: readonly Concluded[]): Promise<void> => {
@@ -123,7 +157,11 @@ async function relay(parts: RelayParts, run: ServiceRun, once: boolean, counted:
       concluded.map(({ outcome }) => outcome),
       run.stopping,
     );
-    if (!run.stopping.aborted) troubles.over("settle");
+    if (!run.stopping.aborted) {
+      run.settled();
+      failingSince.delete("settle");
+      troubles.over("settle");
+    }
     const stopped = concluded.filter(({ outcome }) => outcome.as !== "published");
     if (stopped.length > 0) order.settled(stopped.map(({ parcel }) => parcel));
     for (const { outcome } of stopped) report(observe, outcome);
