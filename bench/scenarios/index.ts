@@ -39,7 +39,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   backlog: { run: async (ground) => backlog(await ground.database("backlog"), ground.quick ? 50_000 : 1_000_000), minutes: 0.5 },
   hot: { run: async (ground) => hot(await ground.database("hot"), ground.quick ? 300 : 1_500), minutes: 1.5 },
   purge: { run: async (ground) => purge(await ground.database("purge"), ground.quick ? 5 : 40), minutes: 1 },
-  status: { run: async (ground) => status(await ground.database("status"), ground.quick ? 300_000 : 5_000_000), minutes: 3 },
+  status: { run: async (ground) => status(await ground.database("status"), ground.quick ? 300_000 : 3_000_000), minutes: 2.5 },
   growth: { run: growth, minutes: 9, long: true },
-  debezium: { run: debezium, minutes: 9.5, long: true },
+  debezium: { run: debezium, minutes: 9, long: true },
 };

@@ -39,9 +39,11 @@ export async function status(url: string, events: number): Promise<readonly Find
 }
 
 async function looksAt({ name, operator, analyze }: Filled, events: number): Promise<Finding> {
+  let counted = false;
   const look = async (what: string): Promise<{ readonly ms: number; readonly what: string; readonly note: string }> => {
     const { ms, value } = await timed(() => operator.status());
     const { states, estimated } = value;
+    counted ||= !estimated.includes("PUBLISHED");
     return { what, ms, note: `${what}: ${states.PENDING} PENDING, ${states.PUBLISHED} PUBLISHED, estimated: ${estimated.join(", ")}` };
   };
   const looks = [await look("the first look, without statistics"), await look("the next look")];
@@ -50,7 +52,8 @@ async function looksAt({ name, operator, analyze }: Filled, events: number): Pro
   return {
     question: `Status on ${name} beside ${events.toLocaleString("en")} published events: does it answer within a second?`,
     figures: looks.map(({ what, ms }) => ({ what, value: ms, unit: "ms" })),
-    ratio: Math.max(...looks.map(({ ms }) => ms)) / 1_000,
+    // Counting so few rows may be quick, and is not with more of them.
+    ratio: counted ? Infinity : Math.max(...looks.map(({ ms }) => ms)) / 1_000,
     bound: { at: "most", ratio: 1 },
     notes: looks.map(({ note }) => note),
   };
