@@ -55,9 +55,9 @@ type Row = readonly (string | null)[];
 /** Null when something is out of the ordinary. */
 export async function claimAtOnce(connection: Connection, asked: Asked): Promise<AtOnce | null> {
   const { holding, wants, expected, request } = asked;
-  const answer = await connection.call(statement(asked));
-  const facts = answer.at(-1)!;
-  const rows = answer.slice(0, -1);
+  const [answer] = await connection.batch(statement(asked));
+  const facts = answer!.at(-1)!;
+  const rows = answer!.slice(0, -1);
   if (facts[14] !== "t") return null;
   const [, xid, oldest, locked, shared, , , , , drawn] = facts;
   const found = new Map<number, number>();

@@ -17,8 +17,11 @@ export interface Connection {
   readonly place: string;
   /** One statement, in a transaction of its own. */
   run: Run;
-  /** A statement that calls one of our functions, in a transaction of its own, in one round trip. The function sees to it that it is durable. */
-  call(statement: string): Promise<Rows>;
+  /**
+   * Statements without parameters in a transaction of their own, in one round trip, each with a snapshot of its own; then the rows of each. It
+   * is as durable as the database's default: a function that needs more sees to it.
+   */
+  batch(...statements: readonly string[]): Promise<readonly Rows[]>;
   /** READ COMMITTED, durable, and run again from its start when it lost against another. */
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
@@ -74,12 +77,12 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 
   const opened = settings("READ COMMITTED");
-  const askAtOnce = async (client: PgPoolClient, statement: string): Promise<Rows> => {
-    const query = client.query({ text: [...opened, statement, "COMMIT"].join(";\n"), types: raw, rowMode: "array" });
+  const askAll = async (client: PgPoolClient, statements: readonly string[]): Promise<readonly Rows[]> => {
+    const query = client.query({ text: [...opened, ...statements, "COMMIT"].join(";\n"), types: raw, rowMode: "array" });
     const coming = query as unknown as Promise<readonly { readonly rows: Rows }[]>;
     const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
     if (results === null) throw new Late(place);
-    return results[opened.length]!.rows;
+    return results.slice(opened.length, -1).map(({ rows }) => rows);
   };
   const orRolledBack = async <T>(client: PgPoolClient, work: () => Promise<T>): Promise<T> => {
     try {
@@ -111,8 +114,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     borrow,
     lend: async (work) => onClient(await pool.get(), at, work, () => true),
     run: (text, values) => borrow((client) => ask(client, text, values)).catch(explained),
-    call: (statement) =>
-      again(() => borrow((client) => orRolledBack(client, () => askAtOnce(client, statement))), isConflict).catch(explained),
+    batch: (...statements) =>
+      again(() => borrow((client) => orRolledBack(client, () => askAll(client, statements))), isConflict).catch(explained),
     transaction: (work) => patiently("READ COMMITTED", work),
     snapshot: (work) => patiently("REPEATABLE READ, READ ONLY", work),
     close: () => (closing ??= ours ? pool.close() : Promise.resolve()),

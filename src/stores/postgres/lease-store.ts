@@ -77,13 +77,13 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
     // One round trip: a relay that drains must not need nine of a slow link, of which each may be cut.
     async leave(relay) {
       const me = literal(relay);
-      await connection.batch([
+      await connection.batch(
         `SELECT 1 FROM ${n.lanes} WHERE owner = ${me} ORDER BY lane FOR UPDATE`,
         `SELECT 1 FROM ${n.windows} WHERE relay = ${me} ORDER BY "window" FOR UPDATE`,
         `DELETE FROM ${n.windows} WHERE relay = ${me}`,
         `UPDATE ${n.lanes} SET owner = NULL WHERE owner = ${me}`,
         `DELETE FROM ${n.relays} WHERE relay = ${me}`,
-      ]);
+      );
     },
   };
 }

@@ -23,8 +23,8 @@ export async function settlePublished(
     ...[literal(relay), literal(window), `'${list(epochs.keys())}'`, `'${list(epochs.values())}'`, `'${list(seqs)}'`],
     ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())), onPublish === "keep"],
   ];
-  const [row] = await connection.call(`SELECT ${n.settle}(${given.join(", ")})`);
-  const [ended] = row!;
+  const [answer] = await connection.batch(`SELECT ${n.settle}(${given.join(", ")})`);
+  const [ended] = answer![0]!;
   return ended === null ? null : { settled: outcomes.length, lost: [], ended: ended === "t" };
 }
 
