@@ -10,8 +10,8 @@ export function shared(controller: AbortController): AbortController {
 /** A signal that never aborts. A socket never stops listening to its signal: give a socket one of its own. */
 export const never: AbortSignal = shared(new AbortController()).signal;
 
-/** What a signal of ours aborts with. Without a reason, `abort` would make a DOMException with a stack each time. */
-const over = new DOMException("This operation was aborted", "AbortError");
+/** What a signal of ours aborts with, where it does so for each publish, delivery or wait. Without a reason, `abort` would make a DOMException with a stack each time. */
+export const over = new DOMException("This operation was aborted", "AbortError");
 
 /** Calls `act` when the signal aborts, at once if it has. The answer stops listening. */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
@@ -122,15 +122,25 @@ export async function withDeadline<T>(
   graceMs = 0,
 ): Promise<T> {
   const late = follow(outer);
-  const left = graceMs > 0 ? follow(outer) : late;
-  const off = [alarm(clock, ms, late.abort), ...(graceMs > 0 ? [alarm(clock, ms + graceMs, left.abort)] : [])];
+  let giveUp = (): void => undefined;
+  let leave = (): void => undefined;
+  let off = alarm(clock, ms, () => {
+    late.abort();
+    if (graceMs > 0) off = alarm(clock, graceMs, () => giveUp());
+    else giveUp();
+  });
   try {
     const done = work(late.signal);
-    return await (instead === undefined ? done : orAborted(done, left.signal, instead));
+    if (instead === undefined) return await done;
+    return await new Promise<T>((resolve, reject) => {
+      giveUp = () => void (async () => instead())().then(resolve, reject);
+      leave = onAbort(outer, giveUp);
+      done.then(resolve, reject);
+    });
   } finally {
-    for (const stop of off) stop();
+    off();
+    leave();
     late.release();
-    left.release();
   }
 }
 

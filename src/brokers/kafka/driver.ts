@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
-import { shared } from "../../core/time.ts";
+import { shared, over } from "../../core/time.ts";
 import { fetchAnswerOf, type FetchAnswer } from "./reading/fetched.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
@@ -129,7 +129,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
       const came = awaited.begin();
       const settle = (work: () => void): void => {
         underWay.delete(lose);
-        answered.abort();
+        answered.abort(over);
         came();
         work();
       };

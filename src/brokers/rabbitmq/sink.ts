@@ -1,7 +1,7 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
-import { orAborted } from "../../core/time.ts";
+import { orAborted, over } from "../../core/time.ts";
 import { byTopic, inFlights, type TopicPart } from "../kit/flights.ts";
 import { fallsSilent, whenOver } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
@@ -97,7 +97,7 @@ export function createSink({
     const landed = new AbortController();
     void watch(connection, publisher, landed.signal);
     await publisher.fly(messages, (fate, i) => (results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange)));
-    landed.abort();
+    landed.abort(over);
   };
 
   const fly = async (flight: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> => {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../core/clock.ts";
 import type { WaybillError } from "../../core/errors.ts";
-import { never, shared, withDeadline } from "../../core/time.ts";
+import { never, shared, withDeadline, over } from "../../core/time.ts";
 import { closedHere, endingWith, fallsSilent, oneConnection } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
 import { ByteWriter } from "../kit/bytes.ts";
@@ -40,7 +40,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
   const fly: Link["fly"] = (connection, flight, extraMs = 0) => {
     const sent = connection.send(flight);
     const landed = new AbortController();
-    void sent.landed.then(() => landed.abort());
+    void sent.landed.then(() => landed.abort(over));
     const silentMs = timeoutMs + extraMs;
     void fallsSilent(clock, silentMs, landed.signal, () => connection.heard).then((silent) => {
       if (silent) connection.end(outage(`${shown} did not answer within ${silentMs} ms`));
