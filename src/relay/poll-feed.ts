@@ -28,7 +28,7 @@ interface PollFeedOptions extends Pick<
 }
 
 /** While events come steadily, the next claim begins this long after one that took all there were: a few cost as much to claim as one. */
-const lullMs = 6;
+const lullMs = 7;
 
 /** So many windows that followed each other do not end with one claim that finds nothing: at random, some intervals have no event. */
 const longRun = 8;
@@ -200,6 +200,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       entry.next ??= (async () => {
         await before;
         await turn();
+        // A settle of few events costs nearly as much as one of many: more of the window may be concluded in a moment.
+        if (entry.known.length < entry.unsettled) await clock.sleep(lullMs, stopping);
         entry.next = null;
         await settleWindow(entry, entry.known.splice(0), stopping);
       })();

@@ -467,6 +467,12 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant("hint-is-a-burst", null, "a hint that finds nothing is followed by further claims", tests("relay/wake", "a hint is one claim")),
   mutant(
+    "settles-one-by-one",
+    null,
+    "what is concluded is settled at once, though more of its window is under way",
+    tests("relay/hot", "one after the other are settled several at a time"),
+  ),
+  mutant(
     "long-run-ends-at-once",
     null,
     "when events come steadily, one look that finds nothing makes the next event wait for a poll",

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { OutboxStore } from "../../src/contracts/outbox-store.ts";
 import { laneOf } from "../../src/core/lane.ts";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
@@ -11,8 +12,14 @@ async function scene(distance: Omit<Distance, "clock">, options: Partial<RelayOp
   const bench = await benches["memory"]!(clock);
   const sink = distantSink({ ...distance, clock });
   const events: PathEvent[] = [];
+  const settled: number[] = [];
+  const { outbox } = bench.store;
+  const settle: OutboxStore["settle"] = (by, window, outcomes) => {
+    settled.push(outcomes.length);
+    return outbox.settle(by, window, outcomes);
+  };
   const relay = createRelay({
-    store: bench.store,
+    store: { ...bench.store, outbox: { ...outbox, settle } },
     sink,
     clock,
     housekeeping: false,
@@ -25,6 +32,7 @@ async function scene(distance: Omit<Distance, "clock">, options: Partial<RelayOp
     bench,
     sink,
     relay,
+    settled,
     numbers: (aggregate: string) => sink.log.filter((message) => message.aggregate === aggregate).map(({ n }) => n),
     opened: () => events.filter(({ type }) => type === "destination.opened"),
     async [Symbol.asyncDispose]() {
@@ -136,4 +144,13 @@ test("a drain ends a run between two events: nothing is copied, and the rest goe
   const stopped = next.stop();
   await it.clock.advance(2_000);
   await stopped;
+});
+
+test("events of an aggregate that are published one after the other are settled several at a time", async () => {
+  await using it = await scene({ roundTripMs: 2 });
+  await it.bench.add(...many("hot", 40));
+  await it.clock.advance(1_000);
+  expect(it.numbers("hot")).toEqual(upTo(40));
+  expect(it.settled.reduce((sum, count) => sum + count)).toBe(40);
+  expect(it.settled.length).toBeLessThan(15);
 });

@@ -56,7 +56,7 @@ test("after several events the relay looks once more, soon, and then waits", asy
 test("a long run of windows outlasts one look that finds nothing, and no more", async () => {
   await using relay = await waiting({ wake: createWake() });
   const looks = 10;
-  const betweenMs = 6;
+  const betweenMs = 7;
   let n = 0;
   const next = () => relay.bench.add(draft("order-1", ++n));
   await next();
