@@ -134,7 +134,7 @@ export default async function subscriber(task) {
   const at = databaseOf(task) === "postgres" ? "timestamptz" : "timestamp";
   await run(`CREATE TABLE ${named("mark")} (id ${id} PRIMARY KEY, at ${at} NOT NULL DEFAULT CURRENT_TIMESTAMP)`);
   const broker = await openBroker(task);
-  const warm = Math.ceil(task.events / 10);
+  const { warm = Math.ceil(task.events / 10) } = task;
   const stored = createCount();
   const relay = await relayOf(task, store, broker, (_, results) => stored.add(storedOf(results)));
   const published = stored.plus(warm + task.events);
