@@ -5,7 +5,7 @@ import { backlog } from "./backlog.ts";
 import { blocked } from "./blocked.ts";
 import { debezium } from "./debezium.ts";
 import { drain } from "./drain.ts";
-import { growth } from "./growth.ts";
+import { growth, pending, published } from "./growth.ts";
 import { horizon } from "./horizon.ts";
 import { hot } from "./hot.ts";
 import { idle } from "./idle.ts";
@@ -40,6 +40,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   hot: { run: async (ground) => hot(await ground.database("hot"), ground.quick ? 300 : 1_500), minutes: 1.5 },
   purge: { run: async (ground) => purge(await ground.database("purge"), ground.quick ? 5 : 40), minutes: 1 },
   status: { run: async (ground) => status(await ground.database("status"), ground.quick ? 300_000 : 3_000_000), minutes: 2.5 },
-  growth: { run: growth, minutes: 9, long: true },
+  growth: { run: growth, minutes: 7, long: true },
+  published: { run: published, minutes: 8, long: true },
+  pending: { run: pending, minutes: 6, long: true },
   debezium: { run: debezium, minutes: 9, long: true },
 };

@@ -54,8 +54,11 @@ async function onPostgres(task, options) {
                 'PUBLISHED', clock_timestamp() FROM generate_series(1, $1::int) i`,
         [count],
       ),
-    /** What autovacuum would do in the middle of the round. */
-    settle: () => pool.query(`VACUUM ANALYZE ${task.schema}.outbox`),
+    /** What autovacuum and the checkpointer would do in the middle of the round. */
+    settle: async () => {
+      await pool.query(`VACUUM ANALYZE ${task.schema}.outbox`);
+      await pool.query("CHECKPOINT");
+    },
     position: async () => {
       const { rows } = await pool.query("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS at");
       return Number(rows[0].at);
