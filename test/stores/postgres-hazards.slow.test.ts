@@ -161,6 +161,20 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
       expect(await relay.drain()).toEqual(["order-1", "order-1", "order-1"]);
     });
 
+    own("which goes back to what a settle did not find in its window", async (harness) => {
+      const { store, pool, schema, db } = harness;
+      const relay = await relayOn(store);
+      await store.transactor.transaction(db, (tx) => add(harness, tx, "order-1", 1));
+      const inFlight = await relay.claim();
+      for (let round = 0; round < 3; round++) {
+        await store.transactor.transaction(db, (tx) => add(harness, tx, "order-2", 1));
+        await relay.settle(await store.outbox.claim(relay.holding, { limit: 100, open: [inFlight.id!], narrow: false }), published);
+      }
+      await pool.query(`DELETE FROM ${schema}.waybill_windows`);
+      await relay.settle(inFlight, published);
+      expect(await relay.drain()).toEqual(["order-1"]);
+    });
+
     own("which does not pass what the limit left out", async (harness) => {
       const relay = await relayOn(harness.store);
       await harness.store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 30));

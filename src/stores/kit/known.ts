@@ -1,6 +1,6 @@
 /** Which windows each relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
 interface Known {
-  /** "all": nobody knows which windows it has. */
+  /** A claim begins. "all": nobody knows which windows the relay has. */
   stale(relay: string, open: readonly string[]): readonly string[] | "all";
   doubt(relay: string): void;
   keep(relay: string, open: readonly string[], made: string | null): void;
@@ -9,17 +9,15 @@ interface Known {
 
 export function createKnown(): Known {
   const windows = new Map<string, Set<string>>();
-  /** Ended while a claim was under way that was asked for with them. */
+  /** Ended since the last claim began, which was asked for with them. */
   const ended = new Map<string, Set<string>>();
   return {
     stale(relay, open) {
+      ended.set(relay, new Set());
       const mine = windows.get(relay);
       return mine === undefined ? "all" : [...mine].filter((window) => !open.includes(window));
     },
-    doubt(relay) {
-      windows.delete(relay);
-      ended.set(relay, new Set());
-    },
+    doubt: (relay) => void windows.delete(relay),
     drop(relay, window) {
       windows.get(relay)?.delete(window);
       ended.get(relay)?.add(window);
@@ -27,7 +25,6 @@ export function createKnown(): Known {
     keep(relay, open, made) {
       const left = open.filter((window) => !ended.get(relay)?.has(window));
       windows.set(relay, new Set(made === null ? left : [...left, made]));
-      ended.delete(relay);
     },
   };
 }

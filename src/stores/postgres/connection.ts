@@ -56,6 +56,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(statementTimeoutMs, frozenMs)}`,
     "SET LOCAL client_min_messages = warning",
     "SET LOCAL jit = off",
+    "SET LOCAL array_nulls = on",
     `SET LOCAL tcp_user_timeout = ${frozenMs}`,
   ];
   /** The claimed window must be durable before anything is sent, whatever the database's default is. */

@@ -22,8 +22,8 @@ BEGIN
   ON CONFLICT DO NOTHING RETURNING ${maker} INTO made;
   RETURN made;
 END $waybill$;
--- Finishes the mark, if this is the transaction that made it. A mark that was deleted meanwhile is made again.
-CREATE FUNCTION ${n.finish}(mine text, event text, version integer, made text) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $waybill$
+-- Finishes the mark, if this is the transaction that made it. A mark that was deleted meanwhile is made again. Some libraries cannot read void.
+CREATE FUNCTION ${n.finish}(mine text, event text, version integer, made text) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off AS $waybill$
 BEGIN
   IF pg_current_xact_id()::text <> made THEN
     RAISE EXCEPTION USING ERRCODE = ${literal(markLost.state)}, MESSAGE = ${literal(markLost.message)};
@@ -31,4 +31,5 @@ BEGIN
   DELETE FROM ${n.attempts} WHERE consumer = mine AND event_id = event;
   INSERT INTO ${n.inbox} (consumer, event_id, processed_at, handler_version, finished) VALUES (mine, event, clock_timestamp(), version, true)
   ON CONFLICT (consumer, event_id) DO UPDATE SET finished = true;
+  RETURN true;
 END $waybill$;`;

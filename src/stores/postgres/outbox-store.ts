@@ -59,7 +59,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
 
   const claimAll = async (holding: Holding, request: ClaimRequest): Promise<Window> => {
     const stale = known.stale(holding.relay, request.open);
-    if (stale.length > 0 && stale !== "all") floors.reset(); // their events come back
+    if (stale === "all" || stale.length > 0) floors.reset(); // their events come back
     const turn = floors.turn();
     const window = stale === "all" ? null : await atOnce(holding, request, stale);
     if (window !== null) return window;
@@ -90,15 +90,17 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     async settle(relay, window, outcomes) {
       const which = { relay, window };
-      const others = outcomes.filter(({ as }) => as !== "published");
+      /** What may be pending again, also when nobody knows how it ended. */
+      let back: readonly Outcome[] = outcomes.filter(({ as }) => as !== "published");
       try {
         const { ended, ...report } =
-          (others.length === 0 ? await settlePublished(connection, names, which, outcomes, onPublish) : null) ??
+          (back.length === 0 ? await settlePublished(connection, names, which, outcomes, onPublish) : null) ??
           (await connection.transaction((run) => settleWindow(run, names, which, outcomes, onPublish)));
         if (ended) known.drop(relay, window);
+        if (report.settled < outcomes.length) back = outcomes;
         return report;
       } finally {
-        if (others.length > 0) floors.reopen(relay, belowEach(others)); // also when nobody knows how it ended
+        if (back.length > 0) floors.reopen(relay, belowEach(back));
       }
     },
     release: (holding, destination, limit) =>
