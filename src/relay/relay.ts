@@ -54,7 +54,7 @@ const shareOfBatch = 8;
 const readLeases = 3;
 
 interface RelayRun extends ServiceRun {
-  /** Nothing more is claimed from here on, whoever said so. */
+  /** The relay claims nothing more from here on. */
   ending(): void;
   /** Something was settled. */
   settled(): void;

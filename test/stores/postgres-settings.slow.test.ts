@@ -82,4 +82,32 @@ await describeWith("postgres", "a role of PostgreSQL with settings of its own", 
         await h.close();
       }
     });
+
+  test("every claim and settle is durable where the role's commits are not", async () => {
+    const h = await create();
+    await h.pool.query(`
+      CREATE FUNCTION ${h.schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        IF current_setting('synchronous_commit') = 'off' THEN RAISE EXCEPTION 'a commit that is not durable'; END IF;
+        RETURN NULL;
+      END $$;
+      CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE OR DELETE ON ${h.schema}.waybill_windows
+      DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ${h.schema}.refuse()`);
+    await h.pool.query("ALTER ROLE CURRENT_USER SET synchronous_commit = off");
+    try {
+      await using store = postgres({ url: server.url(), schema: h.schema });
+      await store.leases.renew("r", 60_000);
+      const holding = { relay: "r", lanes: await store.leases.take("r", [...Array(64).keys()]) };
+      for (let n = 0; n < 5; n++) {
+        const draft = { aggregateType: "Order", aggregateId: "1", type: "E", payload: { n } };
+        await createOutbox({ store: h.store }).transaction(h.db, (_tx, events) => void events.add(draft));
+        const { id, claims } = await store.outbox.claim(holding, { limit: 10, open: [], narrow: false });
+        const outcomes = claims.map((claim) => ({ claim, as: "published" }) as const);
+        expect((await store.outbox.settle("r", id!, outcomes)).settled).toBe(1);
+      }
+    } finally {
+      await h.pool.query("ALTER ROLE CURRENT_USER RESET synchronous_commit");
+      await h.close();
+    }
+  });
 });

@@ -1,6 +1,6 @@
 /** Which windows each relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
 interface Known {
-  /** A claim begins. "all": nobody knows which windows the relay has. */
+  /** A claim begins. "all": the store does not know which windows the relay has. */
   stale(relay: string, open: readonly string[]): readonly string[] | "all";
   doubt(relay: string): void;
   keep(relay: string, open: readonly string[], made: string | null): void;

@@ -20,7 +20,7 @@ interface Proof {
   readonly xid: bigint;
   /** The oldest transaction that was running when the scan looked. */
   readonly oldest: bigint;
-  /** Each lane that was scanned, with the number up to which it has nothing that nobody has claimed; null where it has nothing at all. */
+  /** Each lane that the claim scanned, with the number up to which the relay has claimed all rows; null where the claim left none. */
   readonly upTo: ReadonlyMap<number, bigint | null>;
 }
 
@@ -47,7 +47,7 @@ export interface Floors {
   expect(holding: Holding): Expected | null;
   /** Forgets what another epoch, server or redrive, or a number that stepped back, make doubtful; then the floors of these lanes. */
   of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
-  /** Changes when rows have come back, or nobody knows. */
+  /** Changes when a settle has given rows back, or may have. */
   turn(): number;
   /** These numbers, by lane, may be pending again. */
   reopen(relay: string, lanes: ReadonlyMap<number, bigint>): void;
@@ -71,7 +71,7 @@ const pairsKept = 1_000;
  * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
  * transaction holds the vacuum horizon. Each transaction has its id before it draws a number, so once every transaction has
  * ended that was older than a claim which began after number N was drawn, no row up to N can appear any more. A floor
- * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that nobody has claimed.
+ * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that its relay has not claimed.
  *
  * It does move past rows in flight. One that is given back reopens its lane, also for a claim that is under way meanwhile: that one may have
  * looked before, and must not move a floor.

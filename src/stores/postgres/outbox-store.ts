@@ -90,7 +90,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     async settle(relay, window, outcomes) {
       const which = { relay, window };
-      /** What may be pending again, also when nobody knows how it ended. */
+      /** What may be pending again, also where the settle fails: the server may have done it. */
       let back: readonly Outcome[] = outcomes.filter(({ as }) => as !== "published");
       try {
         const { ended, ...report } =
