@@ -68,8 +68,8 @@ interface Moods {
 }
 
 interface BrokerHeard {
-  /** It was stored, and the one who sent it will not hear of it. */
-  unheard?(message: Outgoing): void;
+  /** It was stored, and the one who sent it will not hear of it: it was given up at that time. */
+  unheard?(message: Outgoing, gaveUpAt: number): void;
   poisoned?(message: Outgoing): void;
 }
 
@@ -159,7 +159,7 @@ export function createBroker(clock: Clock, server: Server, profile: BrokerProfil
       else append(message);
       return result;
     },
-    unheard: (message: Outgoing) => options.heard?.unheard?.(message),
+    unheard: (message: Outgoing, gaveUpAt: number) => options.heard?.unheard?.(message, gaveUpAt),
     provision: (names: readonly string[]) => names.forEach(unitsOf),
     topicNames: () => [...topics.keys()],
     messages: (topic: string): readonly Message[] =>

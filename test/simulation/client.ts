@@ -78,7 +78,7 @@ async function publish(
   const refused = (error: Error): PublishResult => ({ status: "refused", blame: "destination", retryable: true, error });
   if (batch.length === 0) return [];
   if (closing.aborted || signal.aborted) return all(() => refused(new WaybillError("STOPPED", "called off before it began")));
-  let gaveUp = false;
+  let gaveUpAt: number | null = null;
   const results: PublishResult[] = [];
   const execute = async (): Promise<readonly PublishResult[]> => {
     const cutAt = moods.cut > 0 && random.next() < moods.cut ? Math.floor(random.next() * (batch.length + 1)) : Infinity;
@@ -88,15 +88,15 @@ async function publish(
       const result = broker.accept(message, stopped, () => random.next());
       results.push(result);
       // Whoever gave up sends it again, and makes a copy.
-      if (result.status === "stored" && gaveUp) broker.unheard(message);
+      if (result.status === "stored" && gaveUpAt !== null) broker.unheard(message, gaveUpAt);
       if (index % 8 === 7) await new Promise<void>((resolve) => scheduler.after(random.next(), resolve));
     }
     return results;
   };
   const lost = (error: Error): readonly PublishResult[] => {
-    if (gaveUp) return [];
-    gaveUp = true;
-    results.forEach((result, index) => result.status === "stored" && broker.unheard(batch[index]!));
+    if (gaveUpAt !== null) return [];
+    const now = (gaveUpAt = scheduler.now);
+    results.forEach((result, index) => result.status === "stored" && broker.unheard(batch[index]!, now));
     return all(() => ({ status: "unknown", error }));
   };
   let sent = true;
@@ -127,8 +127,15 @@ async function* iterate(
   const never = new Promise<never>(() => undefined);
   const aborted = orAborted<"aborted">(never, signal, () => "aborted");
   let reading: Reading | undefined;
+  let left = false;
   const close = (): void => {
     if (reading !== undefined) broker.close(reading);
+  };
+  const open = (): Reading => {
+    reading = broker.open(consumer, topics);
+    // The link ended while the request was on its way.
+    if (left) close();
+    return reading;
   };
   // A broker notices after a while that a reader has died; what is closed in an orderly way it hears of at once.
   process.onCrash(() => void scheduler.after(broker.profile.noticeMs, close));
@@ -137,7 +144,7 @@ async function* iterate(
   });
   try {
     if (signal.aborted) return;
-    const opened = await Promise.race([server.call(process, () => (reading = broker.open(consumer, topics)), away), aborted]);
+    const opened = await Promise.race([server.call(process, open, away), aborted]);
     if (opened === "aborted") return;
     while (!signal.aborted) {
       const limit = Math.min(room.left, 20);
@@ -169,6 +176,7 @@ async function* iterate(
     }
   } finally {
     release();
+    left = true;
     if (process.alive) close();
   }
 }

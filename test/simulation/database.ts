@@ -191,6 +191,8 @@ export function createDatabase(clock: Clock, oneWriter: boolean) {
     /** A replica takes over, with what it has. */
     failOver(replica: Image) {
       for (const tx of [...open]) end(tx);
+      // On a real database, a window's id is made by its relay and never comes twice.
+      replica.tables.lastWindow = Math.max(replica.tables.lastWindow, image.tables.lastWindow);
       image = replica;
     },
   };

@@ -42,11 +42,11 @@ export function createWorld(plan: Plan): World {
     const server = createServer(scheduler, random(`links to ${name}`), { latencyMs, timeoutMs: 1_500 });
     return createStoreServer(scheduler.process(name).clock, server, stores[plan.store].oneWriter);
   };
-  const write = (process: string, phase: Phase, act: Act): void => void history.push({ at: scheduler.now, process, phase, ...act });
-  const fault = (name: string, target: string, copies: number | null, scope: Scope): (() => void) => {
+  const write = (process: string, phase: Phase, act: Act, at = scheduler.now): void => void history.push({ at, process, phase, ...act });
+  const fault = (name: string, target: string, copies: number | null, scope: Scope, since?: number): (() => void) => {
     // Where an aggregate spans topics, order goes before isolation: one topic's trouble may be everybody's.
     const wide = scope !== "all" && Object.values(scope).flat().length > 0 && plan.knobs.spanning ? "all" : scope;
-    write("nemesis", "invoked", { op: "fault", fault: name, target, copies, scope: wide });
+    write("nemesis", "invoked", { op: "fault", fault: name, target, copies, scope: wide }, since);
     return () => write("nemesis", "ok", { op: "fault", fault: name, target, copies, scope: wide });
   };
   const broker = createBroker(
@@ -56,8 +56,8 @@ export function createWorld(plan: Plan): World {
     {
       provision: true,
       heard: {
-        // The topic's breaker opens by it.
-        unheard: ({ topic, envelope }) => fault("ack-lost", envelope.id, 1, { topics: [topic] })(),
+        // The topic's breaker opens by it. The copy may come long after its sender gave up.
+        unheard: ({ topic, envelope }, gaveUpAt) => fault("ack-lost", envelope.id, 1, { topics: [topic] }, gaveUpAt)(),
         poisoned: ({ envelope }) => fault("poison", envelope.id, 0, { aggregates: [`${envelope.aggregateType} ${envelope.aggregateId}`] }),
       },
     },
