@@ -25,13 +25,30 @@ export function createQueue<Key>(): Queue<Key> {
   };
 }
 
-/** A queue of one key. */
+/** One piece of work after the other. */
 export interface Mutex {
-  run<T>(work: () => T | Promise<T>): Promise<T>;
+  /** Settles as the work does. Urgent work goes before everything that waits. */
+  run<T>(work: () => T | Promise<T>, urgent?: "urgent"): Promise<T>;
 }
 
 export function createMutex(): Mutex {
-  const queue = createQueue<null>();
-  const key = [null];
-  return { run: (work) => queue.run(key, work) };
+  const waiting: (() => void)[] = [];
+  const urgentOnes: (() => void)[] = [];
+  let busy = false;
+  const next = (): void => {
+    const begin = urgentOnes.shift() ?? waiting.shift();
+    if (begin === undefined) busy = false;
+    else begin();
+  };
+  return {
+    async run(work, urgent) {
+      if (busy) await new Promise<void>((begin) => (urgent === undefined ? waiting : urgentOnes).push(begin));
+      busy = true;
+      try {
+        return await work();
+      } finally {
+        next();
+      }
+    },
+  };
 }

@@ -9,6 +9,7 @@ import { WaybillError } from "../../src/core/errors.ts";
 import { SessionEnded } from "../../src/core/blameless.ts";
 import { orAborted } from "../../src/core/time.ts";
 import { LANES } from "../../src/core/lane.ts";
+import { createMutex } from "../../src/core/queue.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { marksEvent, parkedVersion } from "../../src/stores/kit/letters.ts";
 import { createLeaseStore } from "../../src/stores/memory/lease-store.ts";
@@ -92,10 +93,13 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
       parts = build();
     },
     open(process, heard = {}) {
+      // A process has one connection to a file, and what is urgent goes first on it.
+      const mutex = createMutex();
+      const inTurn = <T>(work: () => Promise<T>, urgent?: "urgent"): Promise<T> => (oneWriter ? mutex.run(work, urgent) : work());
       const read = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, execute, unavailable);
-      const write = <T>(execute: () => T | Promise<T>): Promise<T> => server.call(process, () => database.alone(execute), unavailable);
+      const write: Write = (execute, urgent) => inTurn(() => server.call(process, () => database.alone(execute), unavailable), urgent);
       const onLanes = <T>(lanes: Iterable<number>, execute: () => T | Promise<T>): Promise<T> =>
-        server.call(process, () => database.onLanes(lanes, execute), unavailable);
+        inTurn(() => server.call(process, () => database.onLanes(lanes, execute), unavailable));
       const operate = (action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> =>
         onLanes(allLanes, async () => {
           const report = await parts.operator[action](filter, by);
@@ -142,7 +146,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
                 };
                 return claimInPasses(database.image.tables, clock, asked, request, step);
               });
-            return server.call(process, claim, unavailable);
+            return inTurn(() => server.call(process, claim, unavailable));
           },
           payload: (claim, signal) =>
             orAborted(
@@ -174,7 +178,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           give: (relay, lanes) => onLanes(lanes, () => parts.leases.give(relay, lanes)),
           leave: (relay) => onLanes(allLanes, () => parts.leases.leave(relay)),
         },
-        inbox: createInbox(clock, database, db, write),
+        inbox: createInbox(clock, database, db, { inTurn, write }),
         letters: {
           groups: (filter) => read(() => parts.letters.groups(filter)),
           list: (filter) => read(() => parts.letters.list(filter)),
@@ -296,34 +300,42 @@ function connect(process: Process, server: Server, database: Database, committed
   };
 }
 
-function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(execute: () => T | Promise<T>) => Promise<T>): Inbox<SimTx> {
-  return {
-    async once({ consumer, id, also = [] }, handlerVersion, work, letter) {
-      const tx = await db.begin();
-      let first: Applied | null = null;
-      try {
-        const fresh = new Set<string>();
-        // In one order, whoever they meet.
-        for (const each of [id, ...also].sort()) {
-          const before = await tx.mark(nameOf({ consumer, id: each }), handlerVersion, letter);
-          if (before === null) fresh.add(each);
-          else if (each === id) first = before;
-        }
-        if (fresh.size === 0) {
-          await db.rollback(tx);
-          return first!;
-        }
-        await work(tx, fresh);
-        if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
-        if (!tx.server.open) throw new SessionEnded("the database", null);
-        for (const mark of tx.server.marks) mark.finished = true;
-      } catch (error) {
-        await db.rollback(tx);
-        throw error;
+type Write = <T>(execute: () => T | Promise<T>, urgent?: "urgent") => Promise<T>;
+
+interface Turns {
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
+  readonly write: Write;
+}
+
+function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, write }: Turns): Inbox<SimTx> {
+  const once: Inbox<SimTx>["once"] = async ({ consumer, id, also = [] }, handlerVersion, work, letter) => {
+    const tx = await db.begin();
+    let first: Applied | null = null;
+    try {
+      const fresh = new Set<string>();
+      // In one order, whoever they meet.
+      for (const each of [id, ...also].sort()) {
+        const before = await tx.mark(nameOf({ consumer, id: each }), handlerVersion, letter);
+        if (before === null) fresh.add(each);
+        else if (each === id) first = before;
       }
-      await db.commit(tx);
-      return first ?? "done";
-    },
+      if (fresh.size === 0) {
+        await db.rollback(tx);
+        return first!;
+      }
+      await work(tx, fresh);
+      if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
+      if (!tx.server.open) throw new SessionEnded("the database", null);
+      for (const mark of tx.server.marks) mark.finished = true;
+    } catch (error) {
+      await db.rollback(tx);
+      throw error;
+    }
+    await db.commit(tx);
+    return first ?? "done";
+  };
+  return {
+    once: (...given) => inTurn(() => once(...given)),
     failed: (key) =>
       write(() => {
         const { failures } = database.image;
@@ -358,7 +370,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, write: <T>(exe
         if (taken !== undefined && taken.owner !== seat.owner && taken.endsAt > now) return false;
         seats.set(placeOf(seat), { owner: seat.owner, endsAt: now + ttlMs });
         return true;
-      }),
+      }, "urgent"),
     leave: (seat) =>
       write(() => {
         const { seats } = database.image;

@@ -332,3 +332,16 @@ describe("the file", () => {
     await opened[Symbol.asyncDispose]();
   });
 });
+
+test("a seat is renewed before the handlers that wait for the file: it does not run out behind them", async () => {
+  const done: string[] = [];
+  const handlers = ["a", "b", "c"].map((id) =>
+    store.inbox.once({ consumer: "c", id }, 1, async () => {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      done.push(id);
+    }),
+  );
+  const renewal = store.inbox.sit({ consumer: "c", topic: "t", owner: "o" }, 60_000).then(() => done.push("seat"));
+  await Promise.all([...handlers, renewal]);
+  expect(done).toEqual(["a", "seat", "b", "c"]);
+});

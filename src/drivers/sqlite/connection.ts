@@ -34,8 +34,11 @@ export interface Statements {
  * transaction would see events that may still roll back. Work is done one piece after the other.
  */
 export interface Connection {
-  /** Inside BEGIN IMMEDIATE … COMMIT; durable when it resolves. `work` may be asynchronous. */
-  write<T>(work: (statements: Statements, db: SqliteDatabase) => T | Promise<T>): Promise<T>;
+  /**
+   * Inside BEGIN IMMEDIATE … COMMIT; durable when it resolves. `work` may be asynchronous. Urgent work goes before all that waits:
+   * a subscriber's seat must not run out behind its own handlers.
+   */
+  write<T>(work: (statements: Statements, db: SqliteDatabase) => T | Promise<T>, urgent?: "urgent"): Promise<T>;
   /** A read without a transaction; `work` must be synchronous. */
   read<T>(work: (statements: Statements) => T): Promise<T>;
   close(): Promise<void>;
@@ -76,7 +79,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   const patiently = <T>(step: () => T): Promise<T> => waiting(options.lockTimeoutMs, step);
 
   return {
-    write: (work) =>
+    write: (work, urgent) =>
       mutex.run(async () => {
         await breathe();
         const { db, statements, wal, finish } = await connect();
@@ -100,7 +103,7 @@ export function createConnection(options: ConnectionOptions): Connection {
         } catch (error) {
           throw explain(error, path);
         }
-      }),
+      }, urgent),
     read: (work) =>
       mutex.run(async () => {
         await breathe();

@@ -110,7 +110,7 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           [seat.consumer, seat.topic, seat.owner, iso(clock.now() + ttlMs), ttlMs],
         );
         return true;
-      }),
+      }, "urgent"),
     leave: (seat) =>
       connection.write((statements) => {
         statements.run("DELETE FROM waybill_seats WHERE consumer = ? AND topic = ? AND owner = ?", [seat.consumer, seat.topic, seat.owner]);
