@@ -24,8 +24,8 @@ export async function hotRate(ground: Ground, broker: BrokerName): Promise<Findi
       { name: "relay, uniform", side: "relay" },
     ],
     base: bare,
-    task: { events: ground.size(10_000), broker },
-    minutes: 0.6,
+    task: { events: ground.size(20_000), broker },
+    minutes: 0.9,
   });
   return judged(finding, measureOf(finding, hot, "perSecond") / measureOf(finding, bare, "perSecond"), { at: "least", ratio: 0.8 });
 }

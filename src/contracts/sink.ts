@@ -14,7 +14,7 @@ export type PublishResult =
   | { readonly status: "refused"; readonly blame: "event" | "destination"; readonly retryable: boolean; readonly error: Error }
   /** The publish timed out or the connection was lost: the broker may or may not have stored it. */
   | { readonly status: "unknown"; readonly error: Error }
-  /** Not sent, because an earlier message of its aggregate was not stored. */
+  /** Not sent, because an earlier message of its aggregate was not stored, or because the publish was called off before. */
   | { readonly status: "skipped" };
 
 export interface Sink extends AsyncDisposable {
@@ -22,8 +22,8 @@ export interface Sink extends AsyncDisposable {
   readonly can: {
     readonly maxBytes: number;
     /**
-     * How many messages of one aggregate one round trip stores. The relay passes no more of an aggregate to one `publish`, so that
-     * the deadline covers one round trip. @default any number
+     * How many messages of one aggregate one round trip stores. The deadline of a `publish` covers all its round trips, so the relay
+     * passes more of an aggregate only while the sink answers within milliseconds. @default any number
      */
     readonly run?: number;
   };

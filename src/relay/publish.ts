@@ -42,10 +42,18 @@ interface Destination {
   readonly topic: string;
   readonly ready: Parcel[];
   flights: number;
+  /** How many round trips the next flight of hot aggregates may take. */
+  trips: number;
 }
 
 /** So many calls of the sink may be under way for one topic: the next ones wait, and go together. */
 const mostFlights = 8;
+
+/**
+ * A flight of hot aggregates takes as many round trips as fit into this time, by what the last one took, and no more than so many: one
+ * deadline is for all of them, and each goes on where the one before it was stored.
+ */
+const manyTrips = { ms: 10, most: 32 };
 
 export function createPublisher(options: PublisherOptions): Publisher {
   const { sink, breaker, coordinator, order, policy, clock, draining, stopping } = options;
@@ -92,7 +100,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic) } });
   const destinationOf = (topic: string): Destination => {
     let known = destinations.get(topic);
-    if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0 }));
+    if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0, trips: 1 }));
     return known;
   };
 
@@ -101,8 +109,8 @@ export function createPublisher(options: PublisherOptions): Publisher {
     for (const destination of stirred) {
       stirred.delete(destination);
       while (destination.ready.length > 0 && destination.flights < mostFlights) {
-        const flight = load(destination);
-        if (flight.length > 0) options.track(fly(destination, flight));
+        const { flight, trips } = load(destination);
+        if (flight.length > 0) options.track(fly(destination, flight, trips));
       }
       if (destination.flights === 0) destinations.delete(destination.topic);
     }
@@ -118,22 +126,24 @@ export function createPublisher(options: PublisherOptions): Publisher {
 
   /**
    * What goes next, at most a batch: as much of each aggregate as one round trip takes. Where that is not all that waits, those aggregates
-   * go apart, so that a hot one does not wait for the answer to a large flight.
+   * go apart, so that a hot one does not wait for the answer to a large flight, and take more than one trip where the broker is quick.
    */
-  const load = ({ ready }: Destination): readonly Parcel[] => {
+  const load = ({ ready, trips }: Destination): { readonly flight: readonly Parcel[]; readonly trips: number | null } => {
     const isHot = ({ next }: Parcel): boolean => next !== null && run !== Infinity;
     const hot = ready.some(isHot);
     const going = hot ? ready.filter(isHot).slice(0, options.batch) : ready.splice(0, options.batch);
     if (hot) ready.splice(0, ready.length, ...without(ready, going));
     const flight: Parcel[] = [];
+    let longest = 0;
     for (const first of going) {
       let taken = 0;
-      for (let each: Parcel | null = first; each !== null && taken < run && isReady(first, each); each = each.next, taken++) {
+      for (let each: Parcel | null = first; each !== null && taken < trips * run && isReady(first, each); each = each.next, taken++) {
         each.sent = true;
         flight.push(each);
       }
+      longest = Math.max(longest, taken);
     }
-    return flight;
+    return { flight, trips: hot ? Math.ceil(longest / run) : null };
   };
   /** Whether it may be sent, as the first of its aggregate or behind it; what became of the first one otherwise. */
   const isReady = (first: Parcel, each: Parcel): boolean => {
@@ -144,13 +154,16 @@ export function createPublisher(options: PublisherOptions): Publisher {
     return false;
   };
 
-  const fly = async (destination: Destination, flight: readonly Parcel[]): Promise<void> => {
+  /** `trips`: how many it takes; null where no aggregate of it is hot. */
+  const fly = async (destination: Destination, flight: readonly Parcel[], trips: number | null): Promise<void> => {
     destination.flights++;
     const started = clock.monotonic();
     const answers = await send(options, flight, stopping);
+    const ms = clock.monotonic() - started;
     destination.flights--;
+    if (trips !== null) destination.trips = tripsAfter(trips, ms);
     stirred.add(destination);
-    land(flight, answers, clock.monotonic() - started);
+    land(flight, answers, ms);
     proceed();
   };
   const land = (flight: readonly Parcel[], answers: readonly PublishResult[] | null, ms: number): void => {
@@ -242,6 +255,9 @@ export function createPublisher(options: PublisherOptions): Publisher {
     },
   };
 }
+
+const tripsAfter = (trips: number, ms: number): number =>
+  Math.max(1, Math.min(2 * trips, manyTrips.most, Math.floor((manyTrips.ms * trips) / ms)));
 
 const without = (all: readonly Parcel[], some: readonly Parcel[]): readonly Parcel[] => {
   const gone = new Set(some);

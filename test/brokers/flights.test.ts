@@ -3,11 +3,13 @@ import { inFlights } from "../../src/brokers/kit/flights.ts";
 import { skipped, stored, unknown } from "../../src/brokers/kit/results.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import type { PublishResult } from "../../src/contracts/sink.ts";
+import { never } from "../../src/core/time.ts";
 
 /** Messages of these aggregates and sizes; what each flight takes, and what is said of each message in the end. */
 async function flown(
   all: readonly { readonly of: string; readonly type?: string; readonly bytes?: number }[],
   answer: (n: number) => PublishResult = () => stored,
+  signal: AbortSignal = never,
 ) {
   const messages = all.map(({ of, type = "Order", bytes = 1 }) => ({
     topic: "t",
@@ -15,7 +17,7 @@ async function flown(
     envelope: sampleEvent({ aggregateId: of, aggregateType: type, data: new Uint8Array(bytes), headers: {} }),
   }));
   const flights: number[][] = [];
-  const results = await inFlights(messages, async (flight) => {
+  const results = await inFlights(messages, signal, async (flight) => {
     const places = flight.map((message) => messages.indexOf(message));
     flights.push(places);
     return places.map(answer);
@@ -54,6 +56,21 @@ test("after one that is not stored, the rest of its aggregate is skipped and all
     [2, 3, 7],
   ]);
   expect(results).toEqual([stored, stored, refused, refused, stored, skipped, skipped, stored]);
+});
+
+test("once the publish is called off nothing more is sent, and what was stored counts", async () => {
+  const calling = new AbortController();
+  const all = [{ of: "a" }, { of: "a" }, { of: "b" }, { of: "a" }];
+  const { flights, results } = await flown(
+    all,
+    (n) => {
+      if (n === 1) calling.abort();
+      return stored;
+    },
+    calling.signal,
+  );
+  expect(flights).toEqual([[0, 2], [1]]);
+  expect(results).toEqual([stored, stored, stored, skipped]);
 });
 
 test("no message gives no flight", async () => {

@@ -435,6 +435,30 @@ export const mutants: readonly Mutant[] = [
     tests("relay/hot", "holds causes no copy"),
   ),
   mutant(
+    "trips-forget-the-time",
+    "D",
+    "as many round trips as fit at all share one deadline, however long each takes",
+    tests("relay/hot", "one by one while it is slow"),
+  ),
+  mutant(
+    "one-trip-a-flight",
+    null,
+    "each event of a hot aggregate is a publish of its own, however soon the broker answers",
+    tests("relay/hot", "several to a call"),
+  ),
+  mutant(
+    "called-off-goes-on",
+    "D",
+    "a publish that was called off sends the next events of its aggregates all the same",
+    tests("brokers/flights", "once the publish is called off"),
+  ),
+  mutant(
+    "silence-is-missed-behind-a-long-answer",
+    "I",
+    "a server that has fallen silent is noticed only when an older answer is due, which may take longer",
+    tests("brokers/silence", "keeps no other from being noticed"),
+  ),
+  mutant(
     "hot-with-its-topic",
     "I",
     "an aggregate that needs many round trips waits for the answers to everything that its topic sends",
@@ -603,6 +627,12 @@ export const mutants: readonly Mutant[] = [
     "E",
     "MariaDB: the transaction that applies a redriven letter does not delete the letter",
     tests("stores/mysql.slow", "a redriven letter is applied once, and goes away with its effect"),
+  ),
+  mutant(
+    "seat-behind-its-handlers",
+    "I",
+    "SQLite: a seat is renewed when all handlers that wait for the file are done, and may run out before",
+    tests("stores/sqlite-file", "a seat is renewed before the handlers"),
   ),
   mutant(
     "discarded-is-applied",

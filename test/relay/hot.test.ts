@@ -154,3 +154,33 @@ test("events of an aggregate that are published one after the other are settled 
   expect(it.settled.reduce((sum, count) => sum + count)).toBe(40);
   expect(it.settled.length).toBeLessThan(15);
 });
+
+test("while the broker answers at once a hot aggregate's events go several to a call, and one by one while it is slow", async () => {
+  let roundTripMs = 0.25;
+  await using it = await scene({ roundTripMs: () => roundTripMs });
+  await it.bench.add(...many("hot", 200));
+  await it.clock.advance(1_000);
+  expect(it.numbers("hot")).toEqual(upTo(200));
+  expect(Math.max(...it.sink.calls)).toBe(32);
+  expect(it.sink.calls.length).toBeLessThan(20);
+  roundTripMs = 11;
+  it.sink.calls.length = 0;
+  await it.bench.add(...upTo(50).map((n) => draft("hot", 200 + n)));
+  await it.clock.advance(2_000);
+  expect(it.numbers("hot")).toEqual(upTo(250));
+  expect(it.sink.calls).toEqual(upTo(50).map(() => 1));
+});
+
+test("a broker that becomes slow in the midst of a long run costs one copy at most", async () => {
+  let slow = false;
+  await using it = await scene({ roundTripMs: () => (slow ? 400 : 0.25) }, { publishTimeoutMs: 1_000 });
+  await it.bench.add(...many("hot", 300));
+  while (it.numbers("hot").length < 100) await it.clock.advance(1);
+  slow = true;
+  await it.clock.advance(20_000);
+  slow = false;
+  await it.clock.advance(20_000);
+  const numbers = it.numbers("hot");
+  expect([...new Set(numbers)]).toEqual(upTo(300));
+  expect(numbers.length).toBeLessThanOrEqual(301);
+});

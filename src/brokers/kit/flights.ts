@@ -9,10 +9,11 @@ const most = { messages: 2_048, bytes: 2 * 1024 * 1024 };
 /**
  * Flight after flight: the next message of every aggregate, none of them before the one before it is stored. A broker goes on past a
  * message that it refused, so that two of one aggregate in one flight could be reordered. A message alone is always sent: the broker
- * decides.
+ * decides. No flight begins after the first one once the publish is called off.
  */
 export async function inFlights(
   messages: readonly Outgoing[],
+  signal: AbortSignal,
   fly: (flight: readonly Outgoing[]) => Promise<readonly PublishResult[]>,
 ): Promise<readonly PublishResult[]> {
   const results = messages.map(() => skipped);
@@ -26,7 +27,7 @@ export async function inFlights(
       const next = nexts?.get(at);
       if (next !== undefined && flown[i] === stored) later.push(next);
     });
-    ready = later;
+    ready = signal.aborted ? [] : later;
   }
   return results;
 }

@@ -1,4 +1,3 @@
-import type { Clock } from "../../core/clock.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import { follow, onAbort, orAborted, persist } from "../../core/time.ts";
 
@@ -86,17 +85,4 @@ export async function endingWith<Connection extends Ending & { end(why: Error): 
   } finally {
     release();
   }
-}
-
-/**
- * True once nothing was heard for as long as `ms`, false when `done` aborts before. A slow server is not a silent one: while `heard`
- * changes, or is NaN because the server has said that it must wait, it is waited for.
- */
-export async function fallsSilent(clock: Clock, ms: number, done: AbortSignal, heard: () => number): Promise<boolean> {
-  for (let last = NaN; last !== heard();) {
-    last = heard();
-    await clock.sleep(ms, done);
-    if (done.aborted) return false;
-  }
-  return true;
 }

@@ -73,7 +73,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
   };
 
   return {
-    publish: (messages, signal) => inFlights(messages, (flight) => fly(flight, signal)),
+    publish: (messages, signal) => inFlights(messages, signal, (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
       check(topic);

@@ -4,8 +4,9 @@ import { WaybillError } from "../../core/errors.ts";
 import { createAwaited, setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, orAborted, shared, within, withDeadline } from "../../core/time.ts";
-import { closedHere, fallsSilent, notWaitedFor } from "../kit/link.ts";
+import { closedHere, notWaitedFor } from "../kit/link.ts";
 import { unreachable } from "../kit/outage.ts";
+import { createSilence } from "../kit/silence.ts";
 import { tapFrames } from "./frames.ts";
 import type { Properties } from "./tables.ts";
 import { written, type Address } from "../kit/url.ts";
@@ -180,12 +181,16 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
   model.on("unblocked", () => (blocked = null));
 
   /** The client waits for an answer for as long as it takes. A server that blocks is not silent. */
+  const silence = createSilence({
+    clock,
+    ms: timeoutMs,
+    ended: ended.signal,
+    heard: () => (blocked === null ? 0 : NaN),
+    silent: (ms) => end(unreachable(shown, new Error(`it did not answer within ${ms} ms`))),
+  });
   const answered = async <T>(work: () => Promise<T>): Promise<T> => {
-    const done = new AbortController();
     const came = awaited.begin();
-    void fallsSilent(clock, timeoutMs, done.signal, () => (blocked === null ? 0 : NaN)).then((silent) => {
-      if (silent) end(unreachable(shown, new Error(`it did not answer within ${timeoutMs} ms`)));
-    });
+    const landed = silence.begin();
     try {
       ended.signal.throwIfAborted();
       // The client forgets some of what the end of its connection cuts short, such as the closing of a channel.
@@ -195,7 +200,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
     } catch (error) {
       throw ended.signal.aborted ? (ended.signal.reason as Error) : refusalOf(error as Error);
     } finally {
-      done.abort();
+      landed();
       came();
     }
   };

@@ -1,11 +1,12 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import type { Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
-import { orAborted, over } from "../../core/time.ts";
+import { orAborted } from "../../core/time.ts";
 import { byTopic, inFlights, type TopicPart } from "../kit/flights.ts";
-import { fallsSilent, whenOver } from "../kit/link.ts";
+import { whenOver } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
 import { unavailable, unfit, unknown } from "../kit/results.ts";
+import { createSilence, type Silence } from "../kit/silence.ts";
 import type { Channel, Connection } from "./driver.ts";
 import { explain, type Links } from "./link.ts";
 import { routes, type Management } from "./management.ts";
@@ -40,6 +41,7 @@ export function createSink({
 }: SinkOptions): Pick<Sink, "publish" | "probe"> {
   const { shown } = links;
   const publishers = new WeakMap<Connection, Map<string, Promise<Publisher>>>();
+  const silences = new WeakMap<Publisher, Silence>();
 
   const calledOff = outage(`the publish was called off before ${shown} answered`);
   const unanswered = unknown(calledOff);
@@ -80,11 +82,17 @@ export function createSink({
    * A channel that is silent may be so for its topic alone, as when a queue lacks its leader; a server that does not answer at all loses
    * its connection.
    */
-  const watch = async (connection: Connection, publisher: Publisher, landed: AbortSignal): Promise<void> => {
+  const silenceOf = (connection: Connection, publisher: Publisher): Silence => {
+    let known = silences.get(publisher);
+    if (known !== undefined) return known;
+    const silent = async (ms: number): Promise<void> => {
+      await onChannel(connection, (channel) => channel.checkExchange(exchange)).catch(() => undefined);
+      publisher.end(outage(`${shown} confirmed nothing within ${ms} ms`));
+    };
     const heard = (): number => (connection.blocked === null ? publisher.heard : NaN);
-    if (!(await fallsSilent(clock, timeoutMs, landed, heard))) return;
-    await onChannel(connection, (channel) => channel.checkExchange(exchange)).catch(() => undefined);
-    publisher.end(outage(`${shown} confirmed nothing within ${timeoutMs} ms`));
+    known = createSilence({ clock, ms: timeoutMs, ended: publisher.ended, heard, silent: (ms) => void silent(ms) });
+    silences.set(publisher, known);
+    return known;
   };
 
   /** Those of a flight that go to one topic. */
@@ -94,10 +102,9 @@ export function createSink({
     if (signal.aborted) return;
     if (publisher instanceof Error) return say(unavailable(explain(publisher, shown)));
     say(unanswered);
-    const landed = new AbortController();
-    void watch(connection, publisher, landed.signal);
+    const landed = silenceOf(connection, publisher).begin();
     await publisher.fly(messages, (fate, i) => (results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange)));
-    landed.abort(over);
+    landed();
   };
 
   const fly = async (flight: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
@@ -113,7 +120,7 @@ export function createSink({
   };
 
   return {
-    publish: (messages, signal) => inFlights(messages, (flight) => fly(flight, signal)),
+    publish: (messages, signal) => inFlights(messages, signal, (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
       check(topic);

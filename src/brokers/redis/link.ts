@@ -1,9 +1,10 @@
 import type { Clock } from "../../core/clock.ts";
 import type { WaybillError } from "../../core/errors.ts";
-import { never, shared, withDeadline, over } from "../../core/time.ts";
-import { closedHere, endingWith, fallsSilent, oneConnection } from "../kit/link.ts";
+import { never, shared, withDeadline } from "../../core/time.ts";
+import { closedHere, endingWith, oneConnection } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
 import { ByteWriter } from "../kit/bytes.ts";
+import { createSilence, type Silence } from "../kit/silence.ts";
 import { connect, RedisRefusal, type Connection, type CommandsSent, type CommandsWritten, type Reply } from "./driver.ts";
 import { writeCommand, type RedisCommand } from "./protocol.ts";
 import type { ServerAddress } from "./url.ts";
@@ -37,14 +38,18 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
   const closing = shared(new AbortController());
   let serverMaxBytes = Infinity;
 
+  const silences = new WeakMap<Connection, Silence>();
+  const silenceOf = (connection: Connection): Silence => {
+    let known = silences.get(connection);
+    if (known !== undefined) return known;
+    const silent = (ms: number): void => connection.end(outage(`${shown} did not answer within ${ms} ms`));
+    known = createSilence({ clock, ms: timeoutMs, ended: connection.ended, heard: () => connection.heard, silent });
+    silences.set(connection, known);
+    return known;
+  };
   const fly: Link["fly"] = (connection, flight, extraMs = 0) => {
     const sent = connection.send(flight);
-    const landed = new AbortController();
-    void sent.landed.then(() => landed.abort(over));
-    const silentMs = timeoutMs + extraMs;
-    void fallsSilent(clock, silentMs, landed.signal, () => connection.heard).then((silent) => {
-      if (silent) connection.end(outage(`${shown} did not answer within ${silentMs} ms`));
-    });
+    void sent.landed.then(silenceOf(connection).begin(extraMs));
     return sent;
   };
   const send: Link["send"] = (connection, commands, extraMs) => {

@@ -84,7 +84,7 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
   };
 
   return {
-    publish: (messages, signal) => inFlights(messages, (flight) => fly(flight, signal)),
+    publish: (messages, signal) => inFlights(messages, signal, (flight) => fly(flight, signal)),
 
     async probe(topic, signal) {
       const connection = await link.open(signal);
