@@ -30,6 +30,13 @@ export async function openStore(task, options = {}) {
 /** As JSON of that many bytes. */
 const textBytes = ({ payload = 300 }) => Math.max(0, payload - '{"text":""}'.length);
 
+/**
+ * As `outbox.add` makes them: in the order of time. The random ones that the table makes for plain SQL fall on all pages of a large index.
+ */
+const timeOrderedId = `regexp_replace(
+  lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15),
+  '(.{8})(.{4})(.{4})(.{4})(.{12})', '\\1-\\2-\\3-\\4-\\5')`;
+
 async function onPostgres(task, options) {
   const pool = new pg.Pool({ connectionString: task.store, max: task.connections ?? 2 });
   pool.on("error", () => undefined);
@@ -42,15 +49,15 @@ async function onPostgres(task, options) {
     run: (sql) => pool.query(sql),
     insertSome: (count) =>
       pool.query(
-        `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload)
-         SELECT '${task.schema}', CASE WHEN random() < ${task.hot ?? 0} THEN '${hotAggregate}' ELSE 'order-' || (random() * 20000)::int END,
+        `INSERT INTO ${task.schema}.outbox (id, aggregate_type, aggregate_id, event_type, payload)
+         SELECT ${timeOrderedId}, '${task.schema}', CASE WHEN random() < ${task.hot ?? 0} THEN '${hotAggregate}' ELSE 'order-' || (random() * 20000)::int END,
                 'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}' FROM generate_series(1, $1::int)`,
         [count],
       ),
     insertPublished: (count) =>
       pool.query(
-        `INSERT INTO ${task.schema}.outbox (aggregate_type, aggregate_id, event_type, payload, status, published_at)
-         SELECT '${task.schema}', 'order-' || i % 20000, 'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}',
+        `INSERT INTO ${task.schema}.outbox (id, aggregate_type, aggregate_id, event_type, payload, status, published_at)
+         SELECT ${timeOrderedId}, '${task.schema}', 'order-' || i % 20000, 'OrderPlaced', '{"text":"' || repeat('x', ${textBytes(task)}) || '"}',
                 'PUBLISHED', clock_timestamp() FROM generate_series(1, $1::int) i`,
         [count],
       ),
