@@ -44,6 +44,8 @@ interface Destination {
   flights: number;
   /** How many round trips the next flight of hot aggregates may take. */
   trips: number;
+  /** The last flight was of hot aggregates: others that wait go before the next. */
+  wasHot: boolean;
 }
 
 /** So many calls of the sink may be under way for one topic: the next ones wait, and go together. */
@@ -100,7 +102,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic) } });
   const destinationOf = (topic: string): Destination => {
     let known = destinations.get(topic);
-    if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0, trips: 1 }));
+    if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0, trips: 1, wasHot: false }));
     return known;
   };
 
@@ -126,13 +128,17 @@ export function createPublisher(options: PublisherOptions): Publisher {
 
   /**
    * What goes next, at most a batch: as much of each aggregate as one round trip takes. Where that is not all that waits, those aggregates
-   * go apart, so that a hot one does not wait for the answer to a large flight, and take more than one trip where the broker is quick.
+   * go apart, by turns with the others, so that neither waits for the answers to the other, and take more than one trip where the broker is
+   * quick.
    */
-  const load = ({ ready, trips }: Destination): { readonly flight: readonly Parcel[]; readonly trips: number | null } => {
+  const load = (destination: Destination): { readonly flight: readonly Parcel[]; readonly trips: number | null } => {
+    const { ready, trips, wasHot } = destination;
     const isHot = ({ next }: Parcel): boolean => next !== null && run !== Infinity;
-    const hot = ready.some(isHot);
-    const going = hot ? ready.filter(isHot).slice(0, options.batch) : ready.splice(0, options.batch);
-    if (hot) ready.splice(0, ready.length, ...without(ready, going));
+    const some = ready.some(isHot);
+    const hot = some && !(wasHot && ready.some((each) => !isHot(each)));
+    const going = some ? ready.filter((each) => isHot(each) === hot).slice(0, options.batch) : ready.splice(0, options.batch);
+    if (some) ready.splice(0, ready.length, ...without(ready, going));
+    destination.wasHot = hot;
     const flight: Parcel[] = [];
     let longest = 0;
     for (const first of going) {

@@ -10,6 +10,7 @@ async function flown(
   all: readonly { readonly of: string; readonly type?: string; readonly bytes?: number }[],
   answer: (n: number) => PublishResult = () => stored,
   signal: AbortSignal = never,
+  clock?: { monotonic(): number },
 ) {
   const messages = all.map(({ of, type = "Order", bytes = 1 }) => ({
     topic: "t",
@@ -17,11 +18,16 @@ async function flown(
     envelope: sampleEvent({ aggregateId: of, aggregateType: type, data: new Uint8Array(bytes), headers: {} }),
   }));
   const flights: number[][] = [];
-  const results = await inFlights(messages, signal, async (flight) => {
-    const places = flight.map((message) => messages.indexOf(message));
-    flights.push(places);
-    return places.map(answer);
-  });
+  const results = await inFlights(
+    messages,
+    signal,
+    async (flight) => {
+      const places = flight.map((message) => messages.indexOf(message));
+      flights.push(places);
+      return places.map(answer);
+    },
+    clock,
+  );
   return { flights, results };
 }
 
@@ -71,6 +77,17 @@ test("once the publish is called off nothing more is sent, and what was stored c
   );
   expect(flights).toEqual([[0, 2], [1]]);
   expect(results).toEqual([stored, stored, stored, skipped]);
+});
+
+test("once a publish has taken a second no aggregate's next message is sent, and first ones still are", async () => {
+  let now = 0;
+  const all = [{ of: "a" }, { of: "a" }, { of: "a" }, { of: "large", bytes: 3_000_000 }, { of: "a" }];
+  const answer = (): PublishResult => {
+    now += 400;
+    return stored;
+  };
+  const { results } = await flown(all, answer, never, { monotonic: () => now });
+  expect(results).toEqual([stored, stored, skipped, stored, skipped]);
 });
 
 test("no message gives no flight", async () => {

@@ -453,6 +453,18 @@ export const mutants: readonly Mutant[] = [
     tests("brokers/flights", "once the publish is called off"),
   ),
   mutant(
+    "slow-runs-go-on",
+    "D",
+    "a publish to a broker that has become slow sends on until its deadline, and may be called off",
+    tests("brokers/flights", "once a publish has taken a second"),
+  ),
+  mutant(
+    "hot-goes-first",
+    "I",
+    "where hot aggregates have all flights of a topic, others wait for as long as there are any",
+    tests("relay/order", "the next one is for the others that wait"),
+  ),
+  mutant(
     "silence-is-missed-behind-a-long-answer",
     "I",
     "a server that has fallen silent is noticed only when an older answer is due, which may take longer",

@@ -126,3 +126,16 @@ test("an outage is told of the first event of an aggregate only: its followers c
   await flights[0]!.answer([lost, lost, { status: "stored" }]);
   expect(await published).toEqual(["returned", "returned", "published"]);
 });
+
+test("where hot aggregates have all flights of a topic, the next one is for the others that wait, and so on by turns", async () => {
+  const { flights, sink } = heldSink(1);
+  const { claimed, publish } = publishing({ sink, clock: manualClock(0), route: () => "t" });
+  for (let n = 1; n <= 8; n++) await publish(claimed(...[0, 1, 2, 3].map((i) => claim(`hot${n}-`, 10 * n + i))));
+  await publish(claimed(claim("cold", 900), claim("cool", 901)));
+  expect(flights).toHaveLength(8);
+  for (const n of [0, 1, 2]) await flights[n]!.answer();
+  const [first, ...others] = flights.slice(8).map(({ ids }) => ids);
+  expect(first).toEqual(["cold900", "cool901"]);
+  expect(others).toHaveLength(2);
+  for (const ids of others) expect(ids[0]).toMatch(/^hot/);
+});

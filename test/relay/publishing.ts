@@ -5,6 +5,7 @@ import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createProgress } from "../../src/core/progress.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { retrySchedule } from "../../src/core/retry.ts";
+import { never } from "../../src/core/time.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
 import type { FedWindow } from "../../src/relay/feed.ts";
@@ -43,7 +44,6 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
   const changed = createWake();
   const breaker = createBreaker({ clock, random, observe: () => undefined, firstProbeMs: 1, lastProbeMs: 1, changed });
   const known = new Map<FedWindow, Concluded[]>();
-  const never = new AbortController().signal;
   const { take } = createPublisher({
     outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
     ...{ sink, breaker, order, clock, route, batch: 100, failpoints: noFailpoints, steps: createProgress(clock), source: "/" },

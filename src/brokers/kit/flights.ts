@@ -1,4 +1,5 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
+import { systemClock, type Clock } from "../../core/clock.ts";
 import { asError } from "../../core/errors.ts";
 import { aggregateKey, type Envelope } from "../../core/event.ts";
 import { skipped, stored } from "./results.ts";
@@ -6,25 +7,32 @@ import { skipped, stored } from "./results.ts";
 /** What is sent before its answers are waited for: the client keeps it in memory, and so does a server that cannot write it yet. */
 const most = { messages: 2_048, bytes: 2 * 1024 * 1024 };
 
+/** An aggregate's next message is not sent any more once a publish has taken so long: one deadline is for all of them. */
+const longMs = 1_000;
+
 /**
  * Flight after flight: the next message of every aggregate, none of them before the one before it is stored. A broker goes on past a
  * message that it refused, so that two of one aggregate in one flight could be reordered. A message alone is always sent: the broker
- * decides. No flight begins after the first one once the publish is called off.
+ * decides. No flight begins after the first one once the publish is called off, nor an aggregate's next message once it has taken long: a
+ * broker that has become slow is given them one by one.
  */
 export async function inFlights(
   messages: readonly Outgoing[],
   signal: AbortSignal,
   fly: (flight: readonly Outgoing[]) => Promise<readonly PublishResult[]>,
+  clock: Pick<Clock, "monotonic"> = systemClock,
 ): Promise<readonly PublishResult[]> {
+  const until = clock.monotonic() + longMs;
   const results = messages.map(() => skipped);
   const { firsts, nexts } = inLine(messages);
   let ready = firsts;
   while (ready.length > 0) {
     const { places, later } = fill(ready, messages);
     const flown = await fly(places.map((at) => messages[at]!));
+    const inTime = nexts !== null && clock.monotonic() < until;
     places.forEach((at, i) => {
       results[at] = flown[i]!;
-      const next = nexts?.get(at);
+      const next = inTime ? nexts.get(at) : undefined;
       if (next !== undefined && flown[i] === stored) later.push(next);
     });
     ready = signal.aborted ? [] : later;
