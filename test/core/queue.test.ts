@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createMutex } from "../../src/core/queue.ts";
 
-test("work under a mutex runs one after the other, urgent work before what waits, and a failure keeps nobody from running", async () => {
+test("work under a mutex runs one after the other, urgent work before what waits, and a failure stops no other work", async () => {
   const mutex = createMutex();
   const done: string[] = [];
   const work = (name: string) => async (): Promise<string> => {

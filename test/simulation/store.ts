@@ -313,7 +313,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, writ
     let first: Applied | null = null;
     try {
       const fresh = new Set<string>();
-      // In one order, whoever they meet.
+      // In one order: two transactions with the same ids must not wait for each other.
       for (const each of [id, ...also].sort()) {
         const before = await tx.mark(nameOf({ consumer, id: each }), handlerVersion, letter);
         if (before === null) fresh.add(each);
