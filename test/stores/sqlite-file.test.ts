@@ -1,6 +1,8 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { walIsSafe } from "../../src/drivers/sqlite/connection.ts";
@@ -31,6 +33,14 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
+const openFiles = (): readonly string[] =>
+  readdirSync("/proc/self/fd").flatMap((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return []; // the folder's own
+    }
+  });
 const all = (sql: string): unknown[] => db.prepare(sql).all();
 const everyLane = async (): Promise<{ relay: string; lanes: ReadonlyMap<number, bigint> }> => {
   await store.leases.renew("r", 60_000);
@@ -169,6 +179,58 @@ describe("the user's own transaction", () => {
     await outbox.add(plain, draft("a", 1));
     db.exec("COMMIT");
     expect(all("SELECT count(*) AS n FROM outbox")).toMatchObject([{ n: 1 }]);
+  });
+
+  describe("several adds through one handle", () => {
+    const idOf = (nth: number): string => `01890000-0000-7000-8000-00000000000${nth}`;
+    const inserts = (): { readonly handle: SqliteDatabase; count(): number } => {
+      let count = 0;
+      const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
+        if (sql.startsWith("INSERT INTO outbox")) count += 1;
+        return db.prepare(sql);
+      };
+      return { handle: { exec: (sql) => db.exec(sql), prepare, close: () => db.close() }, count: () => count };
+    };
+
+    test("prepare their insert once, and anew after it has failed", async () => {
+      const outbox = createOutbox({ store });
+      const { handle, count } = inserts();
+      db.exec("BEGIN");
+      for (const version of [1, 2, 3]) await outbox.add(handle, { ...draft("a", version), id: idOf(version) });
+      expect(count()).toBe(1);
+      expect(() => outbox.add(handle, { ...draft("a", 4), id: idOf(3) })).toThrow(idOf(3));
+      await outbox.add(handle, { ...draft("a", 4), id: idOf(4) });
+      expect(count()).toBe(2);
+      db.exec("COMMIT");
+      expect(all("SELECT id FROM outbox ORDER BY seq")).toMatchObject([1, 2, 3, 4].map((nth) => ({ id: idOf(nth) })));
+    });
+
+    test("go on when the table was altered between two of them", async () => {
+      const outbox = createOutbox({ store });
+      const add = async (version: number): Promise<void> => {
+        db.exec("BEGIN");
+        await outbox.add(db, draft("a", version));
+        db.exec("COMMIT");
+      };
+      await add(1);
+      const other = (await defaultDriver())(path);
+      other.exec("ALTER TABLE outbox ADD COLUMN tenant TEXT DEFAULT 'ours'");
+      other.close();
+      await add(2);
+      expect(all("SELECT tenant FROM outbox")).toMatchObject([{ tenant: "ours" }, { tenant: "ours" }]);
+    });
+
+    test.runIf(existsSync("/proc/self/fd"))("leave nothing behind that keeps the file of a closed handle open", async () => {
+      const outbox = createOutbox({ store });
+      db.exec("BEGIN");
+      await outbox.add(db, draft("a", 1));
+      db.exec("COMMIT");
+      await store[Symbol.asyncDispose]();
+      db.close();
+      setFlagsFromString("--expose-gc");
+      const gc = runInNewContext("gc") as () => void;
+      await expect.poll(() => (gc(), openFiles().filter((name) => name.startsWith(folder)))).toEqual([]);
+    });
   });
 
   test("events of an open transaction are not claimed, nor seen by status", async () => {

@@ -36,8 +36,10 @@ export function enter(path: string, db: SqliteDatabase): () => void {
 /** Refuses a handle of another client than the one that has the file open here. */
 export function refuseOther(path: string, db: SqliteDatabase): void {
   const client = clientOf(db);
-  const entry = open.get(canonical(path));
-  if (entry === undefined || client === Object || entry.client === Object || entry.client === client) return;
+  const isOther = (entry: { readonly client: unknown } | undefined): boolean =>
+    entry !== undefined && client !== Object && entry.client !== Object && entry.client !== client;
+  // To find out where a path leads takes several calls of the system, and most processes have one client.
+  if (![...open.values()].some(isOther) || !isOther(open.get(canonical(path)))) return;
   throw new WaybillError(
     "DRIVER_UNFIT",
     `${path} is open in this process through two SQLite clients, which would drop each other's locks: give every sqlite() and embedded() the same one, such as open: (path) => new Database(path)`,

@@ -8,7 +8,7 @@ import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import { refuseOther } from "../../drivers/sqlite/clients.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
-import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
+import { explain, inTransaction, isBusy, type SqliteDatabase, type SqliteStatement } from "../../drivers/sqlite/driver.ts";
 import { copied } from "../kit/writing.ts";
 import { append, checkTables, type AppendSteps } from "./append.ts";
 
@@ -42,15 +42,35 @@ export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
 
 const isOfLibrary = (tx: SqliteTransaction): tx is SqlTransaction => typeof (tx as Partial<SqlTransaction>).query === "function";
 
+/**
+ * To prepare an insert takes longer than to run it. They are held weakly: libsql keeps the file of a closed handle open for as long as there
+ * is a statement of it.
+ */
+const statements = new WeakMap<SqliteDatabase, Map<string, WeakRef<SqliteStatement>>>();
+/** Adds of several rows differ by their number. */
+const keptPerHandle = 8;
+
+function preparedOn(db: SqliteDatabase, sql: string): SqliteStatement {
+  let kept = statements.get(db);
+  if (kept === undefined) statements.set(db, (kept = new Map<string, WeakRef<SqliteStatement>>()));
+  const known = kept.get(sql)?.deref();
+  if (known !== undefined) return known;
+  if (kept.size >= keptPerHandle) kept.clear();
+  const statement = db.prepare(sql);
+  kept.set(sql, new WeakRef(statement));
+  return statement;
+}
+
 function atOnce<T>(db: SqliteDatabase, steps: AppendSteps<T>): T {
   let step = steps.next();
   while (step.done !== true) {
     let rows: readonly SqliteRow[] = [];
+    const { sql, values, reads } = step.value;
     try {
-      const { sql, values, reads } = step.value;
-      if (reads) rows = db.prepare(sql).all(...values) as SqliteRow[];
-      else db.prepare(sql).run(...values);
+      if (reads) rows = preparedOn(db, sql).all(...values) as SqliteRow[];
+      else preparedOn(db, sql).run(...values);
     } catch (error) {
+      statements.get(db)?.delete(sql); // libsql leaves what failed half begun
       step = steps.throw(error);
       continue;
     }
