@@ -1,7 +1,7 @@
-import { expect } from "vitest";
+import { afterEach, expect } from "vitest";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import { fromMysql2 } from "../../src/outbox/handles/index.ts";
-import { mysql, type MysqlConnection } from "../../src/stores/mysql/index.ts";
+import { mysql, type MysqlConnection, type MysqlStore } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import { ownMariadb } from "./mariadb-own.ts";
 import type { MysqlHarness } from "./mysql-harness.ts";
@@ -9,9 +9,21 @@ import type { MysqlHarness } from "./mysql-harness.ts";
 const key = { consumer: "billing", id: "e1" };
 
 await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits", () => {
-  const { own } = ownMariadb();
+  const mariadb = ownMariadb();
+  const { own } = mariadb;
+  const opened: MysqlStore[] = [];
+  afterEach(async () => {
+    for (const store of opened.splice(0)) await store[Symbol.asyncDispose]();
+  });
+  /** On one connection, which keeps what it was set to between two events. */
+  const onUrl = ({ database }: MysqlHarness): MysqlStore => {
+    const store = mysql({ url: mariadb.server.url(database), connections: 1 });
+    opened.push(store);
+    return store;
+  };
   const ways: [string, (harness: MysqlHarness) => Inbox<MysqlConnection>][] = [
-    ["the store's own client", ({ store }) => store.inbox],
+    ["the application's pool", ({ store }) => store.inbox],
+    ["a pool of the store's own", (harness) => onUrl(harness).inbox],
     ["a library's handle", ({ pool }) => mysql({ pool, tx: fromMysql2, db: pool }).inbox],
   ];
   const ends: [string, readonly string[]][] = [
@@ -21,8 +33,11 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
     ["START TRANSACTION", ["START TRANSACTION"]],
     ["COMMIT", ["COMMIT"]],
   ];
+  /** Autocommit is off on our connections; a library leaves it on, and setting it changes nothing. */
+  const endsOf = (way: string): typeof ends =>
+    way === "a library's handle" ? ends : [...ends, ["SET autocommit", ["SET autocommit = 1"]]];
   for (const [way, inboxOf] of ways)
-    for (const [what, statements] of ends)
+    for (const [what, statements] of endsOf(way))
       own(`a handler that commits by ${what} and fails is an unfinished effect, never a done one (${way})`, async (harness) => {
         const inbox = inboxOf(harness);
         await harness.pool.query("CREATE TABLE IF NOT EXISTS other (n INT)");
@@ -39,7 +54,7 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
       });
 
   for (const [way, inboxOf] of ways)
-    for (const [what, statements] of ends)
+    for (const [what, statements] of endsOf(way))
       own(`a handler that commits by ${what} and goes on to its end is told apart (${way})`, async (harness) => {
         const inbox = inboxOf(harness);
         await harness.pool.query("CREATE TABLE IF NOT EXISTS other (n INT)");
@@ -73,6 +88,35 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
       await expect(inbox.once(key, 1, () => Promise.reject(refused))).rejects.toBe(refused); // somebody else's link
       expect(await harness.effects()).toEqual([]);
     });
+
+  own("statements of ours are committed on a connection that a handler had before", async (harness) => {
+    const { inbox } = onUrl(harness);
+    const seat = { consumer: "billing", topic: "order.events", owner: "one" };
+    const done = async (id: string): Promise<void> => {
+      expect(await inbox.once({ ...key, id }, 1, async (tx) => void (await tx.query("INSERT INTO effects VALUES ('x')")))).toBe("done");
+    };
+    await done("e1");
+    expect(await inbox.failed({ ...key, id: "other" }, "no")).toBe(1);
+    await done("e2");
+    expect(await inbox.sit(seat, 60_000)).toBe(true);
+    expect(await harness.rows("SELECT owner FROM waybill_seats")).toHaveLength(1);
+    await done("e3");
+    await inbox.leave(seat);
+    expect(await harness.rows("SELECT owner FROM waybill_seats")).toEqual([]);
+    expect(await harness.effects()).toHaveLength(3);
+    expect(await harness.rows("SELECT attempts FROM waybill_attempts")).toHaveLength(1);
+  });
+
+  own("an event takes six statements of ours beside those of its handler", async (harness) => {
+    const { inbox } = onUrl(harness);
+    const told: number[] = [];
+    for (const id of ["e1", "e2", "e3"])
+      await inbox.once({ ...key, id }, 1, async (tx) => {
+        const [[row]] = (await tx.query("SHOW SESSION STATUS LIKE 'Questions'")) as [[{ Value: string }]];
+        told.push(Number(row.Value));
+      });
+    expect(told[2]! - told[1]! - 1).toBe(6);
+  });
 
   own("marks of version 1 count as finished", async ({ pool, store }) => {
     await pool.query("INSERT INTO inbox (consumer, event_id, handler_version) VALUES ('billing', 'e1', 1)");

@@ -49,7 +49,10 @@ export interface Connection {
   transaction<T>(work: (session: MysqlSession) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run, server: MysqlServer) => Promise<T>): Promise<T>;
-  /** A connection of the pool, for a handler. One that failed, or timed out, may go on with statements of its own: its connection is closed. */
+  /**
+   * A connection of the pool, for a handler, with autocommit off: its first statement begins the transaction. A handler that failed, or
+   * timed out, may go on with statements of its own: its connection is closed.
+   */
   lend<T>(work: (connection: MysqlPoolConnection, server: MysqlServer) => Promise<T>): Promise<T>;
   /** For work of ours in which the session is what matters, not a transaction. */
   session<T>(work: (session: MysqlSession) => Promise<T>): Promise<T>;
@@ -62,6 +65,9 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs: number;
 }
 
+/** What a session is set to: as it came; for statements of ours, which end soon; for a handler, which may take its time. */
+type Mode = "calm" | "hurried" | "lent";
+
 /** A default of the server's that is lower would hide rows from every SELECT, without a word. */
 const noLimit = 2n ** 64n - 1n;
 const unset = "set it to its default, or give Waybill a url";
@@ -73,8 +79,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const patienceMs = statementTimeoutMs * 1.5; // the server has the first word
   let closed = false;
   const servers = new WeakMap<object, MysqlServer>();
-  /** Links that the server ends when they are idle within a transaction. */
-  const hurried = new WeakSet<object>();
+  /** Links that are not calm. */
+  const modes = new WeakMap<object, Mode>();
 
   const pool = later(async () => (ours ? openPool(given) : given), end);
 
@@ -122,15 +128,21 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return server;
   };
 
-  const hurry = async (connection: MysqlConnection, server: MysqlServer): Promise<void> => {
-    if (hurried.has(linkOf(connection))) return;
-    await ask(connection, `SET ${idleSettings(server.mariadb).limit}`);
-    hurried.add(linkOf(connection));
+  const turn = async (connection: MysqlConnection, server: MysqlServer, to: Mode): Promise<void> => {
+    const from = modes.get(linkOf(connection)) ?? "calm";
+    if (from === to) return;
+    const idle = idleSettings(server.mariadb);
+    const autocommit = from === "lent" || to === "lent" ? [`autocommit = ${to === "lent" ? 0 : 1}`] : [];
+    const limits = to === "calm" ? [idle.restore] : [...(from === "calm" ? [idle.keep] : []), idle.limit(idleSeconds(to))];
+    await ask(connection, `SET ${[...autocommit, ...limits].join(", ")}`);
+    modes.set(linkOf(connection), to);
   };
-  const calm = async (connection: MysqlConnection, server: MysqlServer): Promise<void> => {
-    if (!hurried.delete(linkOf(connection))) return;
-    await ask(connection, `SET ${idleSettings(server.mariadb).restore}`);
+  /** On MariaDB the limits mean nothing outside transactions, so connections of our own keep them until they are wanted otherwise. */
+  const rest = async (connection: MysqlPoolConnection, server: MysqlServer): Promise<void> => {
+    if (!ours || !server.mariadb) await turn(connection, server, "calm").catch(() => connection.destroy());
   };
+  /** A handler that is frozen inside its transaction must not keep its event from other subscribers for ever. */
+  const idleSeconds = (mode: Mode): number => (mode === "lent" ? Math.ceil((patienceMs * 10) / 1000) : ourIdleSeconds);
 
   const at = { place, patienceMs: statementTimeoutMs };
   const prepared = async <T>(
@@ -151,7 +163,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const once = <T>(begin: readonly string[], work: (session: MysqlSession) => Promise<T>): Promise<T> =>
     prepared(async (connection, server) => {
       const own = sessionOn(connection, server);
-      await hurry(connection, server);
+      await turn(connection, server, "hurried");
       let silent = false;
       try {
         for (const sql of begin) await own.run(sql);
@@ -163,8 +175,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
         if (!silent) await own.run("ROLLBACK").catch(() => undefined);
         throw error;
       } finally {
-        // On MariaDB it changes nothing outside transactions: connections of our own stay so. A silent one is given up anyway.
-        if (!silent && (!ours || !server.mariadb)) await calm(connection, server).catch(() => connection.destroy());
+        if (!silent) await rest(connection, server); // a silent one is given up anyway
       }
     });
 
@@ -176,15 +187,20 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const patiently = <T>(begin: readonly string[], work: (session: MysqlSession) => Promise<T>): Promise<T> =>
     again(() => once(begin, work), isLost).catch(explained);
   const alone = <T>(work: (session: MysqlSession) => Promise<T>): Promise<T> =>
-    prepared((connection, server) => work(sessionOn(connection, server))).catch(explained);
+    prepared(async (connection, server) => {
+      if (modes.get(linkOf(connection)) === "lent") await turn(connection, server, "calm");
+      return work(sessionOn(connection, server));
+    }).catch(explained);
 
   return {
     place,
     patienceMs,
     lend: (work) =>
       prepared(async (connection, server) => {
-        await calm(connection, server); // others may take their time
-        return work(connection, server);
+        await turn(connection, server, "lent");
+        const result = await work(connection, server);
+        await rest(connection, server);
+        return result;
       }, true),
     session: alone,
     run: (sql, values) => alone(({ run }) => run(sql, values)),
@@ -215,18 +231,24 @@ function castOf(connection: MysqlConnection): false | typeof bytes {
 }
 
 /** How long a transaction of ours waits for its next statement: a process that is frozen in one must not keep its locks. */
-const idleSeconds = 10;
+const ourIdleSeconds = 10;
+
+/** Parts of SET: what remembers the session's own limits, what sets others, and what puts its own back. */
+interface IdleSettings {
+  readonly keep: string;
+  readonly restore: string;
+  limit(seconds: number): string;
+}
 
 /** MariaDB ends sessions that are idle within a transaction; MySQL ends idle ones of any kind. */
-const settingsOf = (mariadb: boolean): readonly string[] =>
-  mariadb ? ["idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"] : ["wait_timeout"];
-
-/** Two lists for SET: one remembers what the session had and limits it, the other puts that back. */
-export function idleSettings(mariadb: boolean, seconds = idleSeconds): { readonly limit: string; readonly restore: string } {
-  const settings = settingsOf(mariadb);
-  const kept = settings.map((name) => `@waybill_${name} = @@session.${name}`);
+function idleSettings(mariadb: boolean): IdleSettings {
+  const names = mariadb
+    ? ["idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout"]
+    : ["wait_timeout"];
+  const list = (part: (name: string) => string): string => names.map(part).join(", ");
   return {
-    limit: [...kept, ...settings.map((name) => `SESSION ${name} = ${seconds}`)].join(", "),
-    restore: settings.map((name) => `SESSION ${name} = @waybill_${name}`).join(", "),
+    keep: list((name) => `@waybill_${name} = @@session.${name}`),
+    restore: list((name) => `SESSION ${name} = @waybill_${name}`),
+    limit: (seconds) => list((name) => `SESSION ${name} = ${seconds}`),
   };
 }

@@ -7,14 +7,14 @@ import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
 import { onceBy, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
-import { idleSettings, type Connection, type MysqlSession } from "./connection.ts";
+import type { Connection, MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
 import { askOf, textIn, type AskTransaction } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./lease-store.ts";
 import { keepLetter } from "./keep-letter.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
-import { beginAndCommit, stayingInside } from "./transactor.ts";
+import { committing, stayingInside } from "./transactor.ts";
 
 /** How a transaction for one event begins, how statements of ours run in it, how a handler is given it, and how it is cut off where it can be. */
 export interface Applying<Tx> {
@@ -281,21 +281,11 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
           await systemClock.sleep(cutMs); // the client tells nobody of an end that it made itself
           if (!over) own.destroy();
         };
-        // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
-        const idle = idleSettings(server.mariadb, Math.ceil((connection.patienceMs * 10) / 1000));
-        await own.query(`SET autocommit = 0, ${idle.limit}`);
-        let result;
         try {
-          result = await beginAndCommit(own, connection, () =>
-            work(askOf(own), (handler) => lending(own, async (lent) => handler(lent)), cut),
-          );
-        } catch (error) {
+          return await committing(own, connection, () => work(askOf(own), (handler) => lending(own, async (lent) => handler(lent)), cut));
+        } finally {
           over = true;
-          throw error; // autocommit stays off on a connection that is closed: a late statement goes with it
         }
-        over = true;
-        await own.query(`SET autocommit = 1, ${idle.restore}`).catch(() => own.destroy());
-        return result;
       }),
   };
 }

@@ -39,12 +39,15 @@ function isPool(db: MysqlDatabase): db is MysqlPool {
 }
 
 const runTransaction = <T>(connection: MysqlConnection, at: ServerPlace, work: (tx: MysqlConnection) => T | Promise<T>): Promise<T> =>
-  beginAndCommit(connection, at, (query) => stayingInside(query, () => work(connection)));
+  committing(connection, at, async (query) => {
+    await query("START TRANSACTION");
+    return stayingInside(query, () => work(connection));
+  });
 
 type Query = (sql: string) => Promise<unknown>;
 
 /** A COMMIT without an answer is neither yes nor no, and is never tried again. Whether the work stayed inside is its own to find out. */
-export async function beginAndCommit<T>(
+export async function committing<T>(
   connection: MysqlConnection,
   { place, patienceMs }: ServerPlace,
   work: (query: Query) => Promise<T>,
@@ -55,7 +58,6 @@ export async function beginAndCommit<T>(
     });
   let result: T;
   try {
-    await query("START TRANSACTION");
     result = await work(query);
   } catch (error) {
     await query("ROLLBACK").catch(() => undefined);
