@@ -41,6 +41,12 @@ await describeWith("postgres", "a quick run of the bench", () => {
       ["outbox.add", ...byHand],
     ]);
   });
+
+  test("measures what an event costs beside a reader that stays open, and beside blocked events", async () => {
+    expect(sidesOf(await quick("growth", "--only=troubled"))).toEqual([
+      ["nothing beside", "a reader holds the vacuum horizon", "10,000 events are blocked"],
+    ]);
+  });
 });
 
 await describeWith("mariadb", "a quick run of the bench on MariaDB", () => {

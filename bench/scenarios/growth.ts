@@ -2,6 +2,7 @@ import { compare, ours, type Comparison, type Side } from "../measure/compare.ts
 import { brokers, databases, type BrokerName, type Ground } from "../measure/ground.ts";
 import type { Finding } from "../report/finding.ts";
 import { coldLatency, hotRate } from "./hot-aggregate.ts";
+import { troubled } from "./troubled.ts";
 
 interface Part extends Pick<Comparison, "question" | "sides" | "rounds" | "base"> {
   readonly broker: BrokerName;
@@ -62,6 +63,7 @@ const coldBeside = ["nats", "redis"] as const;
 /** Parts that are judged. */
 const judged: Readonly<Record<string, (ground: Ground) => Promise<Finding>>> = {
   ...Object.fromEntries(hotTo.map((broker) => [`hot-${broker}`, (ground: Ground) => hotRate(ground, broker)])),
+  troubled,
   ...Object.fromEntries(coldBeside.map((broker) => [`cold-${broker}`, (ground: Ground) => coldLatency(ground, broker)])),
 };
 

@@ -6,6 +6,7 @@ import { createCount, measured, refuse } from "./measure.mjs";
 import { checkOrder } from "./order.mjs";
 import { from } from "./package.mjs";
 import { openStore } from "./stores.mjs";
+import { block, holdHorizon } from "./trouble.mjs";
 
 /** A relay that reports how many events the broker has acknowledged. */
 export async function relayOf(task, store, broker, stored, options = {}) {
@@ -25,8 +26,10 @@ export const storedOf = (results) => results.filter(({ status }) => status === "
  * has settled them: a relay has 1,500 events in flight, whose cost would otherwise lie outside.
  */
 export default async function drain(task) {
-  const { store, insert, published, settle, position, close } = await openStore(task);
+  const { store, insert, published, settle, position, run, close } = await openStore(task);
   const broker = await openBroker(task);
+  const letGo = task.held === true ? await holdHorizon(task) : async () => undefined;
+  if (task.blocked > 0) await block(task, { store, sink: broker, run }, task.blocked);
   const stored = createCount();
   const begin = async () => {
     const relay = await relayOf(task, store, broker, (_, results) => stored.add(storedOf(results)));
@@ -55,6 +58,7 @@ export default async function drain(task) {
   for (const { kill } of others) kill();
   if (task.order === true) await checkOrder(task, broker, warm + task.events);
   await broker[Symbol.asyncDispose]();
+  await letGo();
   await close();
   return taken;
 }
