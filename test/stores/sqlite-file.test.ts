@@ -205,6 +205,28 @@ describe("the user's own transaction", () => {
       expect(all("SELECT id FROM outbox ORDER BY seq")).toMatchObject([1, 2, 3, 4].map((nth) => ({ id: idOf(nth) })));
     });
 
+    test("go on when the handle was closed and opened again between two of them", async () => {
+      const outbox = createOutbox({ store });
+      let opened = 0;
+      /** As node:sqlite does it: the same handle, and its statements are no longer of use. */
+      const prepare: SqliteDatabase["prepare"] = (sql) => {
+        const [of, statement] = [opened, db.prepare(sql)];
+        const still = (): typeof statement => {
+          if (of !== opened) throw Object.assign(new Error("statement has been finalized"), { code: "ERR_INVALID_STATE" });
+          return statement;
+        };
+        return { run: (...values) => still().run(...values), all: (...values) => still().all(...values) };
+      };
+      const handle: SqliteDatabase = { exec: (sql) => db.exec(sql), prepare, close: () => db.close() };
+      for (const version of [1, 2, 3]) {
+        db.exec("BEGIN");
+        await outbox.add(handle, draft("a", version));
+        db.exec("COMMIT");
+        opened += 1;
+      }
+      expect(all("SELECT seq FROM outbox")).toHaveLength(3);
+    });
+
     test("go on when the table was altered between two of them", async () => {
       const outbox = createOutbox({ store });
       const add = async (version: number): Promise<void> => {

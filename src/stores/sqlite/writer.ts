@@ -8,9 +8,9 @@ import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import { refuseOther } from "../../drivers/sqlite/clients.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
-import { explain, inTransaction, isBusy, type SqliteDatabase, type SqliteStatement } from "../../drivers/sqlite/driver.ts";
+import { explain, inTransaction, isBusy, resultCode, type SqliteDatabase, type SqliteStatement } from "../../drivers/sqlite/driver.ts";
 import { copied } from "../kit/writing.ts";
-import { append, checkTables, type AppendSteps } from "./append.ts";
+import { append, checkTables, type AppendSteps, type AppendStep } from "./append.ts";
 
 /** A client of SQLite, or what a library's handle makes of its own transaction. */
 type SqliteTransaction = SqliteDatabase | SqlTransaction;
@@ -50,27 +50,35 @@ const statements = new WeakMap<SqliteDatabase, Map<string, WeakRef<SqliteStateme
 /** Adds of several rows differ by their number. */
 const keptPerHandle = 8;
 
-function preparedOn(db: SqliteDatabase, sql: string): SqliteStatement {
+function runOn(db: SqliteDatabase, { sql, values, reads }: AppendStep): readonly SqliteRow[] {
   let kept = statements.get(db);
   if (kept === undefined) statements.set(db, (kept = new Map<string, WeakRef<SqliteStatement>>()));
+  const run = (statement: SqliteStatement): readonly SqliteRow[] => {
+    if (reads) return statement.all(...values) as SqliteRow[];
+    statement.run(...values);
+    return [];
+  };
   const known = kept.get(sql)?.deref();
-  if (known !== undefined) return known;
-  if (kept.size >= keptPerHandle) kept.clear();
+  try {
+    if (known !== undefined) return run(known);
+  } catch (error) {
+    kept.delete(sql); // libsql leaves what failed half begun
+    if (resultCode(error) !== 0) throw error; // otherwise node:sqlite may have closed the handle and opened it again
+  }
   const statement = db.prepare(sql);
+  const rows = run(statement);
+  if (kept.size >= keptPerHandle) kept.clear();
   kept.set(sql, new WeakRef(statement));
-  return statement;
+  return rows;
 }
 
 function atOnce<T>(db: SqliteDatabase, steps: AppendSteps<T>): T {
   let step = steps.next();
   while (step.done !== true) {
-    let rows: readonly SqliteRow[] = [];
-    const { sql, values, reads } = step.value;
+    let rows: readonly SqliteRow[];
     try {
-      if (reads) rows = preparedOn(db, sql).all(...values) as SqliteRow[];
-      else preparedOn(db, sql).run(...values);
+      rows = runOn(db, step.value);
     } catch (error) {
-      statements.get(db)?.delete(sql); // libsql leaves what failed half begun
       step = steps.throw(error);
       continue;
     }
