@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { walIsSafe } from "../../src/drivers/sqlite/connection.ts";
-import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
+import { defaultDriver, type SqliteDatabase, type SqliteStatement } from "../../src/drivers/sqlite/driver.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { SCHEMA_VERSION } from "../../src/stores/sqlite/schema.ts";
 import { draft } from "../support/outbox.ts";
@@ -183,48 +183,122 @@ describe("the user's own transaction", () => {
 
   describe("several adds through one handle", () => {
     const idOf = (nth: number): string => `01890000-0000-7000-8000-00000000000${nth}`;
-    const inserts = (): { readonly handle: SqliteDatabase; count(): number } => {
+    /** Looks at what the handle prepares, and may put something else in its place. */
+    const watch = (of: (statement: SqliteStatement, sql: string) => SqliteStatement = (statement) => statement): (() => number) => {
       let count = 0;
-      const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
-        if (sql.startsWith("INSERT INTO outbox")) count += 1;
-        return db.prepare(sql);
+      const { prepare } = db;
+      db.prepare = (sql) => {
+        if (!sql.startsWith("INSERT INTO outbox")) return prepare.call(db, sql);
+        count += 1;
+        return of(prepare.call(db, sql), sql);
       };
-      return { handle: { exec: (sql) => db.exec(sql), prepare, close: () => db.close() }, count: () => count };
+      return () => count;
+    };
+    const adding = async (handle: SqliteDatabase, version: number, end = "COMMIT"): Promise<void> => {
+      handle.exec("BEGIN");
+      await createOutbox({ store }).add(handle, { ...draft("a", version), id: idOf(version) });
+      handle.exec(end);
     };
 
     test("prepare their insert once, and anew after it has failed", async () => {
-      const outbox = createOutbox({ store });
-      const { handle, count } = inserts();
-      db.exec("BEGIN");
-      for (const version of [1, 2, 3]) await outbox.add(handle, { ...draft("a", version), id: idOf(version) });
+      const count = watch();
+      for (const version of [1, 2, 3]) await adding(db, version);
       expect(count()).toBe(1);
-      expect(() => outbox.add(handle, { ...draft("a", 4), id: idOf(3) })).toThrow(idOf(3));
-      await outbox.add(handle, { ...draft("a", 4), id: idOf(4) });
+      await expect(adding(db, 3)).rejects.toThrow(idOf(3));
+      db.exec("ROLLBACK");
+      await adding(db, 4);
       expect(count()).toBe(2);
-      db.exec("COMMIT");
       expect(all("SELECT id FROM outbox ORDER BY seq")).toMatchObject([1, 2, 3, 4].map((nth) => ({ id: idOf(nth) })));
     });
 
+    const behind = { current: (): SqliteDatabase => db };
+    class Handle implements SqliteDatabase {
+      exec = (sql: string): unknown => behind.current().exec(sql);
+      prepare = (sql: string): SqliteStatement => behind.current().prepare(sql);
+      close = (): void => undefined;
+    }
+    test.each<[string, () => SqliteDatabase]>([
+      ["an object", () => ({ ...new Handle() })],
+      ["a Proxy", () => new Proxy(db, { get: (_, name) => Reflect.get(new Handle(), name) as unknown })],
+      [
+        "a Proxy of the connection",
+        () =>
+          new Proxy(db, {
+            get: (_, name) =>
+              ((of) => (typeof of === "function" ? (of as () => void).bind(behind.current()) : of))(
+                Reflect.get(behind.current(), name) as unknown,
+              ),
+          }),
+      ],
+    ])("go to the connection that the handle has at the time, where the handle is %s of the application's", async (_, make) => {
+      const other = (await defaultDriver())(path);
+      const handle = make();
+      behind.current = () => db;
+      await adding(handle, 1);
+      behind.current = () => other;
+      await adding(handle, 2, "ROLLBACK");
+      expect(all("SELECT id FROM outbox")).toMatchObject([{ id: idOf(1) }]);
+      other.close();
+    });
+
+    test("one inside another, as a function in a trigger may do it, run statements of their own", async () => {
+      let inner: (() => void) | null = null;
+      const running = new Set<SqliteStatement>();
+      watch((statement) => {
+        const own: SqliteStatement = {
+          all: (...values) => statement.all(...values),
+          run(...values) {
+            expect(running).not.toContain(own);
+            running.add(own);
+            inner?.();
+            running.delete(own);
+            return statement.run(...values);
+          },
+        };
+        return own;
+      });
+      await adding(db, 1);
+      inner = () => {
+        inner = null;
+        void createOutbox({ store }).add(db, { ...draft("b", 1), id: idOf(9) });
+      };
+      await adding(db, 2);
+      await adding(db, 3);
+      expect(all("SELECT id FROM outbox")).toHaveLength(4);
+    });
+
     test("go on when the handle was closed and opened again between two of them", async () => {
-      const outbox = createOutbox({ store });
       let opened = 0;
       /** As node:sqlite does it: the same handle, and its statements are no longer of use. */
-      const prepare: SqliteDatabase["prepare"] = (sql) => {
-        const [of, statement] = [opened, db.prepare(sql)];
-        const still = (): typeof statement => {
+      watch((statement) => {
+        const of = opened;
+        const still = (): SqliteStatement => {
           if (of !== opened) throw Object.assign(new Error("statement has been finalized"), { code: "ERR_INVALID_STATE" });
           return statement;
         };
         return { run: (...values) => still().run(...values), all: (...values) => still().all(...values) };
-      };
-      const handle: SqliteDatabase = { exec: (sql) => db.exec(sql), prepare, close: () => db.close() };
+      });
       for (const version of [1, 2, 3]) {
-        db.exec("BEGIN");
-        await outbox.add(handle, draft("a", version));
-        db.exec("COMMIT");
+        await adding(db, version);
         opened += 1;
       }
       expect(all("SELECT seq FROM outbox")).toHaveLength(3);
+    });
+
+    test("that a function of the application refuses are refused once, and not tried again", async () => {
+      let calls = 0;
+      watch((statement) => ({
+        all: (...values) => statement.all(...values),
+        run(...values) {
+          calls += 1;
+          if (calls === 2) throw new Error("not this one");
+          return statement.run(...values);
+        },
+      }));
+      await adding(db, 1);
+      await expect(adding(db, 2)).rejects.toThrow("not this one");
+      db.exec("ROLLBACK");
+      expect(calls).toBe(2);
     });
 
     test("go on when the table was altered between two of them", async () => {

@@ -1,25 +1,20 @@
 import type { Added, Row } from "../../core/event.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
+import type { SqliteStep } from "../../drivers/sqlite/kept.ts";
 import { explain, resultCode, type SqliteValue } from "../../drivers/sqlite/driver.ts";
 import { addedOnce, idTaken, rowColumns, rowValues } from "../kit/writing.ts";
 import { foreign, textOf } from "./rows.ts";
 import { checkVersionOf } from "./schema.ts";
 
-/** One statement; its rows come back. The same steps are run by a synchronous client and by a library that is not. */
-export interface AppendStep {
-  readonly sql: string;
-  readonly values: readonly SqliteValue[];
-  readonly reads: boolean;
-}
-
-export type AppendSteps<T> = Generator<AppendStep, T, readonly SqliteRow[]>;
+/** The same steps are run by a synchronous client and by a library that is not. */
+export type AppendSteps<T> = Generator<SqliteStep, T, readonly SqliteRow[]>;
 
 const columnCount = rowColumns.split(",").length;
 /** SQLite's limit of variables in a statement, unless it was built with another. */
 const rowsPerStatement = Math.floor(32_766 / columnCount);
 
-const read = (sql: string, ...values: SqliteValue[]): AppendStep => ({ sql, values, reads: true });
-const write = (sql: string, ...values: SqliteValue[]): AppendStep => ({ sql, values, reads: false });
+const read = (sql: string, ...values: SqliteValue[]): SqliteStep => ({ sql, values, reads: true });
+const write = (sql: string, ...values: SqliteValue[]): SqliteStep => ({ sql, values, reads: false });
 
 export function* checkTables(path: string): AppendSteps<void> {
   const [table] = yield read("SELECT 1 AS found FROM sqlite_master WHERE type = 'table' AND name = 'waybill_meta'");

@@ -8,9 +8,10 @@ import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import { refuseOther } from "../../drivers/sqlite/clients.ts";
 import type { SqliteRow } from "../../drivers/sqlite/connection.ts";
-import { explain, inTransaction, isBusy, resultCode, type SqliteDatabase, type SqliteStatement } from "../../drivers/sqlite/driver.ts";
+import { explain, inTransaction, isBusy, type SqliteDatabase } from "../../drivers/sqlite/driver.ts";
+import { runKept } from "../../drivers/sqlite/kept.ts";
 import { copied } from "../kit/writing.ts";
-import { append, checkTables, type AppendSteps, type AppendStep } from "./append.ts";
+import { append, checkTables, type AppendSteps } from "./append.ts";
 
 /** A client of SQLite, or what a library's handle makes of its own transaction. */
 type SqliteTransaction = SqliteDatabase | SqlTransaction;
@@ -42,42 +43,12 @@ export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
 
 const isOfLibrary = (tx: SqliteTransaction): tx is SqlTransaction => typeof (tx as Partial<SqlTransaction>).query === "function";
 
-/**
- * To prepare an insert takes longer than to run it. They are held weakly: libsql keeps the file of a closed handle open for as long as there
- * is a statement of it.
- */
-const statements = new WeakMap<SqliteDatabase, Map<string, WeakRef<SqliteStatement>>>();
-/** Adds of several rows differ by their number. */
-const keptPerHandle = 8;
-
-function runOn(db: SqliteDatabase, { sql, values, reads }: AppendStep): readonly SqliteRow[] {
-  let kept = statements.get(db);
-  if (kept === undefined) statements.set(db, (kept = new Map<string, WeakRef<SqliteStatement>>()));
-  const run = (statement: SqliteStatement): readonly SqliteRow[] => {
-    if (reads) return statement.all(...values) as SqliteRow[];
-    statement.run(...values);
-    return [];
-  };
-  const known = kept.get(sql)?.deref();
-  try {
-    if (known !== undefined) return run(known);
-  } catch (error) {
-    kept.delete(sql); // libsql leaves what failed half begun
-    if (resultCode(error) !== 0) throw error; // otherwise node:sqlite may have closed the handle and opened it again
-  }
-  const statement = db.prepare(sql);
-  const rows = run(statement);
-  if (kept.size >= keptPerHandle) kept.clear();
-  kept.set(sql, new WeakRef(statement));
-  return rows;
-}
-
 function atOnce<T>(db: SqliteDatabase, steps: AppendSteps<T>): T {
   let step = steps.next();
   while (step.done !== true) {
     let rows: readonly SqliteRow[];
     try {
-      rows = runOn(db, step.value);
+      rows = runKept(db, step.value);
     } catch (error) {
       step = steps.throw(error);
       continue;
