@@ -12,7 +12,9 @@ export function lend<T extends object>(thing: T, isOpen = () => true): { readonl
       get(of, name) {
         if (!lent) throw ended();
         const value: unknown = Reflect.get(of, name, of);
-        return typeof value === "function" && !isFixed(of, name) ? guard(value, of, name) : value;
+        if (isFixed(of, name)) return value;
+        if (name === "connection" && isObject(value)) return guard(value); // what a client has behind its handle
+        return typeof value === "function" ? guard(value, of, name) : value;
       },
       apply(of, _, values) {
         if (!lent) throw ended();

@@ -107,6 +107,23 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
     expect(await harness.rows("SELECT attempts FROM waybill_attempts")).toHaveLength(1);
   });
 
+  for (const [way, inboxOf] of ways.slice(0, 2))
+    own(`what a handler keeps of its connection is of no use after its event (${way})`, async (harness) => {
+      const inbox = inboxOf(harness);
+      interface Core {
+        query(sql: string, answered: (error: Error | null) => void): void;
+      }
+      const kept: Core[] = [];
+      const insert = "INSERT INTO effects VALUES ('x')";
+      await inbox.once(key, 1, async (tx) => {
+        const { connection } = tx as unknown as { connection: Core };
+        kept.push(connection);
+        await new Promise<void>((resolve, reject) => connection.query(insert, (error) => (error === null ? resolve() : reject(error))));
+      });
+      expect(() => kept[0]!.query(insert, () => undefined)).toThrow(/transaction/);
+      expect(await harness.effects()).toEqual(["x"]);
+    });
+
   own("an event takes six statements of ours beside those of its handler", async (harness) => {
     const { inbox } = onUrl(harness);
     const told: number[] = [];
