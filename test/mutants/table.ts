@@ -664,6 +664,30 @@ export const mutants: readonly Mutant[] = [
     "MariaDB: redriven letters are applied newest first",
     tests("stores/mysql.slow", "in the order in which they were parked"),
   ),
+  mutant(
+    "kept-by-handle",
+    "P",
+    "SQLite: a statement is kept for a handle that may have another connection behind it",
+    tests("stores/sqlite-file", "go to the connection that the handle has at the time"),
+  ),
+  mutant(
+    "kept-while-it-runs",
+    "L",
+    "SQLite: an add inside an add runs the statement that runs already",
+    tests("stores/sqlite-file", "one inside another, as a function in a trigger may do it"),
+  ),
+  mutant(
+    "lent-connection-keeps-ours",
+    "L",
+    "MySQL: a statement of ours is not committed on a connection that a handler had before",
+    tests("stores/mysql-effects.slow", "statements of ours are committed on a connection that a handler had before"),
+  ),
+  mutant(
+    "lent-without-its-connection",
+    "E",
+    "a handler that keeps the client behind its handle writes into the next event's transaction",
+    tests("stores/mysql-effects.slow", "what a handler keeps of its connection is of no use after its event"),
+  ),
 ];
 
 export const killerText = (killer: Killer): string =>
