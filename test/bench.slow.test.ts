@@ -63,6 +63,12 @@ await describeWith("nats", "a quick run of the bench with JetStream", () => {
     ]);
   });
 
+  test("measures a loop that publishes and marks each event by itself beside the relay", async () => {
+    expect(sidesOf(await quick("peers", "--only=loop"))).toEqual([
+      ["relay, ordered by aggregate", "a loop that publishes and marks each event by itself"],
+    ]);
+  });
+
   test("measures how long other aggregates wait beside a hot one", async () => {
     const { findings } = await quick("growth", "--only=cold-nats");
     expect(findings[0]!.rows.every(({ measures }) => "coldP99" in measures)).toBe(true);

@@ -4,7 +4,8 @@ import { peer, peersNode, versionOf, type PeerName } from "../measure/peers.ts";
 import type { Finding } from "../report/finding.ts";
 
 interface Way {
-  readonly peer: PeerName;
+  /** A library, or the loop that texts about the pattern show. */
+  readonly peer: PeerName | "loop";
   readonly name: string;
   readonly ordered?: boolean;
   /** Of the events, how many it is given: one that is much slower gets fewer. */
@@ -14,41 +15,43 @@ interface Way {
 const ways: readonly Way[] = [
   { peer: "graphile-worker", name: "graphile-worker, batched, not ordered" },
   { peer: "pg-boss", name: "pg-boss, batched, not ordered" },
-  { peer: "pg-boss", name: "pg-boss, ordered by key", ordered: true },
-  { peer: "pg-transactional-outbox", name: "pg-transactional-outbox, polling, ordered", share: 0.03 },
+  { peer: "pg-boss", name: "pg-boss, ordered by key", ordered: true, share: 0.3 },
+  { peer: "pg-transactional-outbox", name: "pg-transactional-outbox, polling, ordered", share: 0.015 },
+  { peer: "loop", name: "a loop that publishes and marks each event by itself", share: 0.15 },
 ];
 
-/** Libraries that drain a table of PostgreSQL, on the same server, by turns, and on one Node. */
+/** Ways to drain a table of PostgreSQL to JetStream, on the same servers, by turns, and on one Node. */
 export async function* peers(ground: Ground): AsyncGenerator<Finding> {
-  const events = ground.size(30_000);
+  const events = ground.size(60_000);
   const lacks: string[] = [];
-  const node = await peersNode();
+  const names = ground.chosen(ways.map(({ peer: of }) => of));
+  const node = names.every((name) => name === "loop") ? process.execPath : await peersNode();
   if (node instanceof Error) lacks.push(node.message);
   const sides: Side[] = [];
-  for (const { name, peer: of, ordered = false, share = 1 } of ways.filter((way) =>
-    ground.chosen(ways.map(({ peer: each }) => each)).includes(way.peer),
-  )) {
-    const folder = await peer(of);
-    if (folder instanceof Error) lacks.push(folder.message);
-    else
-      sides.push({
-        name: `${name} (${versionOf(of)})`,
-        side: "peer",
-        task: { peer: of, folder, ordered, events: Math.ceil(events * share) },
-      });
+  for (const way of ways.filter(({ peer: of }) => names.includes(of))) {
+    const side = await sideOf(way, events);
+    if (side instanceof Error) lacks.push(side.message);
+    else sides.push(side);
   }
   for (const lack of new Set(lacks)) console.warn(`left out: ${lack}`);
   await using store = await databases.postgres.open(ground);
-  await using broker = await brokers.none.open();
+  await using broker = await brokers.nats.open();
   const on = (side: Side): Side => (node instanceof Error ? side : { ...side, node });
   const finding = await compare(ground, {
-    question: `${events.toLocaleString("en")} events out of a table, to a handler that does nothing`,
+    question: `${events.toLocaleString("en")} events out of a table, to JetStream`,
     store,
     broker,
     sides: [...ours(ground, { name: "relay, ordered by aggregate", side: "relay" }), ...sides].map(on),
     base: "relay, ordered by aggregate",
-    task: { events, broker: "none" },
+    task: { events, broker: "nats" },
     minutes: 2.5,
   });
   yield { ...finding, ratio: finding.bound === null ? null : finding.ratio, notes: [...finding.notes!, ...lacks] };
+}
+
+async function sideOf({ name, peer: of, ordered = false, share = 1 }: Way, events: number): Promise<Side | Error> {
+  const task = { peer: of, ordered, events: Math.ceil(events * share) };
+  if (of === "loop") return { name, side: "peer", task };
+  const folder = await peer(of);
+  return folder instanceof Error ? folder : { name: `${name} (${versionOf(of)})`, side: "peer", task: { ...task, folder } };
 }

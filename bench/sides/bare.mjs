@@ -5,7 +5,7 @@ import { data, messages, pump } from "./message.mjs";
 import { measured } from "./measure.mjs";
 
 /** Each resolves to a function that sends so many messages and resolves when the broker has acknowledged them. */
-const clients = {
+export const clients = {
   async nats(task) {
     const [{ connect, headers }, { jetstream }] = [await import("@nats-io/transport-node"), await import("@nats-io/jetstream")];
     const js = jetstream(await connect({ servers: task.brokerUrl }));

@@ -1,22 +1,27 @@
-// Other libraries of PostgreSQL drain what is in their tables, into a handler that does nothing. The relay's counterpart has a sink that does nothing.
+// Other libraries of PostgreSQL drain what is in their tables. Their handlers publish with the broker's own client, as their users would.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { clients } from "./bare.mjs";
+import { openBroker } from "./brokers.mjs";
 import { createCount, measured, now } from "./measure.mjs";
 import { openStore } from "./stores.mjs";
 
 const text = `{"text":"${"x".repeat(289)}"}`;
 
-/** Each prepares its tables, and says how events get there and how the work starts; what that returns stops it, with all settled. */
+/**
+ * Each prepares its tables, and says how events get there and how the work starts; what that returns stops it, with all settled. `publish`
+ * sends so many messages at once, and resolves when the broker has them.
+ */
 const peers = {
   /** As its page on performance says: jobs are fetched and completed in batches. */
-  async "graphile-worker"(task, { require, pool, handled }) {
+  async "graphile-worker"(task, { require, pool, publish }) {
     const { run, runMigrations, Logger } = require("graphile-worker");
     const preset = {
       worker: {
         connectionString: task.store,
         schema: task.schema,
-        concurrentJobs: 24,
+        concurrentJobs: 100,
         maxPoolSize: 26,
         localQueue: { size: 500 },
         completeJobBatchDelay: 0,
@@ -33,14 +38,14 @@ const peers = {
           [count, text],
         ),
       start: async () => {
-        const runner = await run({ preset, taskList: { work: async () => handled(1) } });
+        const runner = await run({ preset, taskList: { work: () => publish(1) } });
         return () => runner.stop();
       },
     };
   },
 
   /** Its batches, without a pause between them. `task.ordered`: FIFO for each key, as the relay has it for each aggregate. */
-  async "pg-boss"(task, { require, handled }) {
+  async "pg-boss"(task, { require, publish }) {
     const { PgBoss } = require("pg-boss");
     const boss = new PgBoss({ connectionString: task.store, schema: task.schema, max: 10, supervise: false, schedule: false });
     boss.on("error", (error) => void process.stderr.write(`${error}\n`));
@@ -50,13 +55,15 @@ const peers = {
     const worker = async () => {
       while (going) {
         const jobs = await boss.fetch("work", { batchSize: 500 });
-        if (jobs.length === 0) await sleep(20);
-        else
-          await boss.complete(
-            "work",
-            jobs.map(({ id }) => id),
-          );
-        handled(jobs.length);
+        if (jobs.length === 0) {
+          await sleep(20);
+          continue;
+        }
+        await publish(jobs.length);
+        await boss.complete(
+          "work",
+          jobs.map(({ id }) => id),
+        );
       }
     };
     const job = () => ({
@@ -76,7 +83,7 @@ const peers = {
   },
 
   /** The listener that polls. By itself it fetches one message at a time at first; here it fetches whole batches from the start. */
-  async "pg-transactional-outbox"(task, { require, pool, handled }) {
+  async "pg-transactional-outbox"(task, { require, pool, publish }) {
     const { DatabaseSetup, getDisabledLogger, initializePollingMessageListener } = require("pg-transactional-outbox");
     const setup = {
       outboxOrInbox: "outbox",
@@ -112,10 +119,50 @@ const peers = {
           [count, text],
         ),
       start: async () => {
-        const [stop] = initializePollingMessageListener(config, { handle: async () => handled(1) }, getDisabledLogger(), {
+        const [stop] = initializePollingMessageListener(config, { handle: () => publish(1) }, getDisabledLogger(), {
           batchSizeStrategy: async () => batch,
         });
         return stop;
+      },
+    };
+  },
+
+  /** The loop that texts about the pattern show: each event is published and marked by itself. It does not pause while there are more. */
+  async loop(task, { pool, publish }) {
+    await pool.query(
+      `CREATE TABLE ${task.schema}.events (
+         id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb NOT NULL,
+         created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz)`,
+    );
+    await pool.query(`CREATE INDEX events_pending ON ${task.schema}.events (created_at) WHERE published_at IS NULL`);
+    const pass = async (client) => {
+      await client.query("BEGIN");
+      const { rows } = await client.query(
+        `SELECT id, aggregate_type, aggregate_id, event_type, payload FROM ${task.schema}.events
+         WHERE published_at IS NULL ORDER BY created_at LIMIT 100 FOR UPDATE SKIP LOCKED`,
+      );
+      for (const { id } of rows) {
+        await publish(1);
+        await client.query(`UPDATE ${task.schema}.events SET published_at = now() WHERE id = $1`, [id]);
+      }
+      await client.query("COMMIT");
+      return rows.length;
+    };
+    return {
+      insert: (count) =>
+        pool.query(
+          `INSERT INTO ${task.schema}.events (id, aggregate_type, aggregate_id, event_type, payload)
+           SELECT gen_random_uuid(), 'Order', 'order-' || (random() * 20000)::int, 'OrderPlaced', $2::jsonb FROM generate_series(1, $1::int)`,
+          [count, text],
+        ),
+      start: async () => {
+        let going = true;
+        const client = await pool.connect();
+        const loop = (async () => {
+          while (going) if ((await pass(client)) === 0) await sleep(20);
+          client.release();
+        })();
+        return () => ((going = false), loop);
       },
     };
   },
@@ -125,9 +172,14 @@ export default async function peer(task) {
   const { pool, position } = await openStore(task);
   await pool.query(`DROP SCHEMA ${task.schema} CASCADE`); // ours, which it does not need
   await pool.query(`CREATE SCHEMA ${task.schema}`);
-  const count = createCount();
-  const require = createRequire(join(task.folder, "package.json"));
-  const { insert, start } = await peers[task.peer](task, { require, pool, handled: (some) => count.add(some) });
+  await (await openBroker(task))[Symbol.asyncDispose](); // makes the topic
+  const [count, send] = [createCount(), await clients[task.broker](task)];
+  const publish = async (some) => {
+    await send(some);
+    count.add(some);
+  };
+  const require = task.folder === undefined ? null : createRequire(join(task.folder, "package.json"));
+  const { insert, start } = await peers[task.peer](task, { require, pool, publish });
   let stopSeconds = 0;
   /** As the relay is measured: from the start until all is settled. */
   const pass = async (some) => {
