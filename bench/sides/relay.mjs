@@ -43,6 +43,7 @@ export default async function drain(task) {
     for (const { start } of others) start();
     await reached;
     if (drained) await Promise.all([relay.drain(), ...others.map(({ drain }) => drain())]);
+    return relay;
   };
   const warm = task.warm ?? Math.ceil(task.events / 10);
   if (warm > 0) {
@@ -52,9 +53,11 @@ export default async function drain(task) {
   await published(task.published ?? 0);
   await insert(task.events + (task.pending ?? 0));
   if (task.published > 0 || task.pending > 0 || task.warm > 0) await settle();
-  const drains = !(task.pending > 0); // the rest would take minutes; the database goes with the scenario
-  const taken = await measured(task, () => pass(task.events, drains), { position, helpers: others.map(({ pid }) => pid) });
-  if (!drains) return taken;
+  const drains = !(task.pending > 0); // the rest would take minutes
+  let relay;
+  const work = async () => (relay = await pass(task.events, drains));
+  const taken = await measured(task, work, { position, helpers: others.map(({ pid }) => pid) });
+  if (!drains) await relay.stop();
   for (const { kill } of others) kill();
   if (task.order === true) await checkOrder(task, broker, warm + task.events);
   await broker[Symbol.asyncDispose]();
