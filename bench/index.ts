@@ -1,36 +1,28 @@
 import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
-import { resolve } from "node:path";
+import { asked } from "./asked.ts";
 import { openGround } from "./measure/ground.ts";
 import { holds, type Finding } from "./report/finding.ts";
 import { html } from "./report/html.ts";
 import { text } from "./report/text.ts";
 import { scenarios } from "./scenarios/index.ts";
 
-const flags = { quick: process.argv.includes("--quick"), long: process.argv.includes("--long") };
-const valueOf = (flag: string): string | null => process.argv.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1) ?? null;
-const [beside, json, page] = [valueOf("--beside"), valueOf("--json"), valueOf("--html")];
-const [only, rounds] = [valueOf("--only"), valueOf("--rounds")];
+const order = (() => {
+  try {
+    return asked(process.argv.slice(2), Object.keys(scenarios));
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exit(2);
+  }
+})();
+const standard = Object.keys(scenarios).filter((name) => order.long || scenarios[name]!.long !== true);
 
-const asked = process.argv.slice(2).filter((word) => !word.startsWith("--"));
-const unknown = asked.find((name) => !Object.hasOwn(scenarios, name));
-if (unknown !== undefined) {
-  console.error(`there is no bench ${JSON.stringify(unknown)}: there are ${Object.keys(scenarios).join(", ")}`);
-  process.exit(2);
-}
-const standard = Object.keys(scenarios).filter((name) => flags.long || scenarios[name]!.long !== true);
-
-await using ground = await openGround({
-  quick: flags.quick,
-  beside: beside === null ? null : resolve(beside),
-  only: only?.split(",") ?? [],
-  rounds: rounds === null ? null : Number(rounds),
-});
+await using ground = await openGround(order);
 const setting = {
   node: process.version,
   postgres: ground.postgres.version,
   cpu: `${cpus().length} × ${cpus()[0]?.model.trim() ?? "unknown"}`,
-  quick: flags.quick,
+  quick: order.quick,
   at: new Date().toISOString(),
 };
 const title = `PostgreSQL ${setting.postgres} without full-page images, Node ${setting.node}, ${setting.cpu}, events of 300 bytes`;
@@ -39,7 +31,7 @@ const findings: (Finding & { readonly scenario: string })[] = [];
 const minutesSince = (began: number): string => `${((performance.now() - began) / 60_000).toFixed(1)} minutes`;
 const took: string[] = [];
 const start = performance.now();
-for (const scenario of asked.length === 0 ? standard : asked) {
+for (const scenario of order.scenarios.length === 0 ? standard : order.scenarios) {
   const began = performance.now();
   const run = scenarios[scenario]!.run(ground);
   for await (const finding of Symbol.asyncIterator in run ? run : await run) {
@@ -49,6 +41,6 @@ for (const scenario of asked.length === 0 ? standard : asked) {
   took.push(`${scenario} ${minutesSince(began)}`);
 }
 console.log(`${took.join(", ")}; together ${minutesSince(start)}`);
-if (json !== null) writeFileSync(json, `${JSON.stringify({ ...setting, findings }, null, 2)}\n`);
-if (page !== null) writeFileSync(page, html({ title: `${title}, ${setting.at}`, findings }));
+if (order.json !== null) writeFileSync(order.json, `${JSON.stringify({ ...setting, findings }, null, 2)}\n`);
+if (order.html !== null) writeFileSync(order.html, html({ title: `${title}, ${setting.at}`, findings }));
 process.exitCode = findings.every(holds) ? 0 : 1;
