@@ -20,7 +20,7 @@ export const postgresAdapter: StoreAdapter = {
   open(given, _, placing) {
     const url = serverUrl(given);
     const pool = later(() => openPool({ url, connections: 1, connectTimeoutMs: 10_000 }), end);
-    // A table that somebody has locked must not keep the command waiting for ever.
+    // A locked table must not keep the command waiting forever.
     return beside(postgres({ url, ...placing }), pool, (tx) => tx.query("SET LOCAL lock_timeout = '10s'"));
   },
   /** A schema of the run's own. */

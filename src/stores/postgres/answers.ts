@@ -24,11 +24,11 @@ export interface Answers {
   /** Other roles whose sessions begin with a synchronous_commit of their own. */
   readonly commits: readonly { readonly role: string; readonly value: string }[];
   readonly inRecovery: boolean;
-  /** Servers that are sent the log, other than those that read it logically. */
+  /** Servers that receive the WAL, without logical subscribers and base backups. */
   readonly standbys: number;
   readonly clock: ClockSighting;
   readonly role: string;
-  /** What this role lacks of a relay's rights; null where there are no tables. */
+  /** The rights of a relay that this role lacks; null where there are no tables. */
   readonly lacks: readonly string[] | null;
   /** Null where this role may not look. */
   readonly schema: number | null;
@@ -36,7 +36,7 @@ export interface Answers {
   readonly tables: TableAnswers | null;
 }
 
-/** An index that is not valid and a trigger that is switched off are not there. */
+/** An invalid index and a disabled trigger count as missing. */
 export interface TableAnswers extends StoredThings {
   /** Null where this role may not look. */
   readonly lanes: number | null;
@@ -136,13 +136,13 @@ async function readTables(run: Run, n: Names, expected: readonly Thing[]): Promi
   };
 }
 
-/** What statements make: one list, and that is the migration itself. */
+/** The objects that these statements create. The migration itself is the only list of them. */
 const thingsIn = (sql: string): readonly Thing[] =>
   [...sql.matchAll(/^CREATE (UNIQUE INDEX|INDEX|TABLE|VIEW|SEQUENCE|FUNCTION|TRIGGER) (?:"(?:[^"]|"")*"\.)?("(?:[^"]|"")*"|\w+)/gm)].map(
     ([, kind, name]) => ({ kind: kind!.toLowerCase() as Thing["kind"], name: name!.startsWith('"') ? unquoted(name!) : name! }),
   );
 
-/** The same for rights: what `grants` gives to a relay. */
+/** Likewise for rights: the list is what `grants` gives to a relay. */
 async function readLacks(run: Run, n: Names, partitioned: boolean): Promise<readonly string[]> {
   const [usable] = await run("SELECT has_schema_privilege($1, 'USAGE') AS usable", [unquoted(n.schema)]);
   if (usable?.["usable"] !== "t") return [`USAGE on schema ${unquoted(n.schema)}`];
@@ -171,5 +171,5 @@ export function rightsIn(text: string): readonly { readonly what: string; readon
 }
 
 const unquoted = (name: string): string => name.slice(1, -1).replaceAll('""', '"');
-/** Of a qualified name. */
+/** The last part of a qualified name. */
 const nameIn = (qualified: string): string => unquoted(/"(?:[^"]|"")*"$/.exec(qualified)![0]);

@@ -11,7 +11,7 @@ import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
 import { maker, markLost } from "./inbox-functions.ts";
 import type { Names } from "./names.ts";
 
-/** Marks first, then the work, then the marks again: the transaction that finishes them is the one that made them, or none. */
+/** Writes the marks, runs the work, then finishes the marks. Only the transaction that made the marks can finish them. */
 export function createApply<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>): Apply<Tx> {
   const { place } = connection;
   const query: EventTransactions<Tx>["query"] = (tx, statement) =>
@@ -22,7 +22,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
   return ({ consumer, ids }, handlerVersion, work, letter) => {
     let made: Made | null = null;
     const mark = marking(n, consumer, ids, handlerVersion, letter !== undefined);
-    // The letter first and then the mark, as whoever parks locks them.
+    // Locks the letter first and then the mark, in the same order as `park`.
     const redriven: Statement = (put) =>
       `SELECT 1 AS kept FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
     const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
@@ -44,7 +44,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
           };
         }
         await watch(async () => work(tx, fresh)).catch(async (error: unknown) => {
-          // The handler may have thrown anything. Whether its session is there is what the session itself tells.
+          // The handler may have thrown anything. Only a statement shows whether its session is still there.
           await applying
             .query(tx, () => "SELECT 1")
             .catch((told: unknown) => {
@@ -76,7 +76,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
       return ended ? new SessionEnded(place, error) : error;
     };
-    // A server does not notice that a client has gone while it runs its query, and the mark would stay locked.
+    // The server does not notice a lost client while it runs that client's query, and the mark would stay locked.
     const cut = (): Promise<unknown> =>
       connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
         made?.backend,
@@ -89,14 +89,14 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
   };
 }
 
-/** Which marks a transaction has made, and which one it is. */
+/** A transaction, and the marks that it made. */
 interface Made {
   readonly xid: string;
   readonly backend: string;
   readonly fresh: ReadonlySet<string>;
 }
 
-/** A column costs the client more than a space. A mark without an id is that of the only event. */
+/** One column with spaces in it costs the client less than several columns. A mark without an id belongs to the only event. */
 function madeBy(rows: StatementRows, [only]: readonly string[]): Made {
   const marks = rows.filter(({ mark }) => mark !== null).map(({ mark }) => /^(\d+) (\d+)(?: ([^]*))?$/.exec(String(mark))!);
   return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id ?? only!)) };
@@ -105,27 +105,27 @@ function madeBy(rows: StatementRows, [only]: readonly string[]): Made {
 const listed = (ids: readonly string[], put: Put): string => `json_array_elements_text(${put(JSON.stringify(ids))}::json)`;
 const among = (ids: readonly string[], put: Put): string => `= ANY (ARRAY(SELECT ${listed(ids, put)}))`;
 
-/** Of those without a mark, the marks. */
+/** Marks the events that have no mark yet, and returns these marks. */
 function marking(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, ofLetter: boolean): Statement {
   if (ids.length === 1 && !ofLetter)
     return (put) => `SELECT ${n.mark}(${put(consumer)}, ${put(ids[0]!)}, ${put(handlerVersion)}::integer) AS mark`;
-  // In place of the mark that the letter left.
+  // Replaces the mark that the letter left.
   const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
       WHERE i.handler_version = ${parkedVersion}`;
   return (put) => `${inserting(n, consumer, ids, handlerVersion, "false", put)}
       ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING ${maker} || ' ' || event_id AS mark`;
 }
 
-/** Two transactions that meet lock the marks in the same order. */
+/** Sorted, so that concurrent transactions lock the marks in the same order. */
 function inserting(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, finished: string, put: Put): string {
   return `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished)
       SELECT ${put(consumer)}, e.id, clock_timestamp(), ${put(handlerVersion)}::integer, ${finished} FROM ${listed([...ids].sort(), put)} AS e(id)`;
 }
 
 /**
- * The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did after that would stand
- * alone. So marks are finished only by the transaction that made them: in any other, the word that is no boolean fails the statement,
- * and with it the COMMIT behind it. A mark that the handler has deleted is made again.
+ * The handler may have swallowed a failure that rolled everything back, or ended the transaction itself. Its later statements would then
+ * take effect alone. So only the transaction that made the marks can finish them: in any other, a text that is no boolean fails the
+ * statement, and with it the COMMIT behind it. A mark that the handler has deleted is recreated.
  */
 function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, xid: string, letter?: bigint): Statement {
   if (ids.length === 1 && letter === undefined)

@@ -6,21 +6,21 @@ import { transact } from "./transactor.ts";
 
 export type StatementRows = readonly Readonly<Record<string, unknown>>[];
 
-/** A statement, whose values stand where `put` says: bound beside it, or written into it. */
+/** A statement. `put` decides whether a value is bound as a parameter or written into the SQL. */
 export type Statement = (put: Put) => string;
 export type Put = (value: string | number) => string;
 
-/** What became of the work, and the statement that has to run right before COMMIT; null: none. */
+/** The result of the work, and the statement to run right before COMMIT; null: none. */
 interface Done<T> {
   readonly result: T;
   readonly last: Statement | null;
-  /** What it means when that statement, or the COMMIT in the same write, fails. */
+  /** Translates the error when that statement, or the COMMIT in the same write, fails. */
   readonly refused?: (error: unknown) => unknown;
 }
 
 /** How a transaction for events begins and ends, and how statements run in it. */
 export interface EventTransactions<Tx> {
-  /** `first` runs as it begins; the work is given its rows. */
+  /** `first` runs as the transaction begins; the work gets its rows. */
   transaction<T>(first: Statement, work: (tx: Tx, rows: StatementRows) => Promise<Done<T>>): Promise<T>;
   query(tx: Tx, statement: Statement): Promise<StatementRows>;
 }
@@ -31,7 +31,7 @@ interface Bound<Tx> {
   query(tx: Tx, sql: string, values: unknown[]): Promise<{ readonly rows: StatementRows }>;
 }
 
-/** In transactions of a library, which begins and ends them by itself. */
+/** In transactions that a library begins and ends. */
 export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransactions<Tx> {
   const query: EventTransactions<Tx>["query"] = async (tx, statement) => {
     const values: (string | number)[] = [];
@@ -58,8 +58,8 @@ export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransacti
 }
 
 /**
- * Through clients of the store's own pool; the handler's handle ends with its transaction. BEGIN, the settings and the first statement
- * are one write, and so are the last statement and COMMIT: half of what an event costs are its writes and answers.
+ * On clients of the store's own pool. The handler's handle ends with its transaction. BEGIN, the settings and the first statement are one
+ * write, and so are the last statement and COMMIT: writes and answers are half of an event's cost.
  */
 export function onOwnClients(connection: Connection, patienceMs: number): EventTransactions<PgClient> {
   // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.

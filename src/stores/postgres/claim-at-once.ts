@@ -10,7 +10,7 @@ import { bigints } from "./rows.ts";
 
 export interface AtOnce {
   readonly claims: readonly Claim[];
-  /** The limit, or a lane's share, cut it short. */
+  /** The limit, or a lane's share, cut the claim short. */
   readonly cut: boolean;
   readonly sighting: Sighting;
 }
@@ -24,7 +24,7 @@ interface Asked {
   readonly stale: readonly string[];
   /** How many rows of each lane are looked at. */
   readonly wants: ReadonlyMap<number, number>;
-  /** There was more than the last claim took: each lane is likely to have something, and to look first would be to scan twice. */
+  /** The last claim left something behind. Each lane probably has events, so checking for them first would scan twice. */
   readonly behind: boolean;
   readonly id: string;
 }
@@ -32,10 +32,10 @@ interface Asked {
 const every = Array.from({ length: LANES }, (_, lane) => lane);
 
 /**
- * A whole claim in one round trip, as long as nothing is out of the ordinary: every lane is as it was known, nothing is due, delayed, being
- * released or suspect, no event's aggregate is held, and all payloads fit. It takes nothing otherwise, and `claim` looks closer.
+ * A whole claim in one round trip, for the ordinary case: every lane is as the relay knows it, no failed or delayed event is due, nothing
+ * is being released or suspect, no event's aggregate is held, and all payloads fit. Otherwise it takes nothing, and `claim` looks closer.
  *
- * Only lanes with something to claim are locked, and only they are scanned; where the relay is behind, all of them.
+ * It locks and scans only the lanes with something to claim, or all lanes where the relay is behind.
  */
 const statement = ({ names: n, holding: { relay, lanes }, request, expected, stale, wants, behind, id }: Asked): string => {
   const { bytes, largest } = boundsOf(request);
@@ -74,7 +74,7 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
   }
   const full = rows.length >= request.limit;
   const usedUp = [...found].filter(([lane, count]) => full || (shared === "true" && count >= wants.get(lane)!)).map(([lane]) => lane);
-  /** Lanes without a row were seen by the snapshot of the lock. */
+  /** Lanes without a row were seen by the snapshot of the locking statement. */
   const upTo = new Map<number, bigint | null>([...wants.keys()].map((lane) => [lane, null]));
   for (const lane of usedUp) upTo.set(lane, last.get(lane)!);
   if (full) for (const lane of bigints(locked)) if (!found.has(Number(lane))) upTo.delete(Number(lane)); // its rows were left out
@@ -93,7 +93,7 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
 /** The latest moment that a Date can hold. */
 const lastMs = 8_640_000_000_000_000;
 
-/** All payloads of a claim lie in one buffer: a small one for each would cost as much as sending it. */
+/** All payloads of a claim lie in one buffer: a small buffer per payload would cost as much as sending it. */
 function storedOf(seq: bigint, row: Row, data: Uint8Array): StoredRow {
   return {
     seq,

@@ -7,7 +7,7 @@ import { available, now, pending } from "./pending.ts";
 import { headColumns, list } from "./rows.ts";
 import { maxHeadersText } from "../kit/stored.ts";
 
-/** Its bounds are for payloads and headers. */
+/** The byte bounds cover payloads and headers. */
 export interface Scan extends ByteBounds {
   readonly run: Run;
   readonly names: Names;
@@ -27,9 +27,9 @@ export interface Found {
   readonly deaths: number;
   /** How many of the window's bytes it takes. */
   readonly cost: number;
-  /** How many bytes its payload takes, where it was left behind. */
+  /** Size of the payload in bytes, where it was not read with the row. */
   readonly bare: number | null;
-  /** It was left behind because nobody will ever read it. */
+  /** The payload is larger than `largest`, and will never be read. */
   readonly refused: boolean;
 }
 
@@ -38,14 +38,14 @@ export interface Caught {
   readonly cut: boolean;
   /** The oldest transaction that was running when the pending rows were looked at. */
   readonly oldest: bigint;
-  /** Up to where a scan from its floor met no pending row in each lane; null where it met none. */
+  /** By lane, the number up to which the scan from its floor found no pending row; null where it found none at all. */
   readonly upTo: ReadonlyMap<number, bigint | null>;
 }
 
-/** So many rows of a lane at least are looked at. */
+/** At least this many rows of a lane are looked at. */
 export const leastShare = 8;
 
-/** The lengths are known without reading what is stored apart. */
+/** The lengths are known without reading values that are stored out of line. */
 const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
 const isRefused = (largest: string): string => `${payloadSize} > ${largest}::bigint`;
 /** Longer headers are not read. */
@@ -54,7 +54,7 @@ const costOf = (largest: string): string =>
 /** How many bytes the rows up to this one take, by seq. */
 const upto = (largest: string): string => `sum(${costOf(largest)}) OVER (ORDER BY o.seq) AS upto`;
 const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bigint AND NOT ${isRefused(largest)}`;
-/** Rows bring their payloads along as far as the bounds go. */
+/** Rows include their payloads as far as the bounds allow. */
 const columns = (
   ...bounds: [bytes: string, largest: string]
 ): string => `${headColumns}, ${costOf(bounds[1])} AS cost, ${isRefused(bounds[1])} AS refused,
@@ -68,7 +68,7 @@ const notOpen = (n: Names, open: string): string =>
 const notSuspect = (n: Names): string =>
   `NOT EXISTS (SELECT 1 FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 
-/** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
+/** Rows that `mayGo` will not let go. They leave the pending scan, whether or not their aggregate has suspects. */
 export const isHeld = (
   n: Names,
 ): string => `EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
@@ -92,11 +92,11 @@ LEFT JOIN (
 ) f ON true`;
 
 /**
- * Failed events whose turn has come, then the pending rows of all lanes in one statement: every lane an equal share
- * first, and what lanes leave over goes to those that are behind, in statements that follow.
+ * Takes failed events that are due, then the pending rows of all lanes in one statement, with an equal share for each lane. What lanes
+ * leave over goes to the lanes that have more, in further statements.
  *
- * Each statement has a snapshot of its own, and begins behind the rows of the one before. So a later one may take an event
- * whose predecessor became visible in between: see `overtaken`.
+ * Each statement has its own snapshot, and begins after the rows of the one before. So a later statement may take an event whose
+ * predecessor became visible in between: see `overtaken`.
  */
 export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, due: boolean): Promise<Caught> {
   const { run, names, limit } = scan;
@@ -148,10 +148,10 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
 }
 
 /**
- * One last look, when all is picked: the first event of each aggregate that lies before a picked one and was not picked itself,
- * since its transaction committed between two scans of its lane, or it was delayed and has become available. Whatever is picked was
- * visible to an earlier scan, so everything that its aggregate had committed before it, or with it, is visible here. Null when more
- * have become available than one claim makes ready: they all go first.
+ * A last look, when all is picked. For each aggregate, it finds the first event that lies before a picked one and was not picked: its
+ * transaction committed between two scans of its lane, or it was delayed and has become available. Each picked event was visible to an
+ * earlier scan, so all that its aggregate had committed before it, or with it, is visible here. Null when more events have become available
+ * than one claim makes ready: they all go first.
  */
 async function overtaken(
   { run, names: n, open, suspicious }: Scan,
@@ -183,7 +183,7 @@ async function overtaken(
 
 const aggregateOf = (row: PgRow): string => `${row["aggregate_type"]}\0${row["aggregate_id"]}`;
 
-/** The failed ones, and of each lane the first ones: when the shares add up to more than the limit, every lane gives up its last. */
+/** Keeps failed events, and the first events of each lane: when the shares exceed the limit, every lane gives up its last ones. */
 function fair(found: readonly Found[], limit: number): readonly Found[] {
   if (found.length <= limit) return [...found].sort((a, b) => (a.seq < b.seq ? -1 : 1));
   const ranks = new Map<number, number>();
@@ -196,7 +196,7 @@ function fair(found: readonly Found[], limit: number): readonly Found[] {
   return kept.map(({ one }) => one).sort((a, b) => (a.seq < b.seq ? -1 : 1));
 }
 
-/** The first events, as far as their bytes go. One that is still to be read goes alone. */
+/** The first events that fit into `bytes`. An event whose payload is still to be read goes alone. */
 function within(found: readonly Found[], bytes: number): readonly Found[] {
   let taken = 0;
   const end = found.findIndex((one) => (taken += one.cost) > bytes || isToBeRead(one));
@@ -217,8 +217,8 @@ const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: numbe
   );
 
 /**
- * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
- * aggregate, since order goes before caution.
+ * Rows that only a narrow claim may take: the events of a dead relay's window, and earlier events of their aggregates, because order
+ * matters more than caution.
  */
 const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT max(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
@@ -265,7 +265,7 @@ interface Catcher {
   readonly found: Found[];
   take(row: PgRow): void;
   blocked(): number;
-  /** How many more bytes may come along; 0 once something was left behind. */
+  /** How many more bytes may be read; 0 once a payload was left to be read later. */
   room(): number;
   block(): Promise<void>;
 }

@@ -18,17 +18,17 @@ export interface Connection {
   /** One statement, in a transaction of its own. */
   run: Run;
   /**
-   * Statements without parameters in a transaction of their own, in one round trip, each with a snapshot of its own; then the rows of each. It
-   * is as durable as the database's default: a function that needs more sees to it.
+   * Runs statements without parameters in one transaction and one round trip, each with its own snapshot, and returns the rows of each. The
+   * commit is as durable as the database's default; a function that needs more must set it itself.
    */
   batch(...statements: readonly string[]): Promise<readonly Rows[]>;
-  /** READ COMMITTED, durable, and run again from its start when it lost against another. */
+  /** READ COMMITTED and durable. Retried from its start after a deadlock or serialisation failure. */
   transaction<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run) => Promise<T>): Promise<T>;
   /** A client of the pool. */
   borrow<T>(work: (client: PgPoolClient) => Promise<T>): Promise<T>;
-  /** The same for a handler. One that failed, or timed out, may go on with statements of its own: its client is closed. */
+  /** The same for a handler. A handler that failed or timed out may still run statements, so its client is closed. */
   lend<T>(work: (client: PgPoolClient) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
@@ -40,7 +40,7 @@ interface ConnectionOptions {
 }
 
 const raw = { getTypeParser: () => (value: string) => value };
-/** A process that is frozen inside one of our transactions holds its lanes' rows; after this, the server gives them to the others. */
+/** A process that freezes inside one of our transactions keeps its lane rows locked. After this time, the server ends its session. */
 const frozenMs = 10_000;
 
 export function createConnection({ pool: given, place, statementTimeoutMs }: ConnectionOptions): Connection {
@@ -48,7 +48,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   let closing: Promise<void> | null = null;
   const pool = later(async () => (ours ? openPool(given) : given), end);
   // A pooler in transaction mode keeps no session settings and takes no start-up parameters: each transaction sets its own.
-  // Beside many rows every statement looks expensive to the planner, and compiling it takes several times as long as running it.
+  // JIT is off: beside many rows the planner takes every statement for expensive, and compiling takes several times as long as running.
   const settings = (mode: string): readonly string[] => [
     `BEGIN ISOLATION LEVEL ${mode}`,
     `SET LOCAL statement_timeout = ${statementTimeoutMs}`,
@@ -69,7 +69,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> =>
     onClient(await pool.get(), at, work, (error) => error instanceof Late);
 
-  /** A server that does not answer must not keep a relay waiting for ever: the connection is given up with the statement. */
+  /** A server that does not answer must not keep a relay waiting forever: the statement and its connection are dropped. */
   const ask = async (client: PgPoolClient, text: string, values?: readonly unknown[]): Promise<readonly PgRow[]> => {
     const query = client.query({ text, ...(values === undefined ? {} : { values: [...values] }), types: raw });
     const result = await systemDeadlines.within(statementTimeoutMs * 1.5, query);
@@ -123,7 +123,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 }
 
-/** Its connection is not used again: whatever it is waiting for may come at any time. */
+/** Its connection is not used again: the late answer may still arrive at any time. */
 export class Late extends WaybillError {
   constructor(place: string) {
     super("STORE_UNAVAILABLE", `${place} did not answer in time`);

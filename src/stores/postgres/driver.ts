@@ -44,7 +44,7 @@ export interface PoolSettings {
   readonly connectTimeoutMs: number;
 }
 
-/** A pool of our own. pg waits for ever by default, and an error on an idle connection ends the process unless somebody listens. */
+/** Opens Waybill's own pool. By default pg waits forever, and an error on an idle connection ends the process unless it has a listener. */
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<PgPool> {
   const { default: client } = await loadClient("PostgreSQL", "pg", () => import("pg"));
   const pool = new client.Pool({
@@ -57,11 +57,11 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
     keepAliveInitialDelayMillis: 10_000,
     application_name: "waybill",
   });
-  pool.on("error", () => undefined); // the pool has dropped that connection already; the next one to be used tells what is wrong
+  pool.on("error", () => undefined); // the pool has already dropped that connection; the next one reports what is wrong
   return pool;
 }
 
-/** Encrypted means verified: whoever wants it otherwise has to say `sslmode=no-verify`. */
+/** Encrypted means verified, unless the URL says `sslmode=no-verify`. */
 function verified(url: string): string {
   return url.replace(/([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|#|$)/, "$1verify-full");
 }
@@ -73,24 +73,24 @@ export function sqlState(error: unknown): string | null {
   return typeof code === "string" && severity !== undefined && /^[0-9A-Z]{5}$/.test(code) ? code : null;
 }
 
-/** Deadlock or serialisation failure: everything was rolled back, and may be run again from its start. Libraries wrap it. */
+/** Deadlock or serialisation failure: the transaction was rolled back and may be retried from its start. Libraries wrap the error. */
 export const isConflict = (error: unknown): boolean =>
   causesOf(error).some((cause) => ["40001", "40P01"].includes(sqlStateOf(cause) ?? ""));
 
-/** Nobody answered: whatever was under way may or may not have been done. */
+/** The statement under way got no answer: it may or may not have taken effect. */
 export function isSilence(error: unknown): boolean {
   const state = sqlState(error);
   return state === null ? isLinkError(error) : state.startsWith("08") || state.startsWith("57P");
 }
 
-/** The session is gone, however deep a library has wrapped that: told by the server (25P03 and 25P04 are its timeouts), or by a dead link. */
+/** The session is gone: the server says so (25P03 and 25P04 are its timeouts), or the link is dead. Finds wrapped errors at any depth. */
 export function isSessionEnd(error: unknown): boolean {
   const causes = causesOf(error).filter((cause) => !(cause instanceof WaybillError));
   const states = causes.map(sqlStateOf).filter((state) => state !== null);
   return states.length > 0 ? states.some((state) => /^(08|57P|25P0[34])/.test(state)) : causes.some(isLinkError);
 }
 
-/** The same, if it was known before anything was asked, or said by the server itself; after a dead link, anything may have been done. */
+/** The same, if the client knew it before sending, or the server said so. After a dead link, the statement may have taken effect. */
 export function wasToldOfEnd(error: unknown): boolean {
   return causesOf(error).some(
     (cause) => /^(57P|25P0[34])/.test(sqlStateOf(cause) ?? "") || (cause instanceof Error && /not queryable/i.test(cause.message)),
@@ -122,7 +122,7 @@ const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (
   [/^(08|53|57P)/, "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
 ];
 
-/** A user's mistake and the server's troubles in words; everything else as it came. */
+/** Explains user mistakes and server problems; returns any other error as it came. */
 export function explain(error: unknown, place: string): Error {
   const { message: why } = asError(error);
   const state = sqlState(error);

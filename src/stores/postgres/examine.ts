@@ -13,15 +13,15 @@ export function createExamination(connection: Connection, n: Names, clock: Clock
 
 export const judge = (answers: Answers): readonly Finding[] => applyRules(rules, answers);
 
-/** What it means that a setting is as it should be, and what another value does. */
+/** `good` says what the wanted value means, `bad` what any other value does. */
 const setTo =
   (name: keyof Answers["settings"], wanted: string, good: string, bad: string): Rule<Answers>["look"] =>
   ({ settings: { [name]: value } }, say) =>
     value === wanted ? say.good(value, good) : say.bad(value, bad);
 
-/** What must stand in the expression that fills a column, and what is lost without it. */
+/** What the expression that fills a column must contain, and which promise breaks without it. */
 const filled: readonly (readonly [column: string, holds: RegExp, breaks: string])[] = [
-  // The transaction's id before the number.
+  // The transaction gets its id before it draws the number.
   ["seq", /^CASE WHEN \(?pg_current_xact_id\(\) IS NULL\)? THEN NULL::bigint ELSE nextval\(/, "O"],
   ["lane", /lane\(/, "O"],
   ["id", /gen_random_uuid\(\)/, "E"],

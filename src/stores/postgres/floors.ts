@@ -3,9 +3,9 @@ import type { Clock } from "../../core/clock.ts";
 
 /** What a claim learnt, to be kept once it is committed. */
 export interface Sighting {
-  /** The floors' turn when it began. */
+  /** The floors' `turn()` when the claim began. */
   readonly turn: number;
-  /** Lanes into which rows came back, with what their floor must not be above. */
+  /** Lanes into which rows came back, with the highest floor that each may have. */
   readonly reopened: ReadonlyMap<number, bigint>;
   /** How often an operator has put rows back into each lane. */
   readonly redrives: ReadonlyMap<number, bigint>;
@@ -16,7 +16,7 @@ export interface Sighting {
 interface Proof {
   /** The highest number that had been drawn before the claim began. */
   readonly drawn: bigint;
-  /** The claim's own transaction, which got its id after that; 0 when it took nothing, and needed none. */
+  /** The claim's own transaction id, assigned after `drawn` was read; 0 when the claim took nothing and needed none. */
   readonly xid: bigint;
   /** The oldest transaction that was running when the scan looked. */
   readonly oldest: bigint;
@@ -25,13 +25,13 @@ interface Proof {
 }
 
 interface Facts {
-  /** Tells one server, and one run of it, from another. */
+  /** Distinguishes servers, and restarts of one server. */
   readonly server: string;
   readonly drawn: bigint;
   readonly redrives: ReadonlyMap<number, bigint>;
 }
 
-/** What must still be so for the floors to count. */
+/** What must still be true for the floors to count. */
 export interface Expected {
   readonly turn: number;
   readonly server: string;
@@ -43,15 +43,15 @@ export interface Expected {
 
 /** Where each lane's scan may begin. */
 export interface Floors {
-  /** The floors of these lanes as they are, for a claim that checks whether they still count; null when one of them is not known. */
+  /** The current floors of these lanes, for a claim that itself checks whether they still count; null when one of them is unknown. */
   expect(holding: Holding): Expected | null;
-  /** Forgets what another epoch, server or redrive, or a number that stepped back, make doubtful; then the floors of these lanes. */
+  /** Resets floors that a new epoch, server or redrive, or a number that stepped back, makes doubtful; then returns these lanes' floors. */
   of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
   /** Changes when a settle has given rows back, or may have. */
   turn(): number;
-  /** These numbers, by lane, may be pending again. */
+  /** By lane: rows above this number may be pending again. */
   reopen(relay: string, lanes: ReadonlyMap<number, bigint>): void;
-  /** Whether an operator has put rows back into the lane since then. */
+  /** Whether an operator has put rows back into the lane since its floor was last checked. */
   stale(holding: Holding, lane: number, redrives: bigint): boolean;
   learn(holding: Holding, sighting: Sighting): void;
   reset(): void;
@@ -63,18 +63,18 @@ interface Floor {
   redrives: bigint | null;
 }
 
-/** However somebody brought an old row back to PENDING by hand, it is met within this time. */
+/** An old row that plain SQL sets back to PENDING is found within this time. */
 const trustedForMs = 300_000;
 const pairsKept = 1_000;
 
 /**
- * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
- * transaction holds the vacuum horizon. Each transaction has its id before it draws a number, so once every transaction has
- * ended that was older than a claim which began after number N was drawn, no row up to N can appear any more. A floor
- * moves only up to such an N that was proven by the scan's own snapshot, and never past a row that its relay has not claimed.
+ * A scan must not walk over the index entries of everything ever published: they stay as long as any transaction holds the vacuum horizon.
+ * Each transaction gets its id before it draws a number. Take a claim that began after number N was drawn: once all transactions older than
+ * that claim have ended, no row up to N can appear any more. A floor moves only up to such an N, proven by the scan's own snapshot, and
+ * never past a row that its relay has not claimed.
  *
- * It does move past rows in flight. One that is given back reopens its lane, also for a claim that is under way meanwhile: that one may have
- * looked before, and must not move a floor.
+ * A floor does move past rows in flight. A row that is given back reopens its lane. A claim that is under way meanwhile may have looked
+ * before that, so it must not move a floor.
  */
 export function createFloors(clock: Clock): Floors {
   const relays = new Map<string, Map<number, Floor>>();

@@ -3,7 +3,7 @@ import type { Names } from "./names.ts";
 const written =
   "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
 
-/** The least that each role needs. The role names are examples: whoever runs this replaces them. */
+/** The least that each role needs. The role names are examples, for the operator to replace. */
 export function grants(n: Names, partitioned: boolean): string {
   const partitions = (role: string): string =>
     partitioned

@@ -2,11 +2,11 @@ import type { HeldBy } from "../kit/claim.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 
-/** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
+/** How many blocked rows per aggregate, and how many aggregates, one claim releases. */
 const rowsPerRelease = 1_000;
 const holdsPerRelease = 200;
 
-/** Of a hold named `h`, or of none. */
+/** Columns of a hold joined as `h`; the row may have none. */
 export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
 export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: PgRow): HeldBy | null {
   return cause ? { cause: BigInt(cause), waits: waits === "t", freeTo: freeTo ? BigInt(freeTo) : null } : null;
@@ -18,7 +18,7 @@ export interface Reopened {
   readonly first: bigint;
 }
 
-/** What held these aggregates is settled: their followers go on, in order, as claims come by. */
+/** The causes of these holds are settled: the next claims release their followers, in order. */
 export const startReleasing = (n: Names, causes: string): string =>
   `UPDATE ${n.holds} SET free_to = 0 WHERE free_to IS NULL AND destination IS NULL AND cause_seq = ANY (${causes})`;
 

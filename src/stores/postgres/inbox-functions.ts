@@ -1,15 +1,15 @@
 import { literal, type Names } from "./names.ts";
 
-/** How a statement fails that would finish the marks of another transaction. */
+/** The error of a statement that would finish another transaction's marks. */
 export const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
 
 /** The transaction that makes a mark, and the process to end if that transaction hangs. */
 export const maker = "pg_current_xact_id()::text || ' ' || pg_backend_pid()";
 
 /**
- * The first and the last statement of an event that is applied by itself. In PL/pgSQL, because planning them for each event costs
- * PostgreSQL more than running them, and PL/pgSQL keeps their plans for the session. A plan that is kept may have been made for an empty
- * table, so the deletion may not read a whole one.
+ * The first and the last statement of an event that is applied alone. They are in PL/pgSQL, which keeps their plans for the session:
+ * planning them for each event costs PostgreSQL more than running them. A cached plan may have been made for an empty table, so the
+ * deletion must not read a whole table.
  */
 export const inboxFunctions = (
   n: Names,

@@ -32,7 +32,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Even
       const values = kept.map((_, at) => `$${at + 1}`).join(", ");
       const key = [letter.consumer, letter.envelope.id];
       await connection.transaction(async (run) => {
-        // Whoever holds it must not make other events wait: the subscriber tries again.
+        // NOWAIT: a session that has locked the letter must not make other events wait. The subscriber retries.
         if (letter.again !== undefined) await run(`SELECT 1 FROM ${n.letters} WHERE seq = ${letter.again} FOR UPDATE NOWAIT`);
         await run(
           letter.again === undefined
@@ -62,7 +62,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Even
     },
     async sit(seat, ttlMs) {
       const place = [seat.consumer, seat.topic, seat.owner];
-      /** Takes the seat from nobody but the owner of that renewal. */
+      /** Takes the seat if it is free, already ours, or still has the renewal `dead`. */
       const take = async (dead: string | null): Promise<boolean> => {
         const rows = await connection.run(
           `INSERT INTO ${n.seats} AS s (consumer, topic, owner, renewed_at, expires_at, ttl_ms, renewals)

@@ -33,11 +33,11 @@ export type { PartitionUnit } from "../kit/schema.ts";
 export type { PgDatabase } from "./transactor.ts";
 
 export interface PostgresOptions {
-  /** Where the database is; a pool of Waybill's own is made. Either this or `pool`. */
+  /** URL of the database; Waybill opens a pool of its own. Give either this or `pool`. */
   readonly url?: string;
   /** Your own pool of `pg`. Waybill uses it and never ends it. */
   readonly pool?: PgPool;
-  /** Connections of a pool of Waybill's own; a subscriber's handlers have another one of this size. @default 10 */
+  /** Size of Waybill's own pool. A subscriber's handlers get a second pool of the same size. @default 10 */
   readonly connections?: number;
   /** @default 10000 */
   readonly connectTimeoutMs?: number;
@@ -49,17 +49,17 @@ export interface PostgresOptions {
   /** What becomes of a published event: kept until it is purged, or deleted at once. @default "keep" */
   readonly onPublish?: "keep" | "delete";
   /**
-   * A new outbox is made of one table for each day, week or month, which are dropped whole when they are old. One that is
-   * there stays as it is, whatever it is; asking for another layout is refused.
+   * A new outbox gets one partition per day, week or month. Old partitions are dropped whole. An existing outbox keeps its layout, and
+   * asking for another one is refused.
    */
   readonly partitions?: PartitionUnit;
   /**
-   * Wakes relays of other processes with LISTEN and NOTIFY, after the commit and once for many. It costs one connection of
-   * a relay's pool, and a short statement of a producer's now and then; it does not work through a pooler in transaction mode.
+   * Wakes relays in other processes with LISTEN and NOTIFY, after the commit, and once for many commits. It costs one connection of a
+   * relay's pool, and now and then a short statement by a producer. It does not work through a pooler in transaction mode.
    * @default false
    */
   readonly listen?: boolean;
-  /** For tests: by what other processes' leases are counted once they were seen. @default the system's */
+  /** For tests: the clock that times other processes' leases once they were seen. @default the system's */
   readonly clock?: Clock;
 }
 
@@ -111,7 +111,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const { tx: handle, db } = library;
   const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, async (tx, work) => {
     const result = await work();
-    // A transaction in which a statement failed "commits" nothing, and PostgreSQL says so to those who ask.
+    // If a statement has failed, COMMIT rolls back without an error. Any further statement fails, so this one finds out.
     await handle(tx).query("SELECT 1", []);
     return result;
   });

@@ -5,11 +5,11 @@ import type { Connection, PgRow, Run } from "./connection.ts";
 import { literal, type Names } from "./names.ts";
 import { cells, indexable, list, ms } from "./rows.ts";
 
-/** Of a table with leases: what is left of one, by the server's clock. */
+/** Columns of a lease in this table. `left_ms` is by the server's clock. */
 export const leaseColumns = (table: string): string => `${renewalOf(table)} AS renewal, ${table}.ttl_ms,
   extract(epoch FROM ${table}.expires_at - clock_timestamp()) * 1000 AS left_ms`;
 
-/** Tells renewals apart. Code of version 1 writes the new end alone, and then that is what tells. */
+/** Identifies a renewal. Code of version 1 writes only a new `expires_at`, which then identifies it. */
 export const renewalOf = (table: string): string =>
   `CASE WHEN ${table}.expires_at = ${table}.renewed_at + ${table}.ttl_ms * interval '1 millisecond' THEN ${table}.renewals::text
         ELSE 'until ' || extract(epoch FROM ${table}.expires_at) END`;
@@ -61,7 +61,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
           `SELECT lane, owner FROM ${n.lanes} WHERE lane = ANY ($2::smallint[]) AND owner IS DISTINCT FROM $1 ORDER BY lane FOR UPDATE SKIP LOCKED`,
           [relay, list(lanes)],
         );
-        // Now that the lanes are locked, what is read of the leases is younger than any change of theirs.
+        // The lanes are locked now, so the leases read here are newer than any change of these lanes.
         const live = new Set(wanted.some(({ owner }) => owner !== null) ? liveOf(await run(relays)).map((row) => row["relay"]!) : []);
         const free = wanted.filter(({ owner }) => owner === null || owner === undefined || !live.has(owner));
         if (free.length === 0) return new Map<number, bigint>();
@@ -74,7 +74,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
         return won;
       }),
     give: (relay, lanes) => connection.transaction((run) => giveBack(run, n, relay, list(lanes))),
-    // One round trip: a relay that drains must not need nine of a slow link, of which each may be cut.
+    // One round trip: a draining relay must not need nine on a slow link, where each may be cut.
     async leave(relay) {
       const me = literal(relay);
       await connection.batch(
@@ -88,7 +88,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
   };
 }
 
-/** What a relay had in hand when it lost its lanes may be what ended it. Only a death alone in a window counts against an event. */
+/** The events in a relay's windows when it lost its lanes may have crashed it. Only a crash with an event alone in the window counts. */
 async function suspect(run: Run, n: Names, lanes: string): Promise<void> {
   await run(
     `INSERT INTO ${n.suspects} (seq, lane, aggregate_type, aggregate_id, width, deaths)
@@ -110,7 +110,7 @@ async function giveBack(run: Run, n: Names, relay: string, lanes: string): Promi
   await run(`UPDATE ${n.lanes} SET owner = NULL WHERE owner = $1 AND lane = ANY ($2::smallint[])`, [relay, lanes]);
 }
 
-/** Takes what lies in these lanes out of the windows; a window of which nothing is left goes. */
+/** Removes the events of these lanes from the windows, and deletes windows that are then empty. */
 async function forgetWindows(run: Run, n: Names, which: string, values: readonly unknown[]): Promise<void> {
   await run(`SELECT 1 FROM ${n.windows} w WHERE ${which} AND $1 <> '' ORDER BY "window" FOR UPDATE`, values);
   await run(

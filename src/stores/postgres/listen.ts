@@ -3,20 +3,20 @@ import { follow, onAbort, within } from "../../core/time.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 import { Late, type Connection } from "./connection.ts";
 
-/** Hints between processes, and the end of them. */
 interface Listening {
   readonly wake: Wake;
   close(): Promise<void>;
 }
 
-/** Anybody may notify here, from any language; a hint says no more than that there may be something to claim. */
+/** Any program, in any language, may notify here. A hint only says that there may be something to claim. */
 const channel = "waybill";
 const coalesceMs = 20;
 const retryMs = 1_000;
 
 /**
- * NOTIFY inside a producer's transaction takes a lock that all commits of the database share. Here a connection of the pool sends it: after
- * the first commit at once, and then once for all commits of some milliseconds. LISTEN keeps one connection for as long as a relay runs that waits for hints; polling stays the truth, so a hint that is lost costs one poll interval.
+ * Hints between processes. NOTIFY inside a producer's transaction takes a lock that all commits of the database share. So a pool connection
+ * sends it instead: at once after the first commit, then once for all commits within some milliseconds. LISTEN keeps one connection while a
+ * relay runs that waits for hints. Polling stays the truth, so a lost hint costs one poll interval.
  */
 export function createListening(connection: Connection, clock: Clock = systemClock): Listening {
   const local = createWake();
@@ -36,16 +36,16 @@ export function createListening(connection: Connection, clock: Clock = systemClo
 
   const listenUntil = (over: AbortSignal): Promise<void> =>
     connection.borrow(async (client) => {
-      const lost = follow(over); // its own, so that a connection that was cut is told from the end
+      const lost = follow(over); // its own signal, to distinguish a lost connection from the end
       const hint = (): void => local.notify();
       client.on("notification", hint);
       client.on("error", lost.abort);
       client.on("end", lost.abort);
       try {
         await client.query(`LISTEN ${channel}`);
-        local.notify(); // what came before is found by looking
+        local.notify(); // hints from before LISTEN were missed: look now
         await new Promise<void>((resolve) => onAbort(lost.signal, resolve));
-        // One that does not answer is closed: the next borrower would wait behind it.
+        // A connection that does not answer is closed: its next borrower would wait behind the UNLISTEN.
         if (over.aborted && (await within(clock, retryMs, client.query(`UNLISTEN ${channel}`))) === null) throw new Late(connection.place);
       } finally {
         client.off("notification", hint);

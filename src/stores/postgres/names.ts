@@ -7,7 +7,7 @@ export interface PostgresNames {
   readonly inbox?: string;
   /** The view of every event with its derived state. @default "outbox_events" */
   readonly events?: string;
-  /** Of all other tables and functions. @default "waybill_" */
+  /** Prefix of all other tables and functions. @default "waybill_" */
   readonly prefix?: string;
 }
 
@@ -37,7 +37,7 @@ export type Names = Readonly<Record<TableName | (typeof routines)[number] | "sch
   plain(of: "outbox" | "inbox"): string;
 };
 
-/** PostgreSQL cuts a longer name off without a word, and two names would be one. */
+/** PostgreSQL silently truncates longer names, so two names could become one. */
 const maxBytes = 63;
 
 const rules: NameRules = {
@@ -61,8 +61,8 @@ export function namesOf(schema: string, given: PostgresNames = {}): Names {
 
 const quote = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 /**
- * A constant, for the places where PostgreSQL takes no parameter, or where a parameter would take a round trip. Right whatever
- * `standard_conforming_strings` says. A statement ends at NUL: the server refuses it by its escape.
+ * A SQL literal, for places where PostgreSQL takes no parameter, or where a parameter would cost a round trip. Correct under any
+ * `standard_conforming_strings`. A raw NUL would end the statement, so it is escaped, and the server refuses the escape.
  */
 export function literal(value: string | number): string {
   if (typeof value === "number") return String(value);

@@ -39,8 +39,8 @@ async function listEvents(run: Run, n: Names, filter: EventFilter): Promise<read
 }
 
 /**
- * The lanes of what is meant are locked first, and then looked at again: no claim, settle or release of theirs falls
- * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
+ * Locks the lanes of the matching events first, then reads the events again: no claim, settle or release of these lanes falls between
+ * reading and writing. A follower that is added meanwhile finds the hold as it will be.
  */
 async function act(run: Run, n: Names, action: "redrive" | "discard", filter: DeadFilter, by: Action): Promise<ActionReport> {
   if (filter.ids !== undefined) {

@@ -32,12 +32,12 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
   /** Relays whose last claim left something. */
   const behind = new Set<string>();
 
-  /** Null when it takes a closer look. */
+  /** Null when the claim needs a closer look. */
   const atOnce = async (holding: Holding, request: ClaimRequest, stale: readonly string[]): Promise<Window | null> => {
     const expected = request.narrow || request.limit < 1 ? null : floors.expect(holding);
     if (expected === null) return null;
     const { relay } = holding;
-    known.doubt(relay); // until the answer is here, nobody knows whether a window was made
+    known.doubt(relay); // until the server answers, it is unknown whether it made a window
     const id = newId();
     const wants = shares.of([...holding.lanes.keys()], request.limit);
     const done = await claimAtOnce(connection, { names, holding, request, expected, stale, wants, behind: behind.has(relay), id }).catch(
@@ -66,7 +66,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     const seen = await look(connection.run, names, holding, request, floors);
     if (!seen.work && stale !== "all" && stale.length === 0)
       return { ...nothing, suspects: seen.suspects, destinations: seen.destinations };
-    known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
+    known.doubt(holding.relay); // until the server answers, it is unknown whether it made a window
     try {
       const id = newId();
       const done = await connection.transaction((run) => claim({ run, names, holding, request, seen, stale, floors, turn, id }));
@@ -90,7 +90,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
     payload: ({ envelope: { seq } }, signal, arrived) => readPayload(connection, names, seq, { signal, arrived }),
     async settle(relay, window, outcomes) {
       const which = { relay, window };
-      /** What may be pending again, also where the settle fails: the server may have done it. */
+      /** Events that may be pending again, even if the settle fails: the server may have done it. */
       let back: readonly Outcome[] = outcomes.filter(({ as }) => as !== "published");
       try {
         const { ended, ...report } =
@@ -131,7 +131,7 @@ interface Seen {
   readonly floors: ReadonlyMap<number, bigint>;
 }
 
-/** Whether a claim would find anything, in one statement and without a lock: an idle relay disturbs nobody. */
+/** Whether a claim would find anything. It takes no lock, so that an idle relay does not disturb other sessions. */
 async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
   const lanes = [...holding.lanes.keys()];
   const [facts] = await run(
@@ -207,7 +207,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, tur
       [holding.relay, stale === "all" ? request.open : stale],
     );
   }
-  const elsewhere = owned.server !== seen.server; // a failover since the look: nothing that the other server proved counts here
+  const elsewhere = owned.server !== seen.server; // a failover since the look: floors that the other server proved do not count
   const reopened = new Map(
     lanes.filter((lane) => elsewhere || floors.stale(holding, lane, owned.lanes.get(lane)!)).map((lane) => [lane, 0n]),
   );
@@ -267,7 +267,7 @@ interface Locked {
   readonly server: string | null;
 }
 
-/** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
+/** Locks the lanes that this relay still owns under the epoch it knows. No other session acts on them until the transaction ends. */
 async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> {
   const rows = await run(
     `SELECT l.*, pg_current_xact_id() AS xid, ${serverStart} AS server FROM (
@@ -282,7 +282,7 @@ async function lockLanes(run: Run, n: Names, holding: Holding): Promise<Locked> 
   };
 }
 
-/** Events that have become available join their lane, all of a lane's before anything of it is claimed. */
+/** Delayed events that have become available join their lane. All of a lane's join before any event of the lane is claimed. */
 async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promise<{ rows: number; lanes: readonly Reopened[] }> {
   const freed = await run(
     `WITH freed AS (
@@ -299,13 +299,13 @@ async function freeDelayed(run: Run, n: Names, lanes: readonly number[]): Promis
   };
 }
 
-/** Nothing is claimed from these now: a later event would go before one that is due. */
+/** Nothing is claimed from these lanes now: a later event would overtake one that is due. */
 async function lanesWithMoreDue(run: Run, n: Names, lanes: readonly number[]): Promise<ReadonlySet<number>> {
   const rows = await run(`SELECT DISTINCT lane FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])`, [list(lanes)]);
   return new Set(rows.map((row) => Number(row["lane"])));
 }
 
-/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+/** An event that was deleted, or that is final, must not keep its aggregate in narrow windows. */
 async function forgetSuspects(run: Run, n: Names): Promise<void> {
   await run(
     `DELETE FROM ${n.suspects} s WHERE NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE o.seq = s.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED'))`,

@@ -8,24 +8,24 @@ import { delayed, pending } from "./pending.ts";
 
 /** A partition of fewer pages is counted, a larger one estimated. */
 const pagesCounted = 10_000;
-/** How long everybody may have to wait for us while we wait for others. */
+/** How long other sessions may have to queue behind us while we wait for a lock. */
 const lockTimeout = "500ms";
 
 const columns = `seq, id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key,
   created_at, available_at, status, retry_count, next_attempt_at, last_error, published_at, error_code, error_detail`;
 
-/** What a partition must not take with it; an index for each part. */
+/** Rows that must survive the drop of their partition. Each part of the condition has an index. */
 const stays = `(${pending}) OR (${delayed}) OR status = 'FAILED' OR status = 'BLOCKED' OR status = 'DEAD'
   OR status = 'PUBLISHED' AND published_at >= $1 OR status = 'PUBLISHED' AND published_at IS NULL`;
 
 /** With the owner's rights, since only the owner of a table may attach to it and detach from it. */
 const definer = `LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET "TimeZone" = 'UTC' SET "DateStyle" = 'ISO' SET lock_timeout = '${lockTimeout}'`;
 
-/** Whoever comes second leaves it to the first: two would wait for each other. */
+/** The second session leaves the work to the first: two would wait for each other. */
 const alone = (n: Names): string =>
   `pg_try_advisory_xact_lock(hashtextextended('waybill.partitions', ${literal(n.outbox)}::regclass::oid::bigint))`;
 
-/** The default partition takes whatever has no other, so that no insert is ever refused. */
+/** The default partition takes rows that fit no other partition, so that no insert is ever refused. */
 export const partitionTables = (n: Names, storage: string): string => `
 CREATE TABLE ${n.partition("default")} PARTITION OF ${n.outbox} DEFAULT ${storage};
 ${addPartitions(n, storage, "CREATE")}
@@ -34,7 +34,7 @@ REVOKE ALL ON FUNCTION ${n.add_partitions}(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ${n.drop_partition}(timestamptz, boolean, text[]) FROM PUBLIC;
 `;
 
-/** New partitions get this storage: whoever changes it replaces the function. */
+/** New partitions get this storage. A migration that changes it must replace the function. */
 export const addPartitions = (n: Names, storage: string, create: "CREATE" | "CREATE OR REPLACE"): string => `
 -- Attaching stops neither producers nor relays, except for those that use the default partition at that moment. A time of which the
 -- default partition has events already stays there.
@@ -70,7 +70,7 @@ BEGIN
   END LOOP;
 END $waybill$;`;
 
-/** It names the columns that it moves: whoever adds one replaces it. */
+/** The function names the columns that it moves. A migration that adds one must replace the function. */
 export const dropPartition = (n: Names): string => `
 -- Drops the oldest partition of which every event was added before that moment, leaving out those that are named.
 CREATE OR REPLACE FUNCTION ${n.drop_partition}(before timestamptz, emptied boolean, leaving text[])
@@ -133,7 +133,7 @@ BEGIN
 END $waybill$;
 `;
 
-/** Inside a string of plpgsql that `format` reads. */
+/** Escapes SQL for a PL/pgSQL string that `format` reads. */
 function quoted(sql: string): string {
   return sql.replaceAll("'", "''").replaceAll("%", "%%");
 }
@@ -181,7 +181,7 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
   };
 }
 
-/** The partition and the record of it go together. */
+/** Drops the partition and writes its audit record in one transaction. */
 function dropOne(
   connection: Connection,
   n: Names,

@@ -13,9 +13,9 @@ interface Reading {
 }
 
 /**
- * The payload of one event, part by part, so that it is never in memory in two forms as a whole. The server puts the value together once,
- * for the first part, and the cursor keeps it: a statement for each part would read and unpack all of it each time. When the signal aborts,
- * the connection is given up in the middle of a part.
+ * Reads the payload of one event in parts, so that memory never holds the whole of it in two forms. The server assembles the value once,
+ * for the first part, and the cursor keeps it. A statement per part would read and unpack the whole value each time. When the signal
+ * aborts, the connection is dropped in the middle of a part.
  */
 export function readPayload(
   connection: Connection,
@@ -43,5 +43,5 @@ export function readPayload(
     } while (read < data.length);
     return data;
   });
-  return orAborted(reading, signal, calledOff); // it may still wait for a connection
+  return orAborted(reading, signal, calledOff); // the reading may still be waiting for a connection
 }

@@ -4,8 +4,8 @@ import { acquired, type ServerPlace } from "../kit/pool.ts";
 import { explain, type PgPool, type PgPoolClient } from "./driver.ts";
 
 /**
- * Works with a client of the pool. Who knows in which state a connection is that broke, whose work failed in a way that `closes` it, or
- * whose transaction did not end: it goes, and the server rolls back.
+ * Runs the work with a client of the pool. If the connection broke, the work failed in a way that `closes` it, or the transaction did not
+ * end, its state is unknown: the connection is closed, and the server rolls back.
  */
 export async function onClient<T>(
   pool: PgPool,

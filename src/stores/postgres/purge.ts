@@ -10,7 +10,7 @@ import { addedWithin, list, ms, payloadSize, spanOf } from "./rows.ts";
 
 const purgeBatch = 10_000;
 
-/** What may go, by the moment it goes by: `mark` is where a batch ended, and the next one begins. */
+/** Events that may be purged, and the order to purge them in. `mark` is where one batch ended and the next begins. */
 interface Kind {
   readonly where: string;
   readonly mark: string;
@@ -32,7 +32,7 @@ export function purge(connection: Connection, n: Names, before: Date, by: Action
   const oldest = ({ where, mark, from }: Kind, size: number, which: string): string =>
     `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${payloadSize} AS size, ${mark} AS mark FROM ${n.outbox} o
      WHERE ${which} AND ${where} AND ${from} LIMIT ${size}`;
-  // The moments of adding keep the database from looking into every partition.
+  // The bounds on `created_at` keep the database from looking into every partition.
   const these = `seq = ANY ($1::bigint[]) AND ${addedWithin("$2", "$3")}`;
   const theseOf = (seqs: Iterable<bigint>, createdMs: readonly number[]): readonly unknown[] => [list(seqs), ...spanOf(createdMs)];
   const ofRows = (rows: readonly PgRow[]): readonly unknown[] =>
@@ -49,7 +49,7 @@ export function purge(connection: Connection, n: Names, before: Date, by: Action
         const which = kinds.map(({ where }) => `(${where})`).join(" OR ");
         return Number((await run(`SELECT count(*) AS n FROM ${n.outbox} o WHERE ${which}`, [limit]))[0]!["n"]);
       },
-      /** Two that purge at once take different rows, and wait for nobody. */
+      /** Concurrent purges take different rows, and do not wait for row locks. */
       purge: (kind, from) =>
         connection.transaction(async (ask) => {
           const rows = await ask(`${oldest(kind, purgeBatch, "true")} FOR UPDATE SKIP LOCKED`, [limit, from]);

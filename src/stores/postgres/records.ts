@@ -7,7 +7,7 @@ import { dateOrNull, headColumns, ms, payloadSize, readEnvelope } from "./rows.t
 const errorCharacters = 64 * 1024;
 
 /**
- * Everything of an event, from the view of all events named `o`; its payload up to this size. The client ends the process when a
+ * All columns of an event, from the view of all events named `o`. Payloads come only up to this size: the client ends the process when a
  * value is longer than a string may be.
  */
 export const recordColumns = (inline: number): string => `${headColumns}, ${payloadSize} AS size, o.payload IS NOT NULL AS is_text,

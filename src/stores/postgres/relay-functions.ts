@@ -4,24 +4,24 @@ import { literal, type Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { addedWithin } from "./rows.ts";
 
-/** Tells one server, and one run of it, from another. */
+/** Distinguishes servers, and restarts of one server. */
 export const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
 /** The highest number that was drawn. A query of the sequence would say the same, and cost ten times as much. */
 export const drawnOf = (n: Names): string => `coalesce(pg_catalog.pg_sequence_last_value(${literal(n.seq)}::regclass), 0)`;
 
-/** Of `created_at`, as a whole number: floats come as the session's settings say. */
+/** Microseconds of `created_at`, as an integer: how a float is printed depends on the session's settings. */
 const micros = `CASE WHEN isfinite(created_at) THEN (date_part('epoch', created_at) * 1000000)::bigint
   WHEN created_at > now() THEN 9223372036854775807 ELSE -9223372036854775807 END`;
 const names = ["id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key"];
 const bytesOf = (columns: readonly string[]): string => columns.map((column) => `coalesce(octet_length(${column}), 0)`).join(" + ");
 
 /**
- * What a relay does all day, in functions: PL/pgSQL keeps the plans of their statements for the session, which would otherwise cost more than
- * the rows of a small window. Each statement of a function has a snapshot of its own. A plan that is kept may have been made for an empty
- * table, so none may read a whole one.
+ * Claim and settle as functions: PL/pgSQL keeps the plans of their statements for the session. Planning each time would cost more than the
+ * rows of a small window. Each statement of a function has its own snapshot. A cached plan may have been made for an empty table, so no
+ * plan may read a whole table.
  *
- * Claims and settles share the lock of a lane, because the relay that owns it is the only one that claims or settles there. Operations that
- * take a lane, give it away, settle a failure or look closer lock it alone.
+ * Claims and settles take a shared lock on a lane, because only the relay that owns the lane claims or settles there. Operations that take
+ * a lane, give it away, settle a failure or look closer take an exclusive lock.
  */
 export const relayFunctions = (n: Names): string => `${claimFunction(n)}
 ${settleFunction(n)}`;
@@ -47,7 +47,7 @@ const claimFunction = (n: Names): string => {
         SELECT ${columns}, row_number() OVER (ORDER BY o.seq) AS place FROM ${ofLane} ORDER BY o.seq LIMIT wants[t.lane + 1]
       ) o WHERE (SELECT ordinary FROM seen) ORDER BY o.place, o.seq LIMIT most`,
   };
-  // The index of pending rows begins with the lane. Nothing but the primary key serves a condition that its predicate does not follow from.
+  // The index of pending rows begins with the lane. This condition does not imply its predicate, so only the primary key can serve it.
   const ofAll = `${n.outbox} o WHERE o.seq > lowest AND ${pending.replace("= 'PENDING'", "IN ('PENDING', '')")} AND ${notOpen}`;
   const bySeq: Way = {
     shares: false,
@@ -80,8 +80,8 @@ END $waybill$;`;
 };
 
 /**
- * Where no more numbers than this were drawn since the lowest floor, one look at all of their rows costs less than one into each lane. Where
- * there are more than the window takes, each lane gets its share.
+ * If at most this many numbers were drawn since the lowest floor, one scan of all their rows costs less than one scan per lane. If there
+ * are more than the window takes, each lane gets its share.
  */
 const fewRows = 500;
 
@@ -89,9 +89,9 @@ const fewRows = 500;
 interface Way {
   /** Each lane gives at most what is wanted of it. */
   readonly shares: boolean;
-  /** Whether a lane `t` has some. */
+  /** Whether a lane `t` has rows. */
   readonly some: string;
-  /** Those of the lanes that are locked. */
+  /** The rows of the locked lanes. */
   readonly rows: string;
 }
 

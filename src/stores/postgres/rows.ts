@@ -3,7 +3,7 @@ import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import type { Cells } from "../kit/status.ts";
 import type { PgRow } from "./connection.ts";
 
-/** What a Date can hold: `available_at` may be 'infinity', which is later than any. */
+/** The latest moment that a Date can hold: `available_at` may be 'infinity', which is later. */
 const lastMs = 8_640_000_000_000_000;
 
 /** Milliseconds since 1970, whatever time zone and date style the session has. */
@@ -11,14 +11,14 @@ export const ms = (moment: string): string =>
   `(CASE WHEN isfinite(${moment}) THEN least(floor(extract(epoch FROM ${moment}) * 1000), ${lastMs})
          WHEN ${moment} = 'infinity' THEN ${lastMs} WHEN ${moment} = '-infinity' THEN -${lastMs} END)::bigint`;
 
-/** Names that are longer than any that can be carried come cut, and longer headers not at all: each still says what is wrong. */
+/** Names that are too long to be carried come truncated, and headers that are too long come as NULL: both still show what is wrong. */
 const name = (column: string): string => `left(o.${column}, ${maxMarkBytes + 1}) AS ${column}`;
 
-/** The columns that make an envelope but for its payload, from the outbox table named `o`. */
+/** The columns of an envelope except its payload, from the outbox table named `o`. */
 export const headColumns = `o.seq, ${["id", "aggregate_type", "aggregate_id", "event_type", "content_type", "idempotency_key"].map(name).join(", ")},
   o.event_version, CASE WHEN octet_length(o.headers::text) <= ${maxHeadersText} THEN o.headers::text END AS headers, ${ms("o.created_at")} AS created_ms`;
 
-/** Known without reading what is stored apart from the row. */
+/** Known without reading a value that is stored out of line. */
 export const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
 
 /** Never throws: a row that cannot be carried says why. */
@@ -57,16 +57,16 @@ export function bigints(array: string | null | undefined): bigint[] {
   return inside === "" ? [] : inside.split(",").map(BigInt);
 }
 
-/** Added within a span of milliseconds, as `spanOf` gives it: what tells the database which partitions to look into. */
+/** Added within a span of milliseconds, as `spanOf` returns it. This tells the database which partitions to look into. */
 export const addedWithin = (from: string | number, to: string | number): string =>
   `created_at >= to_timestamp(${from}::bigint / 1000.0) AND created_at < to_timestamp(${to}::bigint / 1000.0)`;
 export const spanOf = (ms: readonly number[]): [from: number, to: number] =>
   ms.reduce<[number, number]>(([from, to], at) => [Math.min(from, at), Math.max(to, at + 1)], [ms[0] ?? 0, ms[0] ?? 0]);
 
-/** PostgreSQL's text holds neither NUL nor half a character. */
+/** PostgreSQL's text can hold neither NUL nor half a surrogate pair. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
 
-/** Whether an aggregate's names fit into an index, and so into holds and suspects: those of a row that can be carried do. */
+/** Whether an aggregate's names fit into an index, and so into holds and suspects. Names of a row that can be carried do fit. */
 export const indexable = "greatest(octet_length(o.aggregate_type), octet_length(o.aggregate_id)) <= 255";
 
 /** Code and text of an event's failure, from the outbox table named `o`. Before version 3, the text had its code in it. */

@@ -33,12 +33,12 @@ LEFT JOIN (
 ) w ON w.seq = o.seq AND w.lane = o.lane`;
 }
 
-/** Of the tables that hold events. */
+/** Storage parameters of the tables that hold events. */
 const storage = "WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000, autovacuum_analyze_scale_factor = 0.05)";
 
 /** Applied in order, never changed once released. */
 interface Migration {
-  /** Each in a transaction of its own before the rest, and harmless when it comes again. */
+  /** Each statement runs in its own transaction before `then`, and is safe to repeat. */
   readonly first?: (n: Names) => readonly string[];
   /** In one transaction with the new version. */
   readonly then: (n: Names, unit: PartitionUnit | null) => string;
@@ -237,13 +237,13 @@ export const SCHEMA_VERSION = migrations.length;
 const lockMs = 1_000;
 const tries = 60;
 
-/** Two that migrate at once wait for each other. */
+/** Concurrent migrations run one after the other. */
 const migrationLock = "SELECT pg_advisory_xact_lock(hashtextextended('waybill.migrate', 0))";
 
-/** `asked` is the layout of a new outbox, and must be that of one that is there; null takes what is there. */
+/** `asked` is the layout of a new outbox. An existing outbox must have the same layout; null accepts any. */
 export function createSchema(connection: Connection, n: Names, asked: PartitionUnit | null): Schema {
   const { place } = connection;
-  /** Waits for nobody's transaction for long: those who come after it would wait for it. */
+  /** Waits only briefly for other transactions: sessions that come later would queue behind it. */
   const locking = <T>(work: (run: Run) => Promise<T>): Promise<T> => {
     const isBusy = (error: unknown): boolean => causesOf(error).some((cause) => ["55P03", "40P01"].includes(sqlStateOf(cause) ?? ""));
     const alone = (): Promise<T> =>

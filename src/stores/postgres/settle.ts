@@ -9,7 +9,7 @@ import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
 
-/** A settle of nothing but published events, in one round trip. Null, with nothing done, where a lane is lost or an event is not in the window. */
+/** Settles published events only, in one round trip. Null, with nothing done, where a lane is lost or an event is not in the window. */
 export async function settlePublished(
   connection: Connection,
   n: Names,
@@ -46,8 +46,8 @@ const doneSql = (n: Names, onPublish: Published, seqs: string, which: string): s
        WHERE seq = ANY (${seqs}) AND status IN ('PENDING', 'FAILED') AND ${which}`;
 
 /**
- * Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
- * before is seen, whoever wants to take one waits.
+ * Locks the lane rows first, so that owner and epoch cannot change between the check and the update. A relay that took a lane before is
+ * seen, and no relay can take one until this transaction ends.
  */
 export async function settleWindow(
   run: Run,
@@ -77,7 +77,7 @@ export async function settleWindow(
   return { settled: mine.length, lost, ended: open.size === 0 };
 }
 
-/** Everything that goes well, and the end of the window, in one statement. */
+/** Writes the published events, and what is left of the window, in one statement. */
 async function finish(
   run: Run,
   n: Names,
@@ -90,7 +90,7 @@ async function finish(
   const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
   const seqs = list(published.map(seqOf));
   const done = (which: string): string => doneSql(n, onPublish, "$1::bigint[]", which);
-  // The moments of adding keep the database from looking into every partition.
+  // The bounds on `created_at` keep the database from looking into every partition.
   const created = published.map(({ claim }) => claim.envelope.createdAt.getTime());
   const [row] = await run(
     `WITH done AS (${done(addedWithin("$5", "$6"))} RETURNING 1),
@@ -101,11 +101,11 @@ async function finish(
      SELECT count(*) AS n FROM done`,
     [seqs, list(known), window, list(left), ...spanOf(created)],
   );
-  // Somebody may have changed such a moment by hand, or have settled the event some other way.
+  // Plain SQL may have changed a `created_at`, or settled the event some other way.
   if (Number(row!["n"]) < published.length) await run(done("true"), [seqs]);
 }
 
-/** Reads what the outcomes concern, decides in their order, and writes the result: a few statements, however many failed. */
+/** Reads the rows of the outcomes, decides in outcome order, and writes the result: a few statements, however many events failed. */
 async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await run(
     `SELECT o.seq, ${indexable} AS named, ${heldColumns} FROM ${n.outbox} o
@@ -161,7 +161,7 @@ async function block(run: Run, n: Names, seqs: readonly bigint[], waiting: reado
   );
 }
 
-/** An error may be any text. */
+/** An error's text may hold characters that PostgreSQL cannot store. */
 const json = (rows: readonly object[]): string =>
   JSON.stringify(rows, (_, value: unknown) =>
     typeof value === "string" ? storable(value) : typeof value === "bigint" ? String(value) : value,

@@ -10,20 +10,20 @@ import { cells, ms, toldError } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 import { readWatch } from "./watch.ts";
 
-/** Of an estimate, by the indexes of all partitions: each is as dense as it was when it was last analysed. */
+/** Estimates rows from the indexes of all partitions, as if each index were as dense as when it was last analysed. */
 const estimateOf = (n: Names, index: string): string => `
 SELECT coalesce(sum(CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages ELSE 350 END
   * (pg_relation_size(c.oid) / current_setting('block_size')::integer)), 0)::bigint AS n
 FROM pg_class c, to_regclass('${`${n.schema}.${n.index("outbox", index)}`.replaceAll("'", "''")}') root
 WHERE c.relkind = 'i' AND (c.oid = root OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = root))`;
 
-/** A class of rows that one index holds. Beyond the bound, its size comes from the index's own statistics. */
+/** A class of rows that one index holds. Above `counted` rows, its size is estimated from the index's own statistics. */
 interface Class {
   readonly index: string;
   readonly where: string;
   /** In the index's own order: the rows that are due first come first. */
   readonly order?: string;
-  /** What a row waits for, when it is `due` and when it is not. Absent where nobody waits for the rows. */
+  /** What a row waits for once it is `due`. Absent where the rows wait for nothing. */
   readonly wait?: Wait;
   readonly due?: string;
 }
@@ -50,7 +50,7 @@ const grouped = (rows: string): string =>
      ${ms("min(since) FILTER (WHERE due)")} AS due_ms, ${ms("min(since) FILTER (WHERE NOT due)")} AS later_ms
    FROM (${rows}) s GROUP BY GROUPING SETS ((status), (status, aggregate_type)) ORDER BY total DESC, min(since) LIMIT ${shown + 2}`;
 
-/** No table is counted: each class ends at the bound. */
+/** Never counts a whole table: each class stops at the bound. */
 async function countStates(run: Run, n: Names): Promise<Counts> {
   const counts = noEvents();
   const estimated = new Set<State>();
@@ -59,7 +59,7 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
     if (wait === undefined) return;
     const aggregate_type = row["total"] === "1" ? null : row["aggregate_type"]!;
     if (typeof row["due_ms"] === "string") oldest.push({ wait, aggregate_type, since: row["due_ms"] });
-    // What is not due of the dead is discarded.
+    // Rows of the index `dead` that are not due are discarded ones.
     if (typeof row["later_ms"] === "string" && index !== "dead") oldest.push({ wait: "later", aggregate_type, since: row["later_ms"] });
   };
   for (const each of classes) {
@@ -90,7 +90,7 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
       ))
         older(row, each);
   }
-  // What a live relay has claimed is under way: few, whatever the table holds.
+  // Events that a live relay has claimed are PUBLISHING. They are few, however large the table is.
   for (const row of await run(
     `SELECT o.status, count(*) AS n FROM ${n.windows} w
      JOIN ${n.relays} r ON r.relay = w.relay AND r.expires_at > clock_timestamp() JOIN ${n.lanes} l ON l.owner = w.relay
@@ -106,7 +106,7 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
 
 const upTo = (rows: string): string => `(SELECT count(*) FROM (SELECT 1 FROM ${rows} LIMIT ${counted + 1}) s)`;
 
-/** One look at everything an operator may ask, all from the tables, in one snapshot. */
+/** Everything an operator may ask for, read from the tables in one snapshot. */
 export async function readStatus(run: Run, n: Names): Promise<Status> {
   // Without statistics the planner would read the whole table for the few rows that an index has.
   await run("SET LOCAL enable_seqscan = off");

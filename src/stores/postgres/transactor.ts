@@ -29,17 +29,17 @@ function isPool(db: PgDatabase): db is PgPool {
 const runTransaction = <T>(client: PgClient, at: ServerPlace, work: (tx: PgClient) => T | Promise<T>): Promise<T> =>
   transact(client, at, "BEGIN", async () => ({ result: await work(client), commit: "COMMIT" }));
 
-/** How a transaction ends: with statements of which the last is COMMIT. */
+/** How a transaction ends. The last statement in `commit` is COMMIT. */
 interface Ending<T> {
   readonly result: T;
   readonly commit: string;
-  /** What it means when they fail. */
+  /** Translates the error when these statements fail. */
   readonly refused?: (error: unknown) => unknown;
 }
 
 /**
- * `begin` may carry statements behind its BEGIN, in the same write; the work is given the rows of the last one. A COMMIT without an answer
- * is neither yes nor no, and is never tried again.
+ * `begin` may carry more statements after BEGIN, in the same write; the work gets the rows of the last one. When COMMIT gets no answer, its
+ * outcome is unknown, and it is never retried.
  */
 export async function transact<T>(
   client: PgClient,
@@ -61,7 +61,7 @@ export async function transact<T>(
     ending = await work(lastOf(begun).rows);
   } catch (error) {
     const ended = client.query("ROLLBACK").catch(() => undefined);
-    // It waits behind a query that hangs. The server rolls back what a client leaves open that is given up.
+    // ROLLBACK waits behind a query that hangs. When the client is closed, the server rolls back its open transaction.
     if ((await systemDeadlines.within(at.patienceMs, ended)) === null && "release" in client)
       void (client as PgPoolClient).end?.().catch(() => undefined);
     throw error;

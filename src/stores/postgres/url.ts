@@ -4,7 +4,7 @@ const example = "postgres://user:password@host:5432/database";
 const parameters = ["sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "options", "host"] as const;
 const sslModes = ["disable", "no-verify", "prefer", "require", "verify-ca", "verify-full"] as const;
 
-/** A URL with no part that the client would drop without a word. */
+/** Parses the URL, and refuses parts that the client would silently ignore. */
 export function checkedUrl(text: string): URL {
   let url: URL;
   try {

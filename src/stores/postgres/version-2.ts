@@ -10,7 +10,7 @@ const name = (column: string): string => `pg_catalog.octet_length(${column}) BET
 const moment = (column: string): string =>
   `(${column} IS NULL OR ${column} = 'infinity' OR ${column} >= '0001-01-01 00:00:00+00' AND ${column} < '10000-01-01 00:00:00+00')`;
 
-/** What no relay can carry, and `kit/stored.ts` would call unreadable. Anything else is refused while it is inserted. */
+/** An insert that breaks a rule is refused: no relay could carry the row, and `kit/stored.ts` would call it unreadable. */
 const rules: Readonly<Record<string, string>> = {
   waybill_names: ["id", "aggregate_type", "aggregate_id", "event_type", "idempotency_key"].map(name).join(" AND "),
   waybill_content_type: `content_type = 'application/json' OR ${name("content_type")} AND content_type COLLATE "C" ~ '^[ -~]+$'`,
@@ -22,9 +22,9 @@ const rules: Readonly<Record<string, string>> = {
   waybill_retries: "retry_count BETWEEN 0 AND 1000000000",
 };
 
-/** In transactions of their own: whoever applies an event locks the inbox first and the outbox later. */
+/** Each in its own transaction: a subscriber that applies an event locks the inbox first and the outbox later. */
 export const columns = (n: Names): readonly string[] => [
-  // Marks that are there count as finished, and so do those of code of version 1.
+  // Existing marks count as finished, and so do marks that code of version 1 writes.
   `ALTER TABLE ${n.inbox} ADD COLUMN IF NOT EXISTS finished boolean NOT NULL DEFAULT true`,
   ...[n.relays, n.seats].map(
     (table) => `ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS ttl_ms double precision NOT NULL DEFAULT 10000,
@@ -114,7 +114,7 @@ CREATE TABLE ${n.letters} (
 CREATE INDEX ${n.index("letters", "seq")} ON ${n.letters} (seq);
 `;
 
-/** Inside a string that `format` reads. */
+/** Escapes SQL for a string that `format` reads. */
 function percent(sql: string): string {
   return sql.replaceAll("%", "%%");
 }

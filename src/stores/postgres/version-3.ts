@@ -2,7 +2,7 @@ import type { PartitionUnit } from "../kit/schema.ts";
 import { literal, type Names } from "./names.ts";
 import { dropPartition } from "./partitions.ts";
 
-/** Code and detail of an error apart from its text, and when a letter was redriven. No row is rewritten. */
+/** Adds columns for an error's code and detail, apart from its text, and for when a letter was redriven. Rewrites no row. */
 export const errorColumns = (n: Names): readonly string[] => [
   `ALTER TABLE ${n.letters} ADD COLUMN IF NOT EXISTS whole smallint NOT NULL DEFAULT 1,
   ADD COLUMN IF NOT EXISTS error_detail text NOT NULL DEFAULT '', ADD COLUMN IF NOT EXISTS redriven_at timestamptz`,

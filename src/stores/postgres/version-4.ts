@@ -6,9 +6,9 @@ import { addPartitions } from "./partitions.ts";
 import { relayFunctions } from "./relay-functions.ts";
 
 /**
- * What an insert costs is mostly what PostgreSQL reads, plans and prepares anew for each statement: the expressions of constraints,
- * triggers and generated columns. PL/pgSQL keeps the plans of its expressions for the session, so everything is in functions of it.
- * Operators are qualified: a role that inserts must not be able to put its own in their place.
+ * Most of an insert's cost is in the expressions of constraints, triggers and generated columns: PostgreSQL reads, plans and prepares them
+ * again for each statement. PL/pgSQL keeps the plans of its expressions for the session, so everything is in PL/pgSQL functions. Operators
+ * are qualified, so that a role that inserts cannot substitute its own.
  */
 const op = (left: string, operator: string, right: string): string => `${left} OPERATOR(pg_catalog.${operator}) ${right}`;
 const both = (...conditions: readonly string[]): string => conditions.join(" AND ");
@@ -22,7 +22,7 @@ const headersBytes = 131_072;
 
 const named = (column: string): string => within(bytes(column), "1", "255");
 const text = "headers::pg_catalog.text";
-/** The strings of a JSON text. E, because the session that inserts decides what a backslash means without it. */
+/** Matches the strings of a JSON text. An E literal, because without E the inserting session decides what a backslash means. */
 const strings = String.raw`E'"(?:[^"\\\\]|\\\\.)*"'`;
 const dated = (column: string): string => both(op(column, ">=", "'0001-01-01 00:00:00+00'"), op(column, "<", "'10000-01-01 00:00:00+00'"));
 const moment = (column: string): string => `(${column} IS NULL OR ${op(column, "=", "'infinity'")} OR ${dated(column)})`;
@@ -33,7 +33,7 @@ interface Refusal {
   readonly says: string;
 }
 
-/** Of every row. */
+/** Rules for every row. */
 const always: readonly Refusal[] = [
   { rule: "waybill_payload", holds: "one_payload", says: "Exactly one of payload and payload_bytes must be set." },
   { rule: "waybill_version", holds: op("event_version", ">=", "1"), says: "event_version is at least 1." },
@@ -50,7 +50,7 @@ const always: readonly Refusal[] = [
   })),
 ];
 
-/** Of rows since version 2: what no relay can carry, and `kit/stored.ts` would call unreadable. */
+/** Rules for rows since version 2. They refuse what no relay can carry, and `kit/stored.ts` would call unreadable. */
 const since: readonly Refusal[] = [
   ...["id", "aggregate_type", "aggregate_id", "event_type"].map((column) => ({
     rule: "waybill_names",
@@ -95,7 +95,7 @@ const parameters = `exempt boolean, one_payload boolean, id text, aggregate_type
 const passed = `(payload IS NULL) <> (payload_bytes IS NULL), id, aggregate_type, aggregate_id, event_type, event_version,
   content_type COLLATE "C", headers, idempotency_key, created_at, available_at, status, retry_count, next_attempt_at, published_at`;
 
-/** Version 1's own, which have names of PostgreSQL's making. One that a later PostgreSQL writes differently stays, and does no harm. */
+/** Constraints of version 1, whose names PostgreSQL generated. One that a later PostgreSQL prints differently stays, and does no harm. */
 const unnamed = [
   "CHECK ((aggregate_type <> ''::text))",
   "CHECK ((aggregate_id <> ''::text))",
@@ -108,8 +108,8 @@ const unnamed = [
 const superseded = ["waybill_names", "waybill_content_type", "waybill_headers", "waybill_times", "waybill_retries"];
 
 /**
- * In percent. A row that is settled on its own page is logged as what has changed, and otherwise as a whole. Events take more room for
- * it: docs/decisions/0025 has the figures.
+ * In percent. If a settled row stays on its page, the WAL gets only what changed; otherwise it gets the whole row. In return, events take
+ * more space: docs/decisions/0025 has the figures.
  */
 const fillfactor = 70;
 const storage = `WITH (fillfactor = ${fillfactor}, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000, autovacuum_analyze_scale_factor = 0.05)`;

@@ -3,8 +3,8 @@ import type { PgRow, Run } from "./connection.ts";
 import { literal, type Names } from "./names.ts";
 
 /**
- * Whoever has a transaction id, or a snapshot. A vacuum's own snapshot holds nobody back, and parallel workers have their leader's.
- * `here`: vacuum looks at this database alone, and at whatever belongs to none.
+ * Sessions, prepared transactions and slots that may have a transaction id or a snapshot. A vacuum's own snapshot holds nothing back, and
+ * parallel workers use their leader's. `here`: vacuum considers only holders in this database, and those that belong to none.
  */
 const holders = `
   SELECT 'session' AS kind, a.pid::text AS name, a.usename::text AS "user", a.application_name AS application, a.state, a.xact_start AS since,

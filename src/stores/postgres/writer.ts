@@ -8,8 +8,8 @@ import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
 
 /**
- * One statement, whichever library carries it. An event without a key is a plain insert, which costs PostgreSQL a fifth less than the
- * function does; several, or a key, take the function.
+ * One statement, whichever library runs it. One event without a key is a plain insert, which costs PostgreSQL a fifth less than the
+ * function. Several events, or a key, take the function.
  */
 export function createWriter(n: Names, place: string): OutboxWriter<SqlTransaction> {
   const statementOf = (rows: readonly Row[]): [text: string, values: string[]] =>
@@ -26,7 +26,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
       try {
         found = (await tx.query(...statementOf(rows))).rows;
       } catch (error) {
-        if (isConflict(error)) throw error; // whoever retries transactions knows it by its code
+        if (isConflict(error)) throw error; // callers that retry transactions recognise it by its code
         throw sqlState(error) === "23505" ? taken(error) : explain(error, place);
       }
       // No rows: no event had a key, and all of them were added.
@@ -42,7 +42,7 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
   };
 }
 
-/** Who waits for the end of a client's transaction, of however many stores: one listener for all of them. */
+/** Callbacks that wait for the end of a client's transaction. All stores share one listener per client. */
 const waiting = new WeakMap<object, Set<() => void>>();
 
 function whenEnded(tx: SqlTransaction, then: () => void): boolean {
@@ -62,7 +62,7 @@ function whenEnded(tx: SqlTransaction, then: () => void): boolean {
   return true;
 }
 
-/** In one statement the server cannot tell a transaction of one statement from another; clients can. */
+/** Within one statement, the server cannot distinguish a single-statement transaction from a longer one; clients can. */
 function refuseWithoutTransaction(tx: SqlTransaction): void {
   const { query, totalCount } = tx as Partial<SqlTransaction> & { totalCount?: unknown };
   if (typeof query !== "function" || typeof totalCount === "number") {
@@ -88,7 +88,7 @@ function taken(error: unknown): WaybillError {
   return idTaken(id, error);
 }
 
-/** What the table fills in by itself is left out. All values are texts: libraries differ in what they make of anything else. */
+/** Leaves out what the table fills in by itself. All values are sent as text, because libraries convert other types differently. */
 function insertOf(n: Names, row: Row): [text: string, values: string[]] {
   const columns = ["id", "aggregate_type", "aggregate_id", "event_type"];
   const values = [row.id, row.aggregateType, row.aggregateId, row.type];
