@@ -41,7 +41,7 @@ export interface TableAnswers extends StoredThings {
   /** Null where this user may not look. */
   readonly lanes: number | null;
   readonly engines: readonly { readonly table: string; readonly engine: string }[];
-  /** Columns that hold text, whether they are the outbox's, the keys' or the inbox's. */
+  /** The text columns of Waybill's tables, each with the promise that a wrong collation breaks. */
   readonly collations: readonly { readonly table: string; readonly column: string; readonly collation: string; readonly breaks: string }[];
 }
 
@@ -63,7 +63,7 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
   };
 }
 
-/** A right on the server, on a table, on a column, on a database. */
+/** Null where a privilege is missing on the server, on a table, on a column, on a database. */
 const allowed = <T>(read: () => Promise<T>): Promise<T | null> =>
   unlessDenied(read, (error) => [1227, 1142, 1143, 1044].includes(errnoOf(error) ?? 0));
 
@@ -92,11 +92,11 @@ async function readTables(connection: Connection, n: Names, clock: Clock): Promi
     const table = own.get(textOf(row, "name").toLowerCase());
     return table === undefined || textOrNull(row, "type") === "VIEW" ? [] : [{ table, engine: textOrNull(row, "engine") ?? "none" }];
   });
-  // Tables on which a user has no right do not show. A relay needs none on a subscriber's.
+  // A user does not see tables on which it has no privilege. A relay needs none on a subscriber's tables.
   const seen = new Set(engines.map(({ table }) => table));
   const unseen = consumers.every((table) => !seen.has(table)) ? consumers : [];
   const lanes = nameIn(n.lanes);
-  // A server may write names in lower case: they are compared without regard to it.
+  // A server may store names in lower case, so they are compared without regard to case.
   const spelt = new Map(expected.map(({ kind, name }) => [`${kind} ${name}`.toLowerCase(), `${kind} ${name}`]));
   return {
     expected: expected.filter(({ name }) => !unseen.includes(name.split(".")[0]!)),
@@ -136,7 +136,7 @@ async function mayTrigger(run: Run, n: Names): Promise<boolean> {
 
 const name = "(?:`(?:[^`]|``)*`\\.)?`((?:[^`]|``)*)`";
 
-/** What statements make: one list, and that is the migration itself. */
+/** The objects that the statements create. The migration itself is the only list of them. */
 function thingsIn(sql: string): readonly Thing[] {
   const tables = [...sql.matchAll(new RegExp(`^CREATE TABLE IF NOT EXISTS ${name} \\(([\\s\\S]*?)\\) ENGINE`, "gm"))];
   const others = [...sql.matchAll(new RegExp(`^CREATE (?:OR REPLACE SQL SECURITY INVOKER )?(TRIGGER|VIEW) ${name}`, "gm"))];
@@ -153,5 +153,5 @@ function thingsIn(sql: string): readonly Thing[] {
 }
 
 const unquoted = (text: string): string => text.replaceAll("``", "`");
-/** Of a name as it stands in SQL. */
+/** The name without quotes and schema. */
 const nameIn = (quoted: string): string => unquoted(new RegExp(`^${name}$`).exec(quoted)![1]!);

@@ -15,7 +15,7 @@ export interface Scan extends ByteBounds {
   readonly lanes: readonly number[];
   readonly limit: number;
   readonly pace: ReadPace;
-  /** What this relay has in its windows, by lane. */
+  /** The events in this relay's open windows, by lane. */
   readonly open: ReadonlyMap<number, readonly bigint[]>;
   /** Some events of these lanes are suspect. */
   readonly suspicious: boolean;
@@ -45,20 +45,20 @@ interface Caught {
 const withRelay = (columns: string): string => `${columns}, o.lane, o.retry_count, ${heldColumns}, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
-/** The sum keeps the optimiser from making a range of every gap. */
+/** The `+ 0` keeps the optimiser from making a range of every gap between the numbers. */
 const notOpen = ({ open }: Scan): string => {
   const seqs = [...open.values()].flat();
   return seqs.length === 0 ? "" : `AND (o.seq + 0) NOT IN (${list(seqs)})`;
 };
 const notSuspect = (n: Names): string =>
   `NOT EXISTS (SELECT 1 FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
-/** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
+/** Rows that `mayGo` refuses: they leave the pending scan, whether or not their aggregate has suspects. */
 const held = (
   n: Names,
 ): string => `EXISTS (SELECT 1 FROM ${n.holds} y WHERE y.aggregate_type = o.aggregate_type AND y.aggregate_id = o.aggregate_id
   AND (y.free_to IS NULL AND (y.destination IS NOT NULL OR o.seq <> y.cause_seq) OR o.seq > y.free_to))`;
 
-/** Failed events whose turn has come, then the pending rows of all lanes: every lane an equal share first, and what is left over to those behind. */
+/** Takes failed events that are due, then pending rows: an equal share for every lane first, and the rest for lanes with a backlog. */
 export async function claimNormal(scan: Scan, turn: ClaimTurn, due: boolean): Promise<Caught> {
   const { limit, names: n } = scan;
   const catcher = catchRows(scan);
@@ -95,7 +95,7 @@ export async function claimNormal(scan: Scan, turn: ClaimTurn, due: boolean): Pr
 
 const fitting = (found: readonly Found[], bounds: ByteBounds): readonly Found[] => withinBytes(found, bounds, ({ row }) => weightOf(row));
 
-/** Payloads come along only where all of them would fit: of most events they do, and no second statement has to read them. */
+/** A payload is read with its row if a full window of such payloads would fit. Most do, and need no second statement. */
 const wholeRows = ({ names: n, bytes, largest, limit }: Scan, seqs: readonly bigint[]): string =>
   `SELECT ${withRelay(envelopeColumns(Math.min(largest, Math.floor(bytes / limit))))} FROM ${n.outbox} o FORCE INDEX (PRIMARY) ${joins(n)} WHERE o.seq IN (${list(seqs)})`;
 
@@ -110,7 +110,7 @@ interface Reader {
 /** How many payload bytes one claim makes the server walk through, those that are not sent among them. */
 const mostWalked = 256 * 1024 * 1024;
 
-/** InnoDB reads the whole of a payload to tell its length: so rows are read a few at a time where they are large. */
+/** InnoDB reads a whole payload to find its length, so large rows are read a few at a time. */
 function createReader(scan: Scan, most = { bytes: scan.bytes, walked: mostWalked }): Reader {
   let cost = 0;
   let walked = 0;
@@ -141,7 +141,7 @@ function createReader(scan: Scan, most = { bytes: scan.bytes, walked: mostWalked
 /** The last event of each aggregate that was picked, and of all. */
 interface Chain {
   readonly last: bigint;
-  /** Whether something of its aggregate that comes after it was picked. */
+  /** Whether a later event of the row's aggregate was picked. */
   precedes(row: MysqlRow): boolean;
   add(rows: readonly MysqlRow[]): readonly MysqlRow[];
 }
@@ -166,11 +166,10 @@ function createChain(): Chain {
 }
 
 /**
- * Each look of a claim has a snapshot of its own, and MariaDB makes one while transactions go on committing. So a look may
- * show the second event of an aggregate although no look before showed the first. The last look comes when everything is
- * picked: whatever was committed before something that was picked is visible by then. What only the last look shows is
- * taken if it belongs before something that was picked, and otherwise left for the next claim. So are delayed rows that have become
- * available by then.
+ * Each look of a claim has its own snapshot, and MariaDB takes one while transactions go on committing. So a look may show the second event
+ * of an aggregate although no look before showed the first. The last look comes when everything is picked: by then, every event that was
+ * committed before a picked one is visible. An event that only the last look shows is taken if it precedes a picked event of its aggregate,
+ * and otherwise left for the next claim. The same goes for delayed rows that have become available by then.
  */
 async function missedRows(scan: Scan, pending: Pick<Pending, "missed">, chain: Chain): Promise<readonly MysqlRow[] | null> {
   const missed = chain.last === 0n ? [] : await pending.missed(chain.last, chain.precedes);
@@ -192,10 +191,7 @@ const dueRows = (scan: Scan, limit: number, which: string): Promise<readonly Mys
      ORDER BY o.due_at LIMIT ${limit}`,
   );
 
-/**
- * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
- * aggregate, since order goes before caution.
- */
+/** Rows that only a narrow claim may take: suspects, and earlier events of their aggregates, since order matters more than caution. */
 const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT MAX(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 

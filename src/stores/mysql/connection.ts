@@ -32,7 +32,7 @@ export interface MysqlSession {
 export interface MysqlServer {
   readonly mariadb: boolean;
   readonly version: string;
-  /** Which server of several, and the number of the connection there. */
+  /** Which server of several; `id` is the connection's id there. */
   readonly at: string;
   readonly id: number;
 }
@@ -45,13 +45,13 @@ export interface Connection {
   /** One statement, in a transaction of its own. */
   readonly run: Run;
   change(sql: string, values?: readonly SqlValue[]): Promise<number>;
-  /** READ COMMITTED, so that every statement has a fresh snapshot and no gap is locked; run again when it lost against another. */
+  /** READ COMMITTED, so that every statement has a fresh snapshot and no gap is locked. Retried after a conflict with another session. */
   transaction<T>(work: (session: MysqlSession) => Promise<T>): Promise<T>;
   /** Reads only, all of it from one snapshot. */
   snapshot<T>(work: (run: Run, server: MysqlServer) => Promise<T>): Promise<T>;
   /**
-   * A connection of the pool, for a handler, with autocommit off: its first statement begins the transaction. A handler that failed, or
-   * timed out, may go on with statements of its own: its connection is closed.
+   * A connection of the pool for a handler, with autocommit off: its first statement begins the transaction. If the handler fails or times
+   * out, the connection is closed, since the handler may go on to run statements.
    */
   lend<T>(work: (connection: MysqlPoolConnection, server: MysqlServer) => Promise<T>): Promise<T>;
   /** For work of ours in which the session is what matters, not a transaction. */
@@ -68,7 +68,7 @@ export interface ConnectionOptions {
 /** What a session is set to: as it came; for statements of ours, which end soon; for a handler, which may take its time. */
 type Mode = "calm" | "hurried" | "lent";
 
-/** A default of the server's that is lower would hide rows from every SELECT, without a word. */
+/** A lower default of the server would silently hide rows from every SELECT. */
 const noLimit = 2n ** 64n - 1n;
 const unset = "set it to its default, or give Waybill a url";
 const raw = { rowsAsArray: false, nestTables: false, namedPlaceholders: false } as const;
@@ -76,7 +76,7 @@ const bytes = (field: { buffer(): Buffer | null }): Buffer | null => field.buffe
 
 export function createConnection({ pool: given, place, statementTimeoutMs }: ConnectionOptions): Connection {
   const ours = "url" in given;
-  const patienceMs = statementTimeoutMs * 1.5; // the server has the first word
+  const patienceMs = statementTimeoutMs * 1.5; // the server's own timeouts come first
   let closed = false;
   const servers = new WeakMap<object, MysqlServer>();
   /** Links that are not calm. */
@@ -94,7 +94,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     }
   };
 
-  /** Looks at each connection once. What is set here stays, so that it is only done on connections of our own. */
+  /** Checks each connection once. The settings made here stay, so they are only made on our own connections. */
   const prepare = async (connection: MysqlConnection): Promise<MysqlServer> => {
     const link = linkOf(connection);
     const known = servers.get(link);
@@ -137,7 +137,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     await ask(connection, `SET ${[...autocommit, ...limits].join(", ")}`);
     modes.set(linkOf(connection), to);
   };
-  /** On MariaDB the limits mean nothing outside transactions, so connections of our own keep them until they are wanted otherwise. */
+  /** On MariaDB the limits have no effect outside transactions, so our own connections keep them until another mode needs others. */
   const rest = async (connection: MysqlPoolConnection, server: MysqlServer): Promise<void> => {
     if (!ours || !server.mariadb) await turn(connection, server, "calm").catch(() => connection.destroy());
   };
@@ -175,7 +175,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
         if (!silent) await own.run("ROLLBACK").catch(() => undefined);
         throw error;
       } finally {
-        if (!silent) await rest(connection, server); // a silent one is given up anyway
+        if (!silent) await rest(connection, server); // a connection that does not answer is closed anyway
       }
     });
 
@@ -218,13 +218,13 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 }
 
-/** Each loan of a pooled connection is a new object around the same one. */
+/** The pool hands a connection out in a new object each time. This is the connection inside. */
 function linkOf(connection: MysqlConnection): object {
   const { connection: core } = connection as { connection?: unknown };
   return typeof core === "object" && core !== null ? core : connection;
 }
 
-/** A cast of the application's own takes the place of everything but another function. */
+/** A cast function that the application has set is overridden only by another function. */
 function castOf(connection: MysqlConnection): false | typeof bytes {
   const { config } = linkOf(connection) as { config?: { typeCast?: unknown } };
   return config !== undefined && typeof config.typeCast !== "function" ? false : bytes;
@@ -233,7 +233,7 @@ function castOf(connection: MysqlConnection): false | typeof bytes {
 /** How long a transaction of ours waits for its next statement: a process that is frozen in one must not keep its locks. */
 const ourIdleSeconds = 10;
 
-/** Parts of SET: what remembers the session's own limits, what sets others, and what puts its own back. */
+/** Parts of SET that remember the session's own limits, set others, and restore its own. */
 interface IdleSettings {
   readonly keep: string;
   readonly restore: string;

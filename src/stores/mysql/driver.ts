@@ -37,7 +37,7 @@ export interface PoolSettings {
   readonly connectTimeoutMs: number;
 }
 
-/** A pool of our own; mysql2 rounds large numbers, reads times in local time and takes objects as SQL unless it is told otherwise. */
+/** Opens a pool of our own. By default, mysql2 rounds large numbers, reads times in local time and turns objects into SQL. */
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<MysqlPool> {
   const { default: mysql } = await loadClient("MySQL and MariaDB", "mysql2", () => import("mysql2/promise"));
   const pool = mysql.createPool({
@@ -60,7 +60,7 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
   return pool;
 }
 
-/** Another one once the connection is encrypted. */
+/** The connection's socket, which is replaced once the connection is encrypted. */
 const streamOf = (connection: object): unknown => (connection as { readonly stream?: unknown }).stream;
 
 const example = "mysql://user:password@host:3306/database";
@@ -81,7 +81,7 @@ interface ConnectionSettings {
   readonly ssl?: TlsSettings;
 }
 
-/** The URL's own few parameters, and no others: mysql2 would take any of its options from there. */
+/** Refuses URL parameters other than these two: mysql2 would take any of its options from the URL. */
 export function settingsOf(text: string): ConnectionSettings {
   const url = urlOf(text);
   for (const name of url.searchParams.keys())
@@ -120,7 +120,7 @@ export function urlOf(text: string): URL {
   return url;
 }
 
-/** Encrypted means verified: whoever wants it otherwise has to say `sslmode=no-verify`. */
+/** Encrypted means verified, unless the URL says `sslmode=no-verify`. */
 function tlsOf(url: URL): TlsSettings | null {
   const mode = url.searchParams.get("sslmode") ?? (url.searchParams.has("sslrootcert") ? "verify-full" : "disable");
   const file = url.searchParams.get("sslrootcert");
@@ -159,7 +159,7 @@ export function serverError(error: unknown): ServerError | null {
 
 export const errnoOf = (error: unknown): number | null => serverError(error)?.errno ?? null;
 
-/** The client, and most libraries, keep the statement on their errors, with every value in it: what was added must not reach a log with them. */
+/** The client and most libraries put the statement on their errors, with every value in it. Those values must not reach a log. */
 export function withoutValues(error: unknown, filled: string, sql: string): unknown {
   if (filled !== sql)
     for (const cause of causesOf(error))
@@ -170,14 +170,14 @@ export function withoutValues(error: unknown, filled: string, sql: string): unkn
   return error;
 }
 
-/** Deadlock, or somebody else's lock for too long: everything may be run again from its start. */
+/** A deadlock, or another session's lock for too long: everything may be retried from its start. */
 export const isConflict = (error: unknown): boolean => [1213, 1205, 1020].includes(errnoOf(error) ?? 0);
 
 const link = new Set(["PROTOCOL_CONNECTION_LOST", "PROTOCOL_SEQUENCE_TIMEOUT", "HANDSHAKE_SSL_ERROR", "HANDSHAKE_NO_SSL_SUPPORT"]);
-/** Shutting down, killed, given up: the server ended the connection or the statement in the midst of its work. */
+/** Shut down, killed, aborted or timed out: the server ended the connection or the statement in the middle of its work. */
 const ended = [1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 3024, 4031];
 
-/** Nobody answered: whatever was under way may or may not have been done. */
+/** The server did not answer: the statement under way may or may not have taken effect. */
 export function isSilence(error: unknown): boolean {
   const errno = errnoOf(error);
   return errno === null ? isLinkError(error) : ended.includes(errno);

@@ -5,7 +5,7 @@ import { errnoOf } from "./driver.ts";
 import type { Names } from "./names.ts";
 import { bigOrNull, isSet, least, numberOf, textOrNull } from "./rows.ts";
 
-/** A lane as its row says, under lock. */
+/** A lane's row, read under its lock. */
 export interface LockedLane {
   readonly epoch: bigint;
   /** How often an operator has put rows back into it. */
@@ -25,18 +25,18 @@ type Held = ReadonlyMap<number, bigint>;
 
 /** Where each lane's scan may begin. What was learnt about a lane under another epoch counts for nothing. */
 export interface Floors {
-  /** Under the lanes' locks: forgets what another owner, server or link, an operator, or time have made doubtful. */
+  /** Under the lanes' locks: forgets floors that a new owner, server or link, an operator, or their age has made doubtful. */
   enter(facts: Facts): void;
   of(lane: number, epoch: bigint): bigint;
-  /** False when a claim would forget one of these floors: what was seen from there is not all. */
+  /** False when a claim would forget one of these floors: a look from there may have missed rows. */
   current(held: Held, reopened: bigint): boolean;
-  /** Floors that a claim without any work would raise: an idle relay must not look over the same dead rows for ever. */
+  /** True when a claim without any work would raise a floor: an idle relay must not scan the same dead rows forever. */
   moving(held: Held): boolean;
-  /** Looks at what is open now, if it is time to. Comes before the scan whose rows `raise` is told of. */
+  /** Looks at the open transactions, if it is time to. Must come before the scan whose rows are given to `raise`. */
   look(run: Run, n: Names, nonce: string): Promise<void>;
   /** Rows came back into the lane; this is the lowest. */
   lower(lane: number, seq: bigint): void;
-  /** The lane was scanned from its floor, and `lowest` is the lowest row that is not settled, be it met or in flight. */
+  /** The lane was scanned from its floor. `lowest` is the lowest row that is not settled, whether the scan met it or it is in flight. */
   raise(lane: number, lowest: bigint | null): void;
   reset(): void;
 }
@@ -47,9 +47,9 @@ interface Floor extends LockedLane {
 }
 
 /**
- * What is known of the numbers that were drawn. A number N is first `drawn`. For a few looks after that it is too early to tell who may
- * have drawn it. Then it waits for the youngest transaction of that moment. When that one is over, no row up to N can appear any more: N
- * is `proven`. One look later it is `usable`: by then whatever was being committed is visible to every snapshot.
+ * What is known of the numbers that the table has drawn. A number N is first `drawn`. For a few looks it is too early to say which
+ * transactions may have drawn it. Then N waits for the youngest transaction of that moment. When it and all older ones are over, no row up
+ * to N can appear any more: N is `proven`. One look later N is `usable`: commits that were under way are then visible to every snapshot.
  */
 interface Proof {
   readonly drawn: bigint;
@@ -87,29 +87,29 @@ export function proofAfter({ drawn, proven, waiting }: Proof, { oldest, newest, 
 const most = (...numbers: readonly bigint[]): bigint => numbers.reduce((a, b) => (a > b ? a : b));
 
 /**
- * The server makes its list of transactions anew only after a tenth of a second without any reader, and readers that come
- * too often keep it old for all of them. So they come seldom, at no fixed moment, and more seldom after an old list.
+ * The server refreshes its list of transactions only after a tenth of a second without any reader. Readers that come too often keep it old
+ * for all of them. So a relay reads it seldom, at no fixed moment, and more seldom after an old list.
  */
 const lookEveryMs = 1_000;
 const longestWait = 8;
-/** A thread draws its number a few instructions before its transaction has an id. Nobody is off the processor over so many looks. */
+/** A thread draws its number a few instructions before its transaction has an id. No thread is off the processor for so many looks. */
 const marginLooks = 3;
 const waitingKept = 100;
-/** However a row came to lie below a floor, be it by somebody's hand, it is met within this time. */
+/** A row that lies below a floor for whatever reason, plain SQL included, is found within this time. */
 const sweepMs = 300_000;
-/** How long not to ask again once the right to see transactions was refused. */
+/** How long to wait before asking again once the server refused to show transactions. */
 const refusedMs = 600_000;
-/** The server's list ends, without a word, where its 16 MiB do; a transaction with its locks takes a few KiB at most. */
+/** The server silently cuts its list off at 16 MiB; a transaction with its locks takes a few KiB at most. */
 const longestList = 2_000;
 
 /**
- * A scan must not walk over the index entries of everything that was ever published, which stay for as long as any
- * transaction holds the purge back. Once all transactions are over that were open a while after number N had been drawn,
- * no row up to N can appear any more. A floor moves up to such an N, and never past a row that is not settled.
+ * A scan must not walk over the index entries of everything that was ever published. They stay for as long as any transaction holds
+ * InnoDB's purge back. Once all transactions that were open a while after number N had been drawn are over, no row up to N can appear any
+ * more. A floor moves up to such an N, and never past a row that is not settled.
  */
 export function createFloors(clock: Clock, random: Random): Floors {
   const floors = new Map<number, Floor>();
-  /** A link that still works leads to the server it always led to. */
+  /** Links that were seen before: one that still works leads to the server it always led to. */
   const links = new WeakSet();
   let server = "";
   let proof = unproven;
@@ -162,8 +162,8 @@ export function createFloors(clock: Clock, random: Random): Floors {
         nextLook = now + refusedMs;
         return;
       }
-      // The highest row may have been deleted; the table itself knows what it has drawn.
-      if (listing.highest !== null && listing.highest < proof.drawn && (await nextNumber(run, n)) <= proof.drawn) reset(); // the numbers begin anew
+      // The highest row may have been deleted: only the table's own counter shows whether its numbers have restarted.
+      if (listing.highest !== null && listing.highest < proof.drawn && (await nextNumber(run, n)) <= proof.drawn) reset();
       wait = listing.fresh ? Math.max(1, wait / 2) : Math.min(longestWait, 2 * wait);
       later();
       if (listing.fresh) proof = proofAfter(proof, listing);
@@ -189,7 +189,7 @@ interface Reading {
 }
 
 interface Listing extends Reading {
-  /** The server gives everybody the same list for a while: it is of now only if it has this very statement in it, and proves something only if it is whole. */
+  /** All readers get one list for a while: it is current only with this very statement in it, and proves something only if it is whole. */
   readonly fresh: boolean;
 }
 
@@ -216,7 +216,7 @@ async function listTransactions(run: Run, n: Names, nonce: string): Promise<List
   }
 }
 
-/** What the next row will be given, 1 where the server does not tell. Statistics may be a day old; this is as it is now. */
+/** The number that the next row will get; 1 where the server does not show it. Statistics may be a day old, this is current. */
 async function nextNumber(run: Run, n: Names): Promise<bigint> {
   const [row] = await run(`SHOW CREATE TABLE ${n.outbox}`);
   const [, next] = /^\).*\bAUTO_INCREMENT=(\d+)/m.exec(textOrNull(row!, "Create Table") ?? "") ?? [];

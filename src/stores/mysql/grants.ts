@@ -3,7 +3,7 @@ import type { Names } from "./names.ts";
 const written =
   "id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key, available_at";
 
-/** The least that each role needs, one statement each. The role names are examples: whoever runs this replaces them. */
+/** The least that each role needs, one statement each. The role names are examples, for the administrator to replace. */
 export function grants(n: Names, partitioned: boolean): readonly string[] {
   const partitions = (role: string): string[] =>
     partitioned
@@ -18,7 +18,7 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     // Writer: the services that add events.
     "CREATE ROLE IF NOT EXISTS waybill_writer",
     `GRANT INSERT (${written}) ON ${n.outbox} TO waybill_writer`,
-    // Relay: claims and settles, and purges what is published. PROCESS shows it which transactions are open, and so where its scans may begin.
+    // Relay: claims, settles, and purges published events. PROCESS shows it which transactions are open, and so where its scans may begin.
     "CREATE ROLE IF NOT EXISTS waybill_relay",
     `GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, error_code, error_detail, published_at) ON ${n.outbox} TO waybill_relay`,
     ...each("SELECT, INSERT, UPDATE, DELETE", [n.relays, n.windows, n.suspects, n.holds, n.destinations], "waybill_relay"),
@@ -27,7 +27,7 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     ...each("SELECT", [n.meta, n.events], "waybill_relay"),
     `GRANT INSERT ON ${n.audit} TO waybill_relay`,
     "GRANT PROCESS ON *.* TO waybill_relay",
-    // Where there are partitions: makes and drops them, for which the server wants as much as this.
+    // With partitions, the relay creates and drops them. The server requires all of these privileges for that.
     ...partitions("waybill_relay"),
     // Subscriber: the inbox, beside whatever its handlers need.
     "CREATE ROLE IF NOT EXISTS waybill_subscriber",

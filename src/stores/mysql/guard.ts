@@ -12,13 +12,13 @@ const nothing = literal("");
 const isJson = (column: string): string =>
   `LOCATE(CHAR(92), REGEXP_REPLACE(${column}, ${escape}, ${nothing})) = 0 AND NOT REGEXP_REPLACE(${column}, ${text}, ${nothing}) REGEXP ${halfNumber}`;
 
-/** A zero date, or one with a zero in it: '0000-00-00', '2026-00-10'. */
+/** No zero date, and none with a zero in it: '0000-00-00', '2026-00-10'. */
 const isMoment = (column: string): string => `NEW.${column} IS NULL OR TO_DAYS(NEW.${column}) IS NOT NULL`;
 const isName = (column: string): string =>
   `OCTET_LENGTH(NEW.${column}) BETWEEN 1 AND ${maxMarkBytes} AND LOCATE(CHAR(0 USING utf8mb4), NEW.${column}) = 0`;
 const printable = literal("^[ -~]+$");
 
-/** By name, what every event must be. What cannot be told, because a value is null, is broken: INSERT IGNORE gives columns that take no null another value. */
+/** What every event must meet, by name. NULL counts as broken: INSERT IGNORE replaces a NULL in a NOT NULL column by another value. */
 const rules = (mariadb: boolean): Readonly<Record<string, string>> => ({
   id: `OCTET_LENGTH(NEW.id) > 0 AND LOCATE(CHAR(0 USING ascii), NEW.id) = 0`,
   name: ["aggregate_type", "aggregate_id", "event_type"].map(isName).join(" AND "),
@@ -34,8 +34,8 @@ const rules = (mariadb: boolean): Readonly<Record<string, string>> => ({
 });
 
 /**
- * Refuses what no relay could carry, in the words of a constraint. A CHECK would not do: a session can turn CHECKs off,
- * an UPDATE that parks a bad row would break them again, and adding one copies the table while its writers wait.
+ * Refuses rows that no relay could carry, with the error of a constraint. A CHECK would not do: a session can turn CHECKs off, an UPDATE
+ * that parks a bad row would violate them again, and adding one copies the table while its writers wait.
  */
 export const guard = (n: Names, mariadb: boolean): string => `
 CREATE TRIGGER ${n.guard} BEFORE INSERT ON ${n.outbox} FOR EACH ROW

@@ -4,7 +4,7 @@ import { refuseLibrary } from "../../core/libraries.ts";
 import { withoutValues, type MysqlConnection, type MysqlQuery } from "./driver.ts";
 import { fill, type SqlValue } from "./values.ts";
 
-/** Somebody else's transaction: a connection of mysql2, or whatever a library's handle makes of its own. */
+/** The application's transaction: a connection of mysql2, or another library's transaction behind its handle. */
 export type MysqlTransaction = MysqlConnection | SqlTransaction;
 
 /** Rows as lists of values, in the order they were asked for: a connection may give them as objects or as lists. */
@@ -19,7 +19,7 @@ export function askOf(tx: MysqlTransaction): AskTransaction {
       "NO_TRANSACTION",
       `outbox.add was given ${show(tx)} in place of a transaction: give it the connection that has begun one`,
     );
-  // The connections of `mysql2` itself answer by callback, and have the promising one beside them.
+  // Connections of `mysql2` itself work with callbacks, and their `promise()` returns the one with promises.
   const handle = (typeof promise === "function" ? (Reflect.apply(promise, tx, []) as unknown) : tx) as MysqlTransaction;
   const isClient = typeof execute === "function";
   return async (sql, values = []) => {

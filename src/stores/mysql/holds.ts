@@ -4,7 +4,7 @@ import type { Names } from "./names.ts";
 import { bigOf, bigOrNull, isSet, numberOf, textOf, textOrNull } from "./rows.ts";
 import { list, type SqlValue } from "./values.ts";
 
-/** How many aggregates one claim lets go, and how many blocked rows: of each at least some, of all not too many. */
+/** How many aggregates, rows in all, and rows of one aggregate a claim releases: each aggregate gets a share of the rows. */
 const holdsPerRelease = 200;
 const rowsPerRelease = 10_000;
 const rowsPerHold = 1_000;
@@ -23,7 +23,7 @@ export interface Hold {
   readonly since: string | null;
 }
 
-/** Of a hold named `h`, or of none. */
+/** Of a hold named `h`, which may be missing. */
 export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
 export function heldOf(row: MysqlRow): HeldBy | null {
   const cause = bigOrNull(row, "cause_seq");
@@ -66,7 +66,7 @@ export async function writeHolds({ change }: Own, n: Names, holds: readonly Hold
   );
 }
 
-/** What held these aggregates is settled: their followers go on, in order, as claims come by. */
+/** The events that held these aggregates are settled: later claims release the followers, in order. */
 export async function startReleasing({ change }: Own, n: Names, causes: readonly bigint[]): Promise<void> {
   if (causes.length > 0)
     await change(
@@ -74,7 +74,7 @@ export async function startReleasing({ change }: Own, n: Names, causes: readonly
     );
 }
 
-/** What makes a delayed row ready. Not its own moment: under strict modes a zero date cannot be copied, and the statement fails for all rows. */
+/** Makes a delayed row ready. It does not copy `available_at`: under strict modes a zero date there fails the statement for all rows. */
 export const freed = "IF(available_at IS NULL, NULL, UTC_TIMESTAMP(6))";
 
 /** A row that came back into its lane. */

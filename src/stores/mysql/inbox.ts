@@ -16,7 +16,7 @@ import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
 import { committing, stayingInside } from "./transactor.ts";
 
-/** How a transaction for one event begins, how statements of ours run in it, how a handler is given it, and how it is cut off where it can be. */
+/** Begins a transaction: `ask` runs our statements in it, `lend` gives it to a handler, and `cut`, where there is one, cuts it off. */
 export interface Applying<Tx> {
   transaction<T>(work: (ask: AskTransaction, lend: (handler: Handler<Tx>) => void | Promise<void>, cut?: Cut) => Promise<T>): Promise<T>;
 }
@@ -25,14 +25,14 @@ type Cut = () => Promise<void>;
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
 const attempts = 5;
-/** The lock was waited for in vain; or somebody has it, and nobody waits. */
+/** The wait for the lock timed out; or another session has the lock, and the statement said NOWAIT. */
 const lockHeld = [1205, 3572];
 /** How long the server may take to end a connection that was killed. */
 const cutMs = 5_000;
-/** However many are asked for, a step stays small: nobody waits long for its locks, nor a replica for it. */
+/** However many the caller asks for, a step stays small: neither another session nor a replica waits long for it. */
 const forgottenAtOnce = 1_000;
 
-/** The database in which transactions begin, and the names of the tables there: a handler may turn to another one with USE. */
+/** The database in which transactions begin, and the names of its tables: a handler may switch to another database with USE. */
 interface Home {
   readonly database: string | null;
   readonly names: Names;
@@ -43,10 +43,10 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   let home: Home | undefined;
   const findHome = async (ask: AskTransaction): Promise<Home> => {
     const database = databaseIn(await ask("SELECT DATABASE() AS home"));
-    if (database === null || database.includes("?")) return { database: null, names: n }; // no such name can stand in a statement with values
+    if (database === null || database.includes("?")) return { database: null, names: n }; // a ? in a name would be taken for a value
     return { database, names: n.inside(database) };
   };
-  /** A session goes back to its pool as it came: the next event's statements must not run in another database. */
+  /** A session goes back to its pool in the database that it came in: the next event's statements must not run in another one. */
   const goHome = async (ask: AskTransaction, rows: Awaited<ReturnType<AskTransaction>>, { database }: Home): Promise<void> => {
     if (database !== null && databaseIn(rows) !== database) await ask(`USE ${quote(database)}`);
   };
@@ -62,7 +62,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const at = (home ??= await findHome(ask));
         const { letters } = at.names;
         const dropLetter = async (): Promise<unknown> => letter !== undefined && ask(`DELETE FROM ${letters} WHERE seq = ${letter}`);
-        // The letter first and then the mark, as whoever parks locks them.
+        // Locks the letter first and then the mark, in the same order as `keepLetter`.
         const redriven = `SELECT 1 AS kept FROM ${letters} WHERE seq = ${letter} AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
         const marking = async (): Promise<readonly Applied[] | null> =>
           letter !== undefined && (await ask(redriven)).length === 0
@@ -87,7 +87,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           });
         await stayingInside(inSession, () =>
           watch(async () => lend((tx) => work(tx, fresh))).catch(async (error: unknown) => {
-            // The handler may have thrown anything. Whether its session is there is what the session itself tells.
+            // The handler may have thrown anything. Only a statement in its session shows whether the session is still there.
             await own("SELECT DATABASE() AS home")
               .then((rows) => goHome(own, rows, at))
               .catch((told: unknown) => dead(told, error));
@@ -130,7 +130,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
       connection.transaction(async ({ run, change }) => {
         const place = [seat.consumer, seat.topic];
         const ttl = Math.round(ttlMs);
-        // Nothing changes where somebody sits, but the row is locked.
+        // If the seat is taken, this changes nothing but locks the row.
         await change(
           `INSERT INTO ${n.seats} (consumer, topic, owner, renewed_at, expires_at, ttl_ms, renewals)
            SELECT ?, ?, ?, t.now, t.now + INTERVAL ${ttl * 1000} MICROSECOND, ${ttl}, 1 FROM (SELECT UTC_TIMESTAMP(6) AS now) t
@@ -162,8 +162,8 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
 }
 
 /**
- * "done" for what has no mark before, or that of the letter that is applied now. Two at once: the second waits here for the first. A
- * statement of the handler that commits by itself commits the marks too, with half an effect: so a mark counts only once it is finished.
+ * "done" for an event that had no mark, or the mark of the letter that is applied now. Of two transactions, the second waits here for the
+ * first. A handler's statement that commits implicitly commits the marks too, with half an effect: so only a finished mark counts.
  */
 async function mark(
   ask: AskTransaction,
@@ -172,7 +172,7 @@ async function mark(
   handlerVersion: number,
   ofLetter: boolean,
 ): Promise<readonly Applied[]> {
-  const sorted = [...ids].sort(); // two that meet lock them in the same order
+  const sorted = [...ids].sort(); // two transactions lock them in the same order
   try {
     const values = sorted.flatMap((id) => [consumer, id, handlerVersion]);
     const rows = ids.map(() => "(?, ?, ?, 0)").join(", ");
@@ -182,7 +182,7 @@ async function mark(
     if (errnoOf(error) !== 1062) throw error;
   }
   if (ids.length === 1) return [await markBefore(ask, n, { consumer, id: ids[0]! }, handlerVersion, ofLetter)];
-  // One by one: a look at several would lock the gaps of those that are not there.
+  // One by one: a locking read of several would lock the gaps of marks that do not exist.
   const before = new Map<string, Applied>();
   for (const id of sorted) before.set(id, (await mark(ask, n, { consumer, ids: [id] }, handlerVersion, ofLetter))[0]!);
   return ids.map((id) => before.get(id)!);
@@ -195,7 +195,7 @@ async function markBefore(
   handlerVersion: number,
   ofLetter: boolean,
 ): Promise<Applied> {
-  // As it is now, whatever snapshot the transaction has. The insert that failed has locked the mark.
+  // A locking read, which sees the mark as it is now, whatever snapshot the transaction has. The failed insert has locked the mark.
   const found = await ask(
     `SELECT IF(finished = 1, IF(handler_version = ${parkedVersion}, 'parked', 'seen'), 'open') AS mark FROM ${n.inbox}
      WHERE consumer = ? AND event_id = ? ${ofLetter ? "FOR UPDATE" : "LOCK IN SHARE MODE"}`,
@@ -227,7 +227,7 @@ async function finish(
 ): Promise<void> {
   const ours = `WHERE consumer = ? AND event_id ${among(ids)}`;
   const key = [consumer, ...ids];
-  // A delete of what is not there would lock the gap, and other events' counts with it.
+  // A DELETE that finds no row would lock the gap, and other events' counts with it.
   const found = await ask(
     `SELECT DATABASE() AS home, (SELECT COUNT(*) FROM ${n.inbox} ${ours} AND finished = 0) AS marks,
        (SELECT COUNT(*) FROM ${n.attempts} ${ours}) AS counts`,
@@ -264,21 +264,21 @@ function forgetSome(
 }
 
 /**
- * Through connections of the store's own pool; the handler's handle ends with its transaction. With autocommit off, what
- * a handler does after a deadlock that it swallowed is not kept either: otherwise it would be committed at once.
+ * Uses connections of the store's own pool; the handler's handle ends with its transaction. With autocommit off, statements after a
+ * deadlock that the handler swallowed are not kept either: otherwise each would be committed at once.
  */
 export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
   return {
     transaction: (work) =>
       connection.lend(async (own, server) => {
-        // A server does not notice that a client has gone while it runs its query, and the mark would stay locked. Behind a balancer
-        // another session may be on another server, where the number is somebody else's.
+        // While a server runs a query, it does not notice that the client has gone, and the mark would stay locked. Behind a load balancer,
+        // another session may be on another server, where this id is another client's.
         let over = false;
         const cut: Cut = async () => {
           const kill = ({ run, server: other }: MysqlSession): Promise<unknown> | undefined =>
             over || other.at !== server.at ? undefined : run(`KILL ${server.id}`);
           await connection.session(async (session) => kill(session)).catch(() => undefined);
-          await systemClock.sleep(cutMs); // the client tells nobody of an end that it made itself
+          await systemClock.sleep(cutMs); // the client does not report a close that it made itself
           if (!over) own.destroy();
         };
         try {

@@ -33,13 +33,13 @@ export type { MysqlDatabase } from "./transactor.ts";
 
 export interface MysqlOptions {
   /**
-   * Where the database is, as mysql://user:password@host:3306/database; a pool of Waybill's own is made. Either this or `pool`.
-   * With `?sslmode=verify-full` the connection is encrypted and the server verified, against `sslrootcert` where that is given.
+   * The database, as mysql://user:password@host:3306/database. Waybill makes its own pool for it. Give either this or `pool`. With
+   * `?sslmode=verify-full` the connection is encrypted and the server verified, against `sslrootcert` where that is given.
    */
   readonly url?: string;
   /** Your own pool of `mysql2/promise`. Waybill uses it and never ends it. */
   readonly pool?: MysqlPool;
-  /** Connections of a pool of Waybill's own; a subscriber has another one of this size. @default 10 */
+  /** Connections in Waybill's own pool. A subscriber has a second pool of this size. @default 10 */
   readonly connections?: number;
   /** @default 10000 */
   readonly connectTimeoutMs?: number;
@@ -51,15 +51,15 @@ export interface MysqlOptions {
   /** What becomes of a published event: kept until it is purged, or deleted at once. @default "keep" */
   readonly onPublish?: "keep" | "delete";
   /**
-   * A new outbox has a partition for each day, week or month, which are dropped whole when they are old. One that is there
-   * stays as it is, whatever it is; asking for another layout is refused.
+   * A new outbox gets a partition for each day, week or month, and old partitions are dropped whole. An existing outbox keeps its layout,
+   * with or without partitions; asking for another layout is refused.
    */
   readonly partitions?: PartitionUnit;
-  /** For tests: by what other processes' leases are counted once they were seen. @default the system's */
+  /** For tests: the clock that measures other processes' leases once they were seen. @default the system's */
   readonly clock?: Clock;
 }
 
-/** Its writer takes the transactions of libraries too. */
+/** A store whose writer takes the transactions of other libraries too. */
 export type MysqlStore = { readonly writer: SqlWriter } & Store<MysqlDatabase, MysqlConnection>;
 
 /** The outbox, inbox, leases and letters in a MariaDB or MySQL database. */

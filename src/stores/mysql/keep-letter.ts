@@ -18,7 +18,7 @@ export async function keepLetter(session: Session, n: Names, letter: Letter): Pr
   if (letter.again === undefined) await insertLetter(session, n, letter);
   else {
     const row = renewedColumns(letter);
-    // Whoever holds it must not make other events wait: the subscriber tries again.
+    // A session that has locked the letter must not make other events wait: the subscriber retries.
     await session.run(`SELECT 1 FROM ${n.letters} WHERE seq = ${letter.again} FOR UPDATE NOWAIT`);
     await session.change(
       `UPDATE ${n.letters} SET redriven_at = NULL, ${row.map(([column]) => `${column} = ?`).join(", ")} WHERE seq = ${letter.again}`,
@@ -28,7 +28,7 @@ export async function keepLetter(session: Session, n: Names, letter: Letter): Pr
   if (!marksEvent(letter)) return;
   const key = [letter.consumer, letter.envelope.id];
   const ours = "WHERE consumer = ? AND event_id = ?";
-  // A delete of what is not there would lock the gap, and other events' counts with it.
+  // A DELETE that finds no row would lock the gap, and other events' counts with it.
   if ((await session.run(`SELECT 1 FROM ${n.attempts} ${ours}`, key)).length > 0)
     await session.change(`DELETE FROM ${n.attempts} ${ours}`, key);
   await session.change(
@@ -37,7 +37,7 @@ export async function keepLetter(session: Session, n: Names, letter: Letter): Pr
   );
 }
 
-/** One that is there stays as it is. What is large comes in pieces, all in one transaction. */
+/** An existing letter stays as it is. Large columns are written in pieces, all in one transaction. */
 async function insertLetter({ change, run }: Session, n: Names, letter: Letter): Promise<void> {
   const row = letterColumns(letter);
   const key = row.slice(0, keyed.length).map(([, text]) => Buffer.from(String(text)));

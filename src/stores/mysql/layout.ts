@@ -3,7 +3,7 @@ import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { numberOf, textOf, textOrNull } from "./rows.ts";
 
-/** Takes what is moved out of a partition. */
+/** The partition for events that are moved out of another one. */
 export const rest = "rest";
 /** Takes whatever comes after all others, so that no insert is ever refused. */
 export const later = "later";
@@ -11,7 +11,7 @@ export const later = "later";
 export const restEnds = "'1971-01-01'";
 export const inRest = "'1970-01-01'";
 
-/** How the outbox is partitioned from its start; those of the units are made afterwards. Its unit is the comment of the first. */
+/** How a new outbox is partitioned. Partitions by unit are created afterwards. The comment of the first partition holds the unit. */
 export const partitionedBy = (unit: PartitionUnit): string =>
   ` PARTITION BY RANGE COLUMNS (placed_at) (PARTITION ${rest} VALUES LESS THAN (${restEnds}) COMMENT = '${unit}', PARTITION ${later} VALUES LESS THAN (MAXVALUE))`;
 
@@ -58,7 +58,7 @@ export async function refuseOtherLayout(run: Run, n: Names, place: string, asked
   if (layout !== null) refuseLayout(place, asked, layout.unit);
 }
 
-/** The beginning of the unit that lies so many after the one of that moment, in UTC; weeks begin on Monday. */
+/** The beginning of the unit that is `after` units after the one with the moment `at`, in UTC. Weeks begin on Monday. */
 export function beginningOf(unit: PartitionUnit, at: Date, after: number): Date {
   const [year, month, day] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
   if (unit === "month") return new Date(Date.UTC(year, month + after, 1));

@@ -10,11 +10,11 @@ import { keepWindow, lockWindows, windowsOf, type StoredWindow } from "./windows
 /** Of a lease of version 1, which does not say for how long it was made. */
 const unknownTtlMs = 60_000;
 
-/** Tells renewals apart. Code of version 1 writes the new end alone, and then that is what tells. */
+/** Distinguishes renewals. Code of version 1 writes the new `expires_at` alone, which then distinguishes them. */
 export const renewalOf = (table: string): string =>
   `IF(COALESCE(${table}.expires_at = ${table}.renewed_at + INTERVAL ${table}.ttl_ms * 1000 MICROSECOND, FALSE), CONCAT(${table}.renewals), CONCAT('until ', ${table}.expires_at))`;
 
-/** Of a table with leases: what is left of each, by the server's clock. */
+/** The lease columns of a table, with the time that is left by the server's clock. */
 export const leaseColumns = (table: string): string => `CAST(${renewalOf(table)} AS BINARY) AS renewal, ${table}.ttl_ms,
   TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ${table}.expires_at) DIV 1000 AS left_ms`;
 
@@ -24,7 +24,7 @@ export const leaseOf = (row: MysqlRow): WrittenLease => ({
   ttlMs: row["ttl_ms"] === null ? unknownTtlMs : numberOf(row, "ttl_ms"),
 });
 
-/** Leases are written by the server's clock, and judged by kit/expiry: a clock that steps takes nobody's lanes, and keeps nobody's. */
+/** Written by the server's clock, judged by kit/expiry: a clock step takes no live relay's lanes, and keeps no dead relay's. */
 export function createLeaseStore(connection: Connection, n: Names, clock: Clock): LeaseStore {
   const liveOf = createLiveRelays(clock, cells, leaseOf);
   const relays = `SELECT CAST(r.relay AS BINARY) AS relay, ${leaseColumns("r")} FROM ${n.relays} r`;
@@ -61,7 +61,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
           `SELECT lane, epoch, CAST(owner AS BINARY) AS owner FROM ${n.lanes} FORCE INDEX (PRIMARY) WHERE lane IN (${list(lanes)})
            ORDER BY lane FOR UPDATE SKIP LOCKED`,
         );
-        // Now that the rows are locked, what is read of the leases is younger than any change of theirs.
+        // The lane rows are locked now, so the leases that are read here are newer than any change of those rows.
         const busy = new Set([relay, ...liveOf(await session.run(relays)).map((row) => textOf(row, "relay"))]);
         const free = rows.filter((row) => row["owner"] === null || !busy.has(textOf(row, "owner")));
         const won = new Map(free.map((row) => [numberOf(row, "lane"), bigOf(row, "epoch") + 1n]));
@@ -90,7 +90,7 @@ export function createLeaseStore(connection: Connection, n: Names, clock: Clock)
   };
 }
 
-/** By name and renewal, and only those that nobody needs to know: two that tidy up at once do not wait for each other's rows. */
+/** By name and renewal, and only relays that own no lane: two relays that clean up at once do not wait for each other's rows. */
 async function forgetDead(connection: Connection, n: Names, dead: readonly MysqlRow[]): Promise<void> {
   if (dead.length === 0) return;
   const owners = await connection.run(`SELECT DISTINCT CAST(owner AS BINARY) AS owner FROM ${n.lanes} WHERE owner IS NOT NULL`);
@@ -103,7 +103,7 @@ async function forgetDead(connection: Connection, n: Names, dead: readonly Mysql
     );
 }
 
-/** What a relay had in hand when it lost its lanes may be what ended it. Only a death alone in a window counts against an event. */
+/** An event in the windows of a relay that lost its lanes may have crashed it. Only a death alone in a window counts against an event. */
 async function suspect(session: MysqlSession, n: Names, owners: readonly string[], lanes: ReadonlySet<number>): Promise<void> {
   const windows = await lockWindows(session, n, await windowsOf(session, n, owners));
   const inFlight = new Map<string, number>();
@@ -141,7 +141,7 @@ async function giveBack(session: MysqlSession, n: Names, relay: string, lanes: r
   await session.change(`UPDATE ${n.lanes} FORCE INDEX (PRIMARY) SET owner = NULL WHERE lane IN (${list(mine)})`);
 }
 
-/** Takes what lies in these lanes out of the windows. */
+/** Removes the events of these lanes from the windows. */
 async function forget(session: MysqlSession, n: Names, windows: readonly StoredWindow[], lanes: ReadonlySet<number>): Promise<void> {
   for (const window of windows) {
     if (within(window, lanes).length === 0) continue;

@@ -131,7 +131,7 @@ async function actOn(
   return letters;
 }
 
-/** The names of its key are bytes in the table. */
+/** Names in a letter's key that the table stores as bytes. */
 const binary = ["consumer", "topic"];
 
 function which({ ids, error, ...filter }: LetterFilter): { readonly where: string; readonly values: readonly SqlValue[] } {

@@ -6,7 +6,7 @@ import { list } from "./values.ts";
 
 /** What a claim would find. */
 export interface Seen {
-  /** Pending rows, be they in flight or not. */
+  /** Pending rows, in flight or not. */
   readonly ready: boolean;
   /** Failed events whose turn has come. */
   readonly due: boolean;
@@ -19,7 +19,7 @@ export interface Seen {
   readonly reopened: bigint;
 }
 
-/** In one statement and without a lock: an idle relay disturbs nobody. */
+/** In one statement and without a lock: an idle relay disturbs no other session. */
 export async function look(run: Run, n: Names, lanes: readonly number[], floorOf: (lane: number) => bigint): Promise<Seen> {
   const mine = list(lanes);
   const some = (kind: string, which: string): string => `SELECT '${kind}', NULL, NULL FROM (SELECT 1 FROM ${which} LIMIT 1) found`;

@@ -20,7 +20,7 @@ export type Names = Readonly<Record<TableName | "use_key" | "guard", string>> & 
   readonly inside: (database: string) => Names;
   /** Quoted only; constraints are not qualified. */
   readonly constraint: (what: string) => string;
-  /** As it is, for messages and look-ups. */
+  /** Unquoted, for messages and look-ups. */
   readonly plain: (of: "outbox" | "meta" | "use_key" | "guard") => string;
 };
 
@@ -31,7 +31,7 @@ const rules: NameRules = {
   isName: (name) => !/[?\u{10000}-\u{10ffff}]| $/u.test(name),
   what: 'a name without NUL, "?", a space at its end or characters beyond U+FFFF',
   tooLong: (name) => (name.length > maxCharacters ? `${maxCharacters} characters that MySQL and MariaDB take` : null),
-  // Servers may be set up to know tables by their letters alone, whether large or small.
+  // A server may be set up to compare table names without regard to case.
   same: (name) => name.toLowerCase(),
   longest: ({ prefix }) => [`${prefix}event_version`],
 };

@@ -13,7 +13,7 @@ import { beginsWith, bigOf, numberOf, textOf, toldError } from "./rows.ts";
 import { readStatus } from "./status.ts";
 import { list, type SqlValue } from "./values.ts";
 
-/** How many letters are dealt with while their lanes are locked. */
+/** How many dead events one transaction handles while their lanes are locked. */
 const actBatch = 2_000;
 
 export function createOperator(connection: Connection, n: Names): Operator {
@@ -68,8 +68,8 @@ async function act(connection: Connection, n: Names, action: "redrive" | "discar
 }
 
 /**
- * The lanes of what is meant are locked first, and then looked at again: no claim, settle or release of theirs falls
- * between look and deed, and a follower that is added meanwhile finds the hold as it will be.
+ * Locks the lanes of these events first, and then reads the events again: no claim, settle or release in those lanes comes between the read
+ * and the write, and a follower that is added meanwhile finds the hold as it will be.
  */
 async function actOn(
   session: MysqlSession,
@@ -114,5 +114,5 @@ function whichDead({ ids, ...filter }: DeadFilter): { readonly where: string; re
   return { where: where.join(" AND "), values: [...tests.map(([, value]) => value), ...errors, ...errors, ...(ids ?? [])] };
 }
 
-/** No event has another id: the column holds nothing else, and the server refuses to compare. */
+/** No event has any other id: the column holds ASCII only, and the server refuses to compare it with other text. */
 const isAscii = (id: string): boolean => !/[^\0-\x7f]/.test(id);

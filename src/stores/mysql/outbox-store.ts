@@ -43,7 +43,7 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
         const work = seen.ready || seen.due || seen.delayed || seen.releasing || seen.suspicious;
         if (!work && stale !== "all" && stale.length === 0 && floors.current(holding.lanes, seen.reopened) && !floors.moving(holding.lanes))
           return { ...nothing, destinations: seen.destinations };
-        known.doubt(holding.relay); // until the answer is here, nobody knows whether a window was made
+        known.doubt(holding.relay); // until the server answers, it is unknown whether it made a window
         const id = newId();
         const window = await connection.transaction((session) =>
           claim({ session, names, holding, request, seen, stale, floors, id, pace, turn: turns() }),
@@ -71,7 +71,7 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
   };
 }
 
-/** Looking for lanes that do not show may mean to walk over all of somebody's backlog: no more than a twentieth of the time goes into it. */
+/** The look for lanes without a row may walk over the whole backlog of others: at most a twentieth of the time goes into it. */
 function createTurns(clock: Clock): () => ClaimTurn {
   let number = 0;
   let next = -Infinity;
@@ -162,7 +162,7 @@ const floorOf =
   (lane: number): bigint =>
     floors.of(lane, lanes.get(lane)!);
 
-/** The lanes that are still this relay's under the epoch it knows, locked, so that nobody else acts on them until the end. */
+/** Locks the lanes that this relay still owns under the epoch it knows. No other session acts on them until the transaction ends. */
 async function lockLanes(
   { run }: MysqlSession,
   n: Names,
@@ -223,7 +223,7 @@ async function lanesWithMoreDue(session: MysqlSession, n: Names, lanes: readonly
   return new Set(rows.map((row) => numberOf(row, "lane")));
 }
 
-/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+/** A suspect that was deleted, or is final, must not keep its aggregate in narrow windows. */
 async function forgetSuspects(session: MysqlSession, n: Names, lanes: readonly number[]): Promise<void> {
   const rows = await session.run(
     `SELECT s.seq FROM ${n.suspects} s LEFT JOIN ${n.outbox} o ON o.seq = s.seq AND o.status IN ('PENDING', 'FAILED', 'BLOCKED')

@@ -3,26 +3,26 @@ import { errnoOf } from "./driver.ts";
 
 /** How many rows are read with their payloads' lengths in one statement. */
 export interface ReadPace {
-  /** As many of the first as go at once. */
+  /** Reads the first of `seqs`, as many as one statement takes. `count` says how many those were. */
   read(
     session: Pick<MysqlSession, "run" | "server">,
     seqs: readonly bigint[],
     sql: (some: readonly bigint[]) => string,
   ): Promise<{ readonly rows: readonly MysqlRow[]; readonly count: number }>;
-  /** So many rows took so many bytes, and a window has room for `room`. */
+  /** Reports that `count` rows took `bytes` bytes, where a window has room for `room` bytes. */
   learn(count: number, bytes: number, room: number): void;
 }
 
 const first = 16;
-/** A statement over several rows that takes longer has met large ones; what it has read so far is not worth waiting for the rest. */
+/** A statement over several rows that takes longer has met large ones, and is not worth waiting for. */
 const mostMs = 1_000;
-/** Killed for its time: by MariaDB, by MySQL. */
+/** The statement exceeded its time limit: MariaDB's error, and MySQL's. */
 const late = [1969, 3024];
 
 /**
- * InnoDB reads the whole of a payload to tell its length. A statement over 500 rows of 8 MiB would read 4 GB before the claim knows that
- * one of them fills its window. So the next statement reads as many rows as a window would hold of those before, and a statement that
- * meets larger ones is ended by the server after a second.
+ * InnoDB reads a whole payload to find its length. A statement over 500 rows of 8 MiB would read 4 GB before the claim knows that one of
+ * them fills its window. So the next statement reads as many rows as would fit into a window if they were like those before. The server
+ * ends a statement that meets larger ones after a second.
  */
 export function createPace(): ReadPace {
   let rows = first;

@@ -11,17 +11,17 @@ import type { Names } from "./names.ts";
 import { dateOf, isSet, numberOf, textOf } from "./rows.ts";
 import { literal } from "./values.ts";
 
-/** Relays stand still while so many are moved. */
+/** How many rows one transaction moves. Relays stand still meanwhile. */
 const moveBatch = 2_000;
-/** More than this is not moved while the table is locked. */
+/** The table is not locked while more rows than this are left to move. */
 const fewLeft = 1_000;
 const mostBatches = 1_000;
 /** A partition of fewer events is counted, a larger one estimated. */
 const rowsCounted = 1_000_000;
-/** How long everybody may have to wait for us while we wait for others; the server knows no fractions. */
+/** How long we wait for a lock, while other sessions queue behind us. The server takes whole seconds only. */
 const lockSeconds = 1;
 
-/** What a partition must not take with it. The index `state` has all of it. */
+/** The events that must not be dropped with a partition. The index `state` covers this condition. */
 const stays = (before: Date): string =>
   `(status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') OR status = 'PUBLISHED' AND (published_at >= ${literal(before)} OR published_at IS NULL))`;
 
@@ -54,10 +54,10 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
 
 const mayDrop = ({ name, upper }: TablePartition, before: Date): boolean => name !== rest && upper !== null && upper <= before;
 
-/** Whoever comes second leaves it to the first: two would wait for each other. */
+/** If another session is doing this, leaves the work to it: two would wait for each other. */
 async function alone({ run, server }: MysqlSession, n: Names, work: () => Promise<PartitionReport>): Promise<PartitionReport> {
   const name = `CONCAT('waybill.partitions.', CRC32(CONCAT(COALESCE(${literal(n.schema)}, DATABASE(), ''), '.', ${literal(n.plain("outbox"))})))`;
-  // MySQL would tell of the table as it was a day ago.
+  // MySQL's statistics of the table may be a day old otherwise.
   const fresh = server.mariadb ? "0" : "@@information_schema_stats_expiry";
   const [turn] = await run(`SELECT GET_LOCK(${name}, 0) AS mine, @@lock_wait_timeout AS patience, ${fresh} AS expiry`);
   if (!isSet(turn, "mine")) return nothing;
@@ -72,7 +72,7 @@ async function alone({ run, server }: MysqlSession, n: Names, work: () => Promis
   }
 }
 
-/** Gives way to those who use the table, and comes again. */
+/** Gives way to other users of the table, and retries. */
 function patiently<T>(clock: Clock, work: () => Promise<T>, signal?: AbortSignal): Promise<T | string> {
   const trying = persist(work, (error, tried) =>
     isConflict(error) && tried < tries && signal?.aborted !== true ? clock.sleep(betweenTriesMs, signal) : null,
@@ -122,7 +122,7 @@ function missingIn(
     .map(([begin, end]) => ({ name: `p${dayOf(begin).replaceAll("-", "")}`, end: dayOf(end) }));
 }
 
-/** When nobody made partitions for a while, events are in the last one. They leave it bit by bit, but for a few that come meanwhile. */
+/** If no process made partitions for a while, events are in `later`. Moves them out in batches, but for a few that come meanwhile. */
 async function emptyLater(session: MysqlSession, n: Names): Promise<boolean> {
   for (let batch = 0; batch < mostBatches; batch++) {
     const [found] = await session.run(
@@ -135,8 +135,8 @@ async function emptyLater(session: MysqlSession, n: Names): Promise<boolean> {
 }
 
 /**
- * One transaction, under the locks of all lanes: nobody claims, settles, redrives or discards meanwhile, and nobody's look at
- * the partitions one after the other misses a row on its way. It keeps its `seq`, and so its place.
+ * One transaction, under the locks of all lanes: no relay or operator claims, settles, redrives or discards meanwhile, and no scan that
+ * reads one partition after the other misses a row on its way. The row keeps its `seq`, and so its place.
  */
 async function moveSome({ run, change }: MysqlSession, n: Names, from: string, index: string, which: string): Promise<number> {
   await run("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
@@ -156,7 +156,7 @@ const move = (n: Names, from: string, index: string, which: string): string =>
   `UPDATE ${n.outbox} PARTITION (${rest}, ${quoted(from)}) FORCE INDEX (${index}) SET placed_at = ${inRest}
    WHERE placed_at >= ${restEnds} AND ${which} ORDER BY seq LIMIT ${moveBatch}`;
 
-/** Nobody else uses the table meanwhile. */
+/** No other session uses the table meanwhile. */
 async function locked<T>({ run }: MysqlSession, n: Names, work: () => Promise<T>): Promise<T> {
   await run(`LOCK TABLES ${n.outbox} WRITE`);
   try {
@@ -171,7 +171,7 @@ interface Dropped {
   readonly moved: number;
 }
 
-/** Whatever ends it, and wherever: what has to stay is in the outbox at every moment, and the next run goes on. Says why not, where it does not. */
+/** May end at any point: events that have to stay are always in the outbox, and the next run goes on. Returns why it did not drop. */
 async function dropOne(session: MysqlSession, n: Names, part: TablePartition, before: Date, emptied: boolean): Promise<Dropped | string> {
   const { run } = session;
   const from = `${n.outbox} PARTITION (${quoted(part.name)})`;
@@ -197,8 +197,8 @@ async function dropOne(session: MysqlSession, n: Names, part: TablePartition, be
 }
 
 /**
- * Each partition keeps a counter of its own, and the table goes on from the highest of them. A partition that goes, or is made
- * anew, takes its counter with it, and numbers would be given twice: so all partitions are told first.
+ * Each partition keeps its own counter, and the table goes on from the highest of them. A partition that is dropped or recreated loses its
+ * counter, and numbers would be given twice: so the counters of all partitions are set first.
  */
 async function keepNumbers({ run }: MysqlSession, n: Names): Promise<void> {
   const [row] = await run(

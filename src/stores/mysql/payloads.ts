@@ -8,8 +8,8 @@ import { bigOf, lacksPayload, payloadColumns, tooLargeToSend } from "./rows.ts";
 import { list } from "./values.ts";
 
 /**
- * The rows with the payloads that they lack, as far as these are wanted. One that the server cannot send stays without, and is that row's own failure:
- * the others are then read one by one.
+ * The rows with the payloads that they lack, where those are wanted. If the server cannot send them together, they are read one by one. A
+ * payload that it cannot send at all stays missing, and fails only its own row.
  */
 export async function withPayloads(
   run: Run,
@@ -32,11 +32,11 @@ export async function readPayload(
 ): Promise<Uint8Array> {
   const sql = `SELECT ${payloadColumns} FROM ${n.outbox} o FORCE INDEX (PRIMARY) WHERE o.seq = ${seq}`;
   const calledOff = (): never => {
-    const cause = Object.assign(new Error("called off"), { code: "ETIMEDOUT" }); // as with a silent server, the pool does not get it back
+    const cause = Object.assign(new Error("called off"), { code: "ETIMEDOUT" }); // the pool closes the connection, as for a silent server
     throw new WaybillError("STORE_UNAVAILABLE", `${place} did not answer in time`, { cause });
   };
   const reading = session(({ run }) => (signal.aborted ? calledOff() : orAborted(run(sql), signal, calledOff)));
-  const [row] = await orAborted(reading, signal, calledOff); // it may still wait for a connection
+  const [row] = await orAborted(reading, signal, calledOff); // `session` may still wait for a connection
   if (row === undefined) throw deletedUnread();
   const data = row["data"] ?? null;
   if (data?.byteLength !== size) throw new WaybillError("ROW_UNREADABLE", tooLargeToSend(size));

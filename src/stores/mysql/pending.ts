@@ -4,7 +4,7 @@ import type { Names } from "./names.ts";
 import { bigOf, numberOf } from "./rows.ts";
 import { list } from "./values.ts";
 
-/** Floors that lie so close together are scanned from the lowest of them. */
+/** Lanes whose floors lie so close together are scanned together, from the lowest floor. */
 const together = 20_000n;
 /** An index entry costs next to nothing, and the more are seen the fairer the lanes can be served. */
 const leastRead = 1_000;
@@ -15,9 +15,9 @@ interface Group {
 }
 
 /**
- * The index of ready rows goes by their numbers, and not by their lanes: entries that are dead, and cannot be cleaned up
- * while somebody holds an old snapshot, lie below the floors then. Behind one lane's last entry there would be all the
- * dead ones of the next, and InnoDB walks over them before it sees that the lane is at its end.
+ * The index of ready rows is ordered by `seq` and not by lane. Dead entries, which InnoDB cannot clean up while a transaction holds an old
+ * snapshot, then lie below the floors. In an index by lane, one lane's last entry would be followed by all dead entries of the next, and
+ * InnoDB would walk over them before it sees that the lane is at its end.
  */
 export function groupsOf(lanes: readonly number[], floorOf: (lane: number) => bigint): readonly Group[] {
   const groups: { lanes: number[]; floor: bigint }[] = [];
@@ -32,15 +32,15 @@ export function groupsOf(lanes: readonly number[], floorOf: (lane: number) => bi
 export interface Pending {
   /** The next ones, the first of each lane before the second of any. */
   pick(count: number): Promise<readonly bigint[]>;
-  /** What was seen and not picked, or not seen yet. */
+  /** Whether rows are left that were seen and not picked, or that may not have been seen yet. */
   more(): boolean;
   /**
-   * What no look before has shown, up to this number, and delayed rows that have become available, as far as they precede something
-   * that was picked. Comes last: what is picked afterwards is not looked at again. Null when more have become available than one claim
-   * makes ready: they all go first.
+   * Rows up to this number that no look before has shown, and delayed rows that have become available and precede a picked row. It comes
+   * last: rows that are picked afterwards are not checked again. Null when more rows have become available than one claim makes ready: all
+   * of those go first.
    */
   missed(last: bigint, precedes: (row: MysqlRow) => boolean): Promise<readonly bigint[] | null>;
-  /** In each lane the lowest number, or how far it has been looked for. Null where there is none. */
+  /** Each lane's lowest number, or how far the scan got without finding one. Null where the lane has none. */
   lowest(): ReadonlyMap<number, bigint | null>;
 }
 
@@ -53,7 +53,7 @@ interface Source {
   /** In which order lanes are served. */
   readonly lanes: readonly number[];
   readonly limit: number;
-  /** Whether to look for lanes that did not show, however far behind the others' rows theirs may be. */
+  /** Runs the look for lanes without a row so far, or leaves it out: their rows may be far behind the other lanes'. */
   probe(look: () => Promise<void>): Promise<void>;
 }
 
@@ -90,7 +90,7 @@ export function createPending({ run, names: n, groups, which, lanes, limit, prob
     }
   };
 
-  /** Lanes of which nothing was among so many rows are looked for by themselves: others' backlog must not keep them waiting. */
+  /** Lanes without a row among those read get a scan of their own: another lane's backlog must not keep them waiting. */
   const readOthers = async (): Promise<void> => {
     const others: Part[] = [];
     parts = parts.map((part) => {

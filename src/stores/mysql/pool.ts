@@ -1,7 +1,7 @@
 import { acquired, type ServerPlace } from "../kit/pool.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool, type MysqlPoolConnection } from "./driver.ts";
 
-/** Works with a connection of the pool. One that is left in doubt, or inside a transaction, is not given back; with `closesFailed`, none on which the work failed. */
+/** Works on a pooled connection. If the work fails, closes one that is in doubt or in a transaction; with `closesFailed`, any. */
 export async function onPool<T>(
   pool: MysqlPool,
   at: ServerPlace,
@@ -30,7 +30,7 @@ function isIdle(connection: MysqlConnection, patienceMs: number): Promise<boolea
   );
 }
 
-/** Outside a transaction a savepoint is made without a word, and is not there afterwards; so on every server. */
+/** Outside a transaction, every server accepts a savepoint silently, and the savepoint does not exist afterwards. */
 export async function inTransaction(query: (sql: string) => Promise<unknown>): Promise<boolean> {
   await query("SAVEPOINT waybill_probe");
   return query("RELEASE SAVEPOINT waybill_probe").then(

@@ -10,10 +10,10 @@ import { readStored } from "./records.ts";
 import { bigOf, numberOf, textOf } from "./rows.ts";
 import { list } from "./values.ts";
 
-/** Small enough that nobody waits for one of them, be it for a lock or on a replica. */
+/** Small enough that one batch makes neither other sessions wait for its locks nor a replica wait for it. */
 const purgeBatch = 2_000;
 
-/** What may go, by the moment it goes by: `mark` is where a batch ended, and the next one begins. */
+/** Which events may be purged, by what moment (`which`), and the column where the next batch continues (`mark`). */
 interface Kind {
   readonly which: string;
   readonly mark: string;
@@ -24,10 +24,10 @@ const kinds: readonly Kind[] = [
   { which: "o.status = 'DISCARDED' AND o.created_at < ?", mark: "o.seq" },
 ];
 
-/** Rows are looked up without a lock and deleted by their numbers, in ascending order: two that purge at once wait for each other and no more. */
+/** Looks rows up without a lock, deletes them by ascending `seq`: two purges at once wait for each other, but do not deadlock. */
 export function purge(connection: Connection, n: Names, before: Date, by: Action, options?: PurgeOptions): Promise<number> {
   const pace = createPace();
-  /** The sum keeps the optimiser from making a range of every gap. */
+  /** The `+ 0` keeps the optimiser from making a range of every gap between the numbers. */
   const oldest = ({ which, mark }: Kind, size: number, from: string | null, but: readonly bigint[] = []): Promise<readonly MysqlRow[]> =>
     connection.run(
       `SELECT o.seq, ${mark} AS mark FROM ${n.outbox} o FORCE INDEX (state) WHERE ${which}${from === null ? "" : ` AND ${mark} >= ?`}
@@ -91,7 +91,7 @@ export function purge(connection: Connection, n: Names, before: Date, by: Action
 
 const seqOf = (row: MysqlRow): bigint => bigOf(row, "seq");
 
-/** Nothing compares with a zero date. */
+/** No row compares with a zero date: after one, the next batch begins without a lower bound. */
 function markOf(row: MysqlRow | undefined, from: string | null): string | null {
   if (row === undefined) return from;
   const mark = textOf(row, "mark");

@@ -12,7 +12,7 @@ const errorCharacters = 64 * 1024;
 
 const empty = literal("");
 
-/** Everything of an event, from the view of all events named `o`; its payload up to what a list has. */
+/** All columns of an event, from the view of all events named `o`. The payload is included up to `listedBytes`. */
 export const recordColumns = `${envelopeColumns(listedBytes)}, o.lane, o.available_at, o.state, o.retry_count, o.next_attempt_at,
   CAST(LEFT(o.last_error, ${errorCharacters}) AS BINARY) AS last_error,
   CAST(NULLIF(o.error_code, ${empty}) AS BINARY) AS error_code, CAST(LEFT(NULLIF(o.error_detail, ${empty}), ${errorCharacters}) AS BINARY) AS error_detail, o.published_at, CAST(o.owner AS BINARY) AS owner, CAST(o.hold AS BINARY) AS hold`;
@@ -42,8 +42,8 @@ export function storedOf(row: MysqlRow): Stored {
 }
 
 /**
- * The first of these events, in the order given, until they take more than so many bytes. InnoDB reads the whole of a payload to tell its
- * length, so large ones are read a few at a time.
+ * The first of these events, in the order given, until they take more than `bytes`. InnoDB reads a whole payload to find its length, so
+ * large ones are read a few at a time.
  */
 export async function readStored(
   session: Pick<MysqlSession, "run" | "server">,

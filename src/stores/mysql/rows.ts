@@ -11,8 +11,8 @@ const payload = "COALESCE(CAST(o.payload AS BINARY), o.payload_bytes)";
 const payloadSize = "COALESCE(OCTET_LENGTH(o.payload), OCTET_LENGTH(o.payload_bytes))";
 
 /**
- * The columns that make an envelope, from the outbox table named `o`. The payload is among them up to this size, and of
- * headers no more than tells that they are too long.
+ * The columns of an envelope, from the outbox table named `o`. The payload is included up to `inline` bytes. Headers are read just far
+ * enough to see whether they are too long.
  */
 export const envelopeColumns = (
   inline: number,
@@ -36,7 +36,7 @@ export const lacksPayload = (row: MysqlRow): boolean => row["data"] === null && 
 export const tooLargeToSend = (size: number): string =>
   `payload takes ${size} bytes, more than the server can send with its max_allowed_packet`;
 
-/** Never throws: whatever plain SQL has written is the row's own failure. Where its payload is `unread`, nothing is said of that. */
+/** Never throws: whatever plain SQL has written is the row's own failure. An `unread` payload is not checked. */
 export function readEvent(row: MysqlRow, unread = false): ReadRow {
   const faults: string[] = [];
   if (isSet(row, "is_text") === isSet(row, "is_bytes")) faults.push("one of payload and payload_bytes must be set, and not both");
@@ -77,7 +77,7 @@ export function bigOf(row: MysqlRow, name: string): bigint {
   return BigInt(textOf(row, name));
 }
 
-/** All our columns are in UTC, and the server writes them as 2026-01-31 23:59:59.123456. A zero date, which some take for none, is none. */
+/** Our columns are in UTC, as 2026-01-31 23:59:59.123456. A zero date, which some applications write for none, becomes null. */
 export function dateOrNull(row: MysqlRow, name: string): Date | null {
   const date = row[name] === null ? null : dateOf(row, name);
   return date === null || Number.isNaN(date.getTime()) ? null : date;
@@ -89,7 +89,7 @@ export function dateOf(row: MysqlRow, name: string): Date {
 
 /** Code and text of an event's failure, from the outbox table named `o`. Before version 3, the text had its code in it. */
 export const toldError = `CONCAT_WS(${literal(": ")}, NULLIF(o.error_code, ${literal("")}), COALESCE(o.last_error, ${literal("")}))`;
-/** Whether a text begins with a value, of which two are given. Byte by byte, whatever collations the two have. */
+/** Whether a text begins with a value, which has to be given twice. Compares bytes, whatever collations the two have. */
 export const beginsWith = (text: string): string => `LEFT(CAST(${text} AS BINARY), OCTET_LENGTH(?)) = CAST(? AS BINARY)`;
 
 export const cells: Cells<MysqlRow> = { text: textOf, textOrNull, number: numberOf, isSet, dateOrNull };

@@ -16,7 +16,7 @@ export const SCHEMA_VERSION = migrations.length;
 
 /** How long a change of the tables waits for the statements that are using them. */
 const lockSeconds = 5;
-/** How long one that migrates waits for another. */
+/** How long one migration waits for another. */
 const turnSeconds = 60;
 
 export function createSchema(connection: Connection, n: Names, clock: Clock, asked: PartitionUnit | null): Schema {
@@ -40,14 +40,14 @@ export function createSchema(connection: Connection, n: Names, clock: Clock, ask
   };
 }
 
-/** One at a time; and nobody who uses the tables is kept waiting for long behind a change that waits itself. */
+/** One migration at a time. Other sessions must not queue for long behind a change of the tables that itself waits for a lock. */
 async function withTurn<T>({ run }: MysqlSession, place: string, work: () => Promise<T>): Promise<T> {
   const name = "CONCAT('waybill.migrate.', CRC32(COALESCE(DATABASE(), X'')))";
   const [turn] = await run(`SELECT GET_LOCK(${name}, ${turnSeconds}) AS mine, @@lock_wait_timeout AS patience, @@sql_mode AS mode`);
   if (!isSet(turn, "mine"))
     throw new WaybillError("STORE_UNAVAILABLE", `${place} is being migrated by somebody else, who took longer than ${turnSeconds} s`);
   try {
-    // A trigger keeps the mode that it was made in, in which an empty text might be NULL, or a backslash something else.
+    // A trigger keeps the sql_mode it was created in, where an empty text might be NULL, or a backslash mean something else.
     await run(`SET SESSION lock_wait_timeout = ${lockSeconds}, sql_mode = 'STRICT_ALL_TABLES'`);
     return await work();
   } finally {

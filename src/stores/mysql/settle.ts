@@ -13,8 +13,8 @@ export type Published = "keep" | "delete";
 type Own = Pick<MysqlSession, "run" | "change">;
 
 /**
- * `over` when nothing of the window is left. Locks the lane rows first, so that owner and epoch cannot change between the check and the update; whoever took a lane
- * before is seen, whoever wants to take one waits.
+ * `over` when nothing of the window is left. Locks the lane rows first, so that owner and epoch cannot change between the check and the
+ * update. A relay that took a lane before is seen, and none can take one meanwhile.
  */
 export async function settleWindow(
   own: Own,
@@ -43,7 +43,7 @@ export async function settleWindow(
   return { settled: mine.length, lost, over: sizeOf(left) === 0 };
 }
 
-/** Everything that goes well. */
+/** Settles published events, and clears suspects whose outcome is known. */
 async function finish(own: Own, n: Names, mine: readonly Outcome[], onPublish: Published): Promise<void> {
   const published = mine.filter(({ as }) => as === "published").map(seqOf);
   const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
@@ -66,7 +66,7 @@ async function settleFailures(own: Own, n: Names, outcomes: readonly Outcome[]):
      LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
      WHERE o.seq IN (${list(outcomes.map(seqOf))}) AND o.status IN ('PENDING', 'FAILED')`,
   );
-  // By the row's own names: an envelope that cannot be carried may have them cut.
+  // By the row's own names: the envelope of an event that cannot be carried may have them cut.
   const names = new Map(
     rows.map((row) => [bigOf(row, "seq"), { aggregateType: textOf(row, "aggregate_type"), aggregateId: textOf(row, "aggregate_id") }]),
   );
@@ -96,7 +96,7 @@ async function settleFailures(own: Own, n: Names, outcomes: readonly Outcome[]):
     );
 }
 
-/** The column holds one more; a row may have come with any number. */
+/** One less than the column holds: plain SQL may have inserted a row with any number. */
 const mostRetries = 2_147_483_646;
 
 async function fail(own: Own, n: Names, failed: readonly Failed[]): Promise<void> {

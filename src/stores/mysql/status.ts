@@ -8,7 +8,7 @@ import { versionOf } from "./schema.ts";
 import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
 
-/** Of how many letters the errors are grouped: of the latest. */
+/** How many dead events, the latest ones, are grouped by error. */
 const lettersRead = 10_000;
 const statuses = ["PENDING", "PUBLISHED", "FAILED", "BLOCKED", "DEAD", "DISCARDED"] as const;
 
@@ -26,15 +26,15 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   for (const status of statuses) counts[status] = numberOf(numbers!, status);
   const estimated = statuses.filter((status) => counts[status] > counted);
   share(counts, estimated, numbers!["guess"] === null ? 0 : numberOf(numbers!, "guess"));
-  // What is in a window is among few, and taken from where it was counted.
+  // Events in windows are few. They were counted under their status, and are moved to PUBLISHING here.
   for (const row of await run(
     `SELECT status, COUNT(*) AS n FROM ${n.events} WHERE state = 'PUBLISHING' AND seq IN (${inWindows(n)}) GROUP BY status`,
   )) {
     counts[textOf(row, "status") as State] -= numberOf(row, "n");
     counts.PUBLISHING += numberOf(row, "n");
   }
-  // Numbers follow the order of adding, but for transactions that stay open: the oldest is among the first. Delayed events are read by
-  // the moment they are due, apart from the others, which many of them would hide.
+  // `seq` follows the order of adding, except for transactions that stay open: the oldest event is among the first. Delayed events are read
+  // apart, by the moment they are due: many of them would hide the others.
   const first = (wait: string, index: string, which: string, order: string): string =>
     `(SELECT ${wait} AS wait, CAST(LEFT(aggregate_type, 256) AS BINARY) AS aggregate_type, GREATEST(created_at, COALESCE(available_at, created_at)) AS since
       FROM ${n.outbox} FORCE INDEX (${index}) WHERE ${which} AND TO_DAYS(created_at) IS NOT NULL ORDER BY ${order} LIMIT ${oldestAmong})`;
@@ -90,10 +90,10 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
 /** How many rows of an index are looked at for the oldest. */
 const oldestAmong = 1_000;
 
-/** What the server takes the table to hold beyond the states that were counted, to those that were not. */
+/** Gives what is left of the server's estimate, beyond the states that were counted, to those that were not. */
 function share(counts: Record<State, number>, estimated: readonly State[], guess: number): void {
   const known = statuses.reduce((sum, status) => sum + (estimated.includes(status) ? 0 : counts[status]), 0);
-  // Most are published: of several, the others are said to be as many as were counted.
+  // Most events are published, so PUBLISHED gets what is left. Other uncounted states stay at the number where counting stopped.
   const most = estimated.includes("PUBLISHED") ? "PUBLISHED" : estimated[0];
   if (most !== undefined) counts[most] = Math.max(counts[most], guess - known - (estimated.length - 1) * counted);
 }

@@ -9,7 +9,7 @@ export type Collation = "utf8mb4_nopad_bin" | "utf8mb4_0900_bin";
 
 const now = "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))";
 const token = (length: number): string => `VARCHAR(${length}) CHARACTER SET ascii COLLATE ascii_bin`;
-/** Which aggregate, in 32 bits; and, by its last bits, which lane. Here and nowhere else. */
+/** A hash of the aggregate in 32 bits, the last of which are its lane. Defined here and nowhere else. */
 const hash = "CRC32(CONCAT(aggregate_type, CHAR(31 USING utf8mb4), aggregate_id))";
 const isReady = "status = 'PENDING' AND (available_at IS NULL OR next_attempt_at IS NOT NULL)";
 
@@ -31,8 +31,8 @@ LEFT JOIN (
 LEFT JOIN ${n.lanes} l ON l.lane = o.lane AND l.owner = w.relay`;
 
 /**
- * A used key adds nothing, whoever inserts; with the rights of whoever migrated, so that a writer needs none on the keys.
- * A trigger cannot leave a row out: the statement fails, and its message names the event that came first.
+ * A row with a used key is refused, from plain SQL too. The trigger has the rights of the user who migrated: a writer needs none on the
+ * keys. A trigger cannot skip a row, so the statement fails, and its message names the event that used the key first.
  */
 const useKey = (n: Names): string => `
 CREATE TRIGGER ${n.use_key} BEFORE INSERT ON ${n.outbox} FOR EACH ROW
@@ -58,7 +58,7 @@ export const keyUsed = /the idempotency key was used by event (\S+) \(for (\S+)\
 
 export interface TableStep {
   readonly sql: string;
-  /** The name of what is made, where no server has a CREATE OR REPLACE that all have. */
+  /** The trigger that this step creates. Not every server has CREATE OR REPLACE TRIGGER, so the migration looks for it first. */
   readonly trigger?: string;
   /** The errors by which the server says that this was done before. */
   readonly done?: readonly number[];
@@ -77,8 +77,8 @@ const tableIn =
   });
 
 /**
- * One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may come twice.
- * An outbox is partitioned from the start, or never: `placed_at` is when an event was added, until it is moved out of its partition.
+ * One entry per version, applied in order, never changed once released. DDL commits by itself, so each step may run twice. An outbox is
+ * partitioned from the start, or never. `placed_at` is when an event was added, until the event is moved out of its partition.
  */
 export const migrations: readonly ((n: Names, collation: Collation, unit: PartitionUnit | null) => readonly TableStep[])[] = [
   (n, collation, unit) => {
@@ -90,7 +90,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   created_at ${now},
   KEY age (created_at)
 )`),
-      // Three columns say where a row waits, each with an index in which all other rows are NULL: ready, until a moment, behind a hold.
+      // How a row waits: `ready`, until a moment (`due_at`), or behind a hold (`blocked`). In the index of each, all other rows are NULL.
       table(
         `${n.outbox} (
   seq             BIGINT NOT NULL AUTO_INCREMENT,
@@ -220,7 +220,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
   expires_at DATETIME(6) NOT NULL,
   PRIMARY KEY (consumer, topic)
 )`),
-      // What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
+      // For a person at a SQL prompt: the derived state, which relay publishes the event, and why it waits.
       { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },
     ];
   },
@@ -231,19 +231,19 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
     const index = (to: string, key: string): TableStep => ({ sql: `ALTER TABLE ${to} ADD KEY ${key}`, done: indexThere });
     return [
       { sql: guard(n, collation === "utf8mb4_nopad_bin"), trigger: n.plain("guard") },
-      // Only now that the guard is there.
+      // Only now that the guard is there, which replaces them.
       {
         sql: `ALTER TABLE ${n.outbox} ${replaced.map((name) => `DROP CONSTRAINT ${n.constraint(name)}`).join(", ")}`,
         done: constraintGone,
       },
-      // Its turn would never come.
+      // A failed event without a time for its next attempt would never be retried.
       { sql: `UPDATE ${n.outbox} SET next_attempt_at = UTC_TIMESTAMP(6) WHERE due_at IS NULL AND status = 'FAILED'` },
       // Marks that are there count as finished.
       add(n.inbox, "finished TINYINT NOT NULL DEFAULT 1"),
-      // One consumer's old ones are found without a walk over those of others.
+      // Finds one consumer's old rows without a walk over other consumers' rows.
       index(n.inbox, "own_age (consumer, processed_at)"),
       index(n.attempts, "own_age (consumer, failed_at)"),
-      // What tells one renewal of a lease from the next, whatever the clock says meanwhile.
+      // These distinguish one renewal of a lease from the next, whatever the clock says meanwhile.
       ...[n.relays, n.seats].flatMap((to) => [
         add(to, "renewed_at DATETIME(6)"),
         add(to, "ttl_ms BIGINT"),
@@ -285,7 +285,7 @@ export const migrations: readonly ((n: Names, collation: Collation, unit: Partit
       {
         sql: `DELETE a FROM ${n.attempts} a JOIN ${n.letters} l ON l.consumer = CAST(a.consumer AS BINARY) AND l.id = CAST(a.event_id AS BINARY)`,
       },
-      // Letters that were cut say so in their error until now.
+      // Until this version, only the error's text says that a letter was cut.
       { sql: `UPDATE ${n.letters} SET whole = 0 WHERE error LIKE '%(the inbox did not take its %'` },
       { sql: `CREATE OR REPLACE SQL SECURITY INVOKER VIEW ${n.events} AS${events(n)}` },
     ];

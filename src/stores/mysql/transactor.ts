@@ -24,9 +24,9 @@ export function createTransactor(at: ServerPlace): Transactor<MysqlDatabase, Mys
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a connection of mysql2/promise, not ${show(db)}`);
       const outer = inside.getStore() ?? [];
       if (outer.includes(db)) throw alreadyInside(); // it would wait for itself
-      // A connection is one transaction: two at once would fall into each other.
+      // A connection has one transaction at a time: the statements of two would mix.
       return queue.run([db], async () => {
-        // START TRANSACTION would commit what is open.
+        // START TRANSACTION would commit an open transaction.
         if (await inTransaction((sql) => db.query(sql))) throw alreadyInside();
         return inside.run([...outer, db], () => runTransaction(db, at, work));
       });
@@ -46,7 +46,7 @@ const runTransaction = <T>(connection: MysqlConnection, at: ServerPlace, work: (
 
 type Query = (sql: string) => Promise<unknown>;
 
-/** A COMMIT without an answer is neither yes nor no, and is never tried again. Whether the work stayed inside is its own to find out. */
+/** The outcome of a COMMIT without an answer is unknown, so it is never retried. `work` has to check by itself that it stayed inside. */
 export async function committing<T>(
   connection: MysqlConnection,
   { place, patienceMs }: ServerPlace,
@@ -68,8 +68,8 @@ export async function committing<T>(
 }
 
 /**
- * A deadlock rolls the whole transaction back, and a statement that ends it does so for all that follow; whoever
- * swallows that goes on outside. The savepoint is there at the end only if the transaction is the one it was made in.
+ * A deadlock rolls the whole transaction back, and statements such as COMMIT end it. Work that swallows the deadlock's error, or runs such
+ * a statement, goes on outside. The savepoint exists at the end only if the transaction is the one that it was made in.
  */
 export async function stayingInside<T>(query: Query, work: () => T | Promise<T>): Promise<T> {
   await query("SAVEPOINT waybill_work");

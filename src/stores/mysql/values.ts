@@ -1,12 +1,12 @@
 import { show, WaybillError } from "../../core/errors.ts";
 
-/** What a statement of ours may be given. Text is text of the columns' character set, and bytes are bytes. */
+/** The values that our statements take. Text is sent in the columns' character set, and bytes as they are. */
 export type SqlValue = string | number | bigint | Uint8Array | Date | null;
 
 /**
- * Puts the values in place of the question marks. They are written so that nothing about the session or the client has a
- * say in how they are read: a backslash means something in one sql_mode and nothing in another, a connection's character
- * set need not hold our text, and mysql2 makes SQL of an object. Text and bytes go as hexadecimal digits, numbers as digits.
+ * Replaces the question marks by the values, written so that no setting of the session or the client changes how they are read. A backslash
+ * has a meaning in one sql_mode and none in another, a connection's character set may not be able to represent our text, and mysql2 turns
+ * an object into SQL. Text and bytes are written as hexadecimal digits, numbers as digits.
  */
 export function fill(sql: string, values: readonly SqlValue[]): string {
   const parts = sql.split("?");
@@ -29,7 +29,7 @@ export function literal(value: SqlValue): string {
 /** UTC, as a number: 20260131235959.123 */
 const moment = (date: Date): string => date.toISOString().replaceAll(/[-:TZ]/g, "");
 
-/** A list of numbers, as it stands between brackets; one that nothing equals when it is empty. */
+/** A list of numbers for IN (…). An empty list becomes NULL, which nothing equals. */
 export function list(numbers: Iterable<number | bigint>): string {
   const all = [...numbers].map((each) => literal(each));
   return all.length === 0 ? "NULL" : all.join(",");

@@ -33,7 +33,7 @@ export async function readWatch(run: Run, n: Names): Promise<Watch> {
   };
 }
 
-/** Oldest first; null where this user may not see those of others. A transaction that has not written has the number 0, or one beyond 2^48. */
+/** Oldest first; null without the right to see other users' transactions. One that has not written has the number 0, or one above 2^48. */
 async function transactions(run: Run): Promise<readonly MysqlRow[] | null> {
   try {
     return await run(

@@ -6,7 +6,7 @@ import type { SqlValue } from "./values.ts";
 export interface StoredWindow {
   readonly id: string;
   readonly relay: string;
-  /** How many its relay had in flight when it was made. */
+  /** How many events its relay had in flight when the window was made, the window's own included. */
   readonly width: number;
   readonly parts: Map<number, bigint[]>;
 }
@@ -15,7 +15,7 @@ type Own = Pick<MysqlSession, "run" | "change">;
 
 const columns = "`window`, CAST(relay AS BINARY) AS relay, width, CAST(seqs AS BINARY) AS seqs";
 
-/** In the order of their keys and for change, since parts of one window may be settled and taken over at the same time. */
+/** Locks them in the order of their keys: one relay may settle parts of a window while another takes over its other lanes. */
 export async function lockWindows({ run }: Own, n: Names, ids: readonly string[]): Promise<readonly StoredWindow[]> {
   return ids.length === 0
     ? []
@@ -52,7 +52,7 @@ export async function makeWindow({ change }: Own, n: Names, window: StoredWindow
   ]);
 }
 
-/** A window of which nothing is left goes. */
+/** Deletes a window that has no events left. */
 export async function keepWindow(own: Own, n: Names, id: string, left: Parts): Promise<void> {
   const events = sizeOf(left);
   if (events === 0) return dropWindows(own, n, [id]);

@@ -21,7 +21,7 @@ export interface MysqlWriter extends OutboxWriter<MysqlTransaction> {
 
 export function createWriter(n: Names, place: string): MysqlWriter {
   let known: Promise<boolean> | null = null;
-  /** MariaDB can tell within the insert whether it is in a transaction; MySQL has to be asked before. */
+  /** MariaDB can check within the INSERT whether it is in a transaction; MySQL needs a check before. */
   const isMariadb = (ask: AskTransaction): Promise<boolean> =>
     (known ??= ask("SELECT VERSION() AS version").then(
       ([row]) => /mariadb/i.test(textIn(row?.[0])),
@@ -69,8 +69,8 @@ async function addOnce(ask: AskTransaction, n: Names, rows: readonly Row[], mari
 }
 
 /**
- * Which of the keys are used, all at once. A writer that may only insert is not told, and the snapshot of its transaction
- * may be older than a key: then the trigger names them one after the other.
+ * Which of the keys are used, in one query. A writer that may only insert cannot read them, and the snapshot of its transaction may be
+ * older than a key: then the trigger names them one after the other.
  */
 async function usedKeys(ask: AskTransaction, n: Names, keys: readonly string[]): Promise<ReadonlyMap<string, string>> {
   try {
@@ -115,7 +115,7 @@ function partsOf(rows: readonly Row[]): readonly (readonly Row[])[] {
   return parts;
 }
 
-/** An id that is empty breaks a constraint of the table: outside a transaction nothing is inserted. */
+/** On MariaDB, a row outside a transaction gets an empty id, which the table refuses: nothing is inserted. */
 async function insert(ask: AskTransaction, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
   const id = mariadb ? `IF(@@in_transaction = 1, ?, ${literal("")})` : "?";
   await ask(
@@ -130,7 +130,7 @@ function refusal(error: unknown, n: Names, place: string): Error {
   if (message.includes(n.constraint("id")) && (told?.errno === 4025 || told?.errno === 3819)) return none();
   const [, taken] = told?.errno === 1062 ? (/Duplicate entry '(.*)' for key/.exec(message) ?? []) : [];
   if (taken !== undefined) return idTaken(taken, error);
-  // Whoever began the transaction knows what to do about these, by their own name.
+  // The caller that began the transaction knows how to handle these, by the server's own error.
   if (told?.errno === 1213 || told?.errno === 1205 || told?.errno === 1020) return error as Error;
   return explain(error, place);
 }
