@@ -9,7 +9,7 @@ import { runSubscriber, type DeliveryReport, type SubscriberFate, type Subscribe
 export interface Deliveries<Tx, Type extends string = string> {
   /**
    * Delivers everything that this consumer has not acknowledged, and ends when nothing is left. Failed attempts are
-   * repeated as they would be, without real waiting. Fails when the subscriber gives up on an event.
+   * retried on their schedule, without real waiting. Fails when the subscriber gives up on an event.
    */
   deliver<Handle = Tx, const Events extends Schemas = Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
@@ -23,13 +23,13 @@ export interface Deliveries<Tx, Type extends string = string> {
   deliverTwice<Handle = Tx, const Events extends Schemas = Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
   ): Promise<DeliveryReport>;
-  /** Effects are committed, and the subscriber dies before an ack reaches the broker: the next one is given everything again. */
+  /** The subscriber commits its effects and crashes before an ack reaches the broker. The next subscriber gets everything again. */
   crashBeforeAck<Handle = Tx, const Events extends Schemas = Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
   ): Promise<DeliveryReport>;
   /**
-   * Every handler runs to its end, its commit is lost, and it runs again. What it did through `tx` has happened once; what
-   * it did elsewhere has happened twice, and this is how to find it.
+   * Every handler runs to its end, its commit is lost, and it runs again. Its effects through `tx` happen once. Effects elsewhere happen
+   * twice, and this is how to find them.
    */
   crashBeforeCommit<Handle = Tx, const Events extends Schemas = Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
@@ -37,14 +37,14 @@ export interface Deliveries<Tx, Type extends string = string> {
 }
 
 interface DeliveriesOptions<Tx> extends Surroundings<Tx> {
-  /** Publishes what is due, and says to which topics there has been anything to publish so far. */
+  /** Publishes what is due, and answers the topics that have been published to so far. */
   readonly publish: () => Promise<readonly string[]>;
 }
 
 const nothing: DeliveryReport = { handled: 0, seen: 0, failed: 0, ignored: 0, parked: [] };
 
 export function createDeliveries<Tx>({ publish, ...surroundings }: DeliveriesOptions<Tx>): Deliveries<Tx> {
-  /** One process after the other, each with its fate. */
+  /** Runs one subscriber process after the other, each with its fate. */
   const run = async <Handle, Events extends Schemas>(
     subscriber: SubscriberUnderTest<Tx, Handle, Events>,
     fates: readonly SubscriberFate[],
@@ -107,7 +107,7 @@ function sum(a: DeliveryReport, b: DeliveryReport): DeliveryReport {
   };
 }
 
-/** What a test did not expect must not pass in silence. */
+/** A parked event that the test did not expect must not go unnoticed. */
 function assertNothingParked(consumer: string, { parked }: DeliveryReport, caller: object): void {
   const [first] = parked;
   if (first === undefined) return;
@@ -122,7 +122,7 @@ function assertNothingParked(consumer: string, { parked }: DeliveryReport, calle
   });
 }
 
-/** A fault that met nothing has proven nothing. */
+/** A fault that hit no event has proven nothing. */
 function assertHandled(consumer: string, { handled }: DeliveryReport, caller: object): void {
   if (handled > 0) return;
   throw new AssertionError({

@@ -10,10 +10,10 @@ export interface TestEvent extends Omit<SubscriberEvent, "topic" | "data"> {
   readonly payload: unknown;
 }
 
-/** Only the fields that are given are compared; a payload as JSON makes it. */
+/** Only the given fields are compared. A payload is compared in its JSON form. */
 export type ExpectedEvent<Type extends string = string> = Partial<Omit<TestEvent, "type">> & { readonly type: Type };
 
-/** The payload of data that is not what its content type says is the bytes: a subscriber may have parked it for that. */
+/** If the data does not match its content type, the payload is the bytes: a subscriber may have parked the event for that. */
 export async function testEvent(envelope: Envelope): Promise<TestEvent> {
   const bytes = { ...envelope, contentType: "application/octet-stream" };
   const { topic: _topic, data: _data, ...event } = await decode("", envelope, null).catch(() => decode("", bytes, null));
@@ -34,17 +34,17 @@ export async function eventsAfter(operator: Operator, seq: bigint): Promise<read
   return events;
 }
 
-/** A list has no large payloads. */
+/** A list leaves large payloads out. */
 async function dataOf(operator: Operator, { id, payload: listed, payloadBytes }: EventRecord): Promise<Uint8Array> {
   const payload = listed ?? (await operator.show(id))?.payload ?? null;
   if (payload === null) throw new Error(`the payload of event ${id} takes ${payloadBytes} bytes and cannot be read`);
   return typeof payload === "string" ? new TextEncoder().encode(payload) : payload;
 }
 
-/** Fails unless the events are the expected ones, in their order. `what` says what was done with them: "added", say. */
+/** Fails unless the events are the expected ones, in their order. `what` says what was done with them, such as "added". */
 export function assertEvents(events: readonly TestEvent[], expected: readonly ExpectedEvent[], what: string, caller: object): void {
   const wanted = expected.map((event) => ("payload" in event ? { ...event, payload: asJson(event.payload) } : event));
-  // Those too many are shown whole: there is nothing to compare them with.
+  // Surplus events are shown whole: there is nothing to compare them with.
   const found = events.map((event, i) => (wanted[i] === undefined ? event : fieldsOf(event, Object.keys(wanted[i]))));
   if (isDeepStrictEqual(found, wanted)) return;
   const names = events.map(({ type, aggregateType, aggregateId }) => `${type} of ${aggregateType} ${aggregateId}`);
@@ -86,7 +86,7 @@ function asJson(payload: unknown): unknown {
   return payload instanceof Uint8Array || payload === undefined ? plain(payload) : JSON.parse(JSON.stringify(payload));
 }
 
-/** Clients have their own kinds of bytes, which are not equal to each other. */
+/** Client libraries have their own byte classes, which do not compare as equal. */
 function plain(payload: unknown): unknown {
   return payload instanceof Uint8Array ? new Uint8Array(payload) : payload;
 }

@@ -2,12 +2,12 @@ import { turn, type Clock } from "../core/clock.ts";
 import { show, WaybillError } from "../core/errors.ts";
 import { createMutex } from "../core/queue.ts";
 
-/** Time that passes only when it is told to. */
+/** Time that passes only when a test advances it. */
 export interface ManualClock extends Clock {
   /**
-   * Lets `ms` pass. Sleeps that come due end in the order of their moments, each at its own moment, and what waited
-   * for one runs before the next ends; it may sleep again within the same advance. Only work that needs no real
-   * input or output is surely done when this resolves.
+   * Lets `ms` pass. Sleeps that come due end in the order of their moments, each at its own moment. Code that waited for a sleep runs
+   * before the next sleep ends, and may sleep again within the same advance. Only work without real input or output is sure to be done
+   * when this resolves.
    */
   advance(ms: number): Promise<void>;
   /** How many sleeps have not ended. */
@@ -23,7 +23,7 @@ interface Sleeper {
 
 export function manualClock(startMs = 0): ManualClock {
   const mutex = createMutex();
-  /** By moment; those of one moment in the order they came. */
+  /** By due time; sleepers with the same due time in the order they came. */
   const sleepers: Sleeper[] = [];
   let passed = 0;
 
@@ -70,7 +70,7 @@ export function manualClock(startMs = 0): ManualClock {
       }
       await mutex.run(async () => {
         const until = passed + ms;
-        await turn(); // what is about to sleep does so before time passes
+        await turn(); // code that is about to sleep does so before time passes
         for (let next = sleepers[0]; next !== undefined && next.due <= until; next = sleepers[0]) {
           passed = next.due;
           next.wake();

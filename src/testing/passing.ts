@@ -2,9 +2,9 @@ import { AssertionError } from "node:assert";
 import { systemClock, turn } from "../core/clock.ts";
 import type { ManualClock } from "./manual-clock.ts";
 
-/** Lets time pass for what waits for it, without anybody's real waiting. */
+/** Lets time pass for work that waits for it, without real waiting. */
 export interface Passing {
-  /** Until `work` has ended, as it ended. */
+  /** Until `work` has ended. Settles as `work` did. */
   through<T>(work: Promise<T>, what: string): Promise<T>;
   /** Until the condition holds. */
   until(condition: () => boolean, what: string): Promise<void>;
@@ -19,8 +19,7 @@ export function createPassing(clock: ManualClock): Passing {
   let underWay = 0;
 
   const step = async (): Promise<void> => {
-    // A store with input and output of its own, or a handler that waits for something real, must not meet its time limit
-    // only because time is cheap here.
+    // A store with real input and output, or a handler that waits for something real, must not time out only because time is cheap here.
     if (underWay > 0 || clock.nextMs === null) {
       await systemClock.sleep(1);
       await clock.advance(1);

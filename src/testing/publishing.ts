@@ -8,11 +8,11 @@ import type { Passing } from "./passing.ts";
 
 /** The relaying half of a testbed. */
 export interface Publishing {
-  /** A relay publishes what is due, and ends. Some milliseconds pass; after a relay that died, its lease does. */
+  /** A relay publishes what is due, and ends. Some milliseconds pass, or after a crashed relay the rest of its lease. */
   publishAll(): Promise<OnceReport>;
   /**
-   * A relay publishes what is due and dies before it can settle anything; the next one publishes it again. Every message is
-   * in its topic twice.
+   * A relay publishes what is due and crashes before it can settle anything. The next relay publishes everything again, so that every
+   * message is in its topic twice.
    */
   crashBeforeSettle(): Promise<OnceReport>;
 }

@@ -31,7 +31,7 @@ export interface DeliveryReport {
   readonly failed: number;
   /** Deliveries of event types without a handler. */
   readonly ignored: number;
-  /** What the subscriber gave up on. */
+  /** Events that the subscriber gave up on. */
   readonly parked: readonly ParkedEvent[];
 }
 
@@ -51,7 +51,7 @@ export interface Surroundings<Tx> {
 export interface SubscriberFate {
   readonly fault?: DeliveryFault;
   readonly failpoints?: Failpoints;
-  /** It ends as by a crash, not cleanly. */
+  /** The subscriber ends as in a crash, not cleanly. */
   readonly dies?: boolean;
 }
 

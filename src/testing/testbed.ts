@@ -34,8 +34,8 @@ export interface TestbedStore<Db, Tx> {
 }
 
 /**
- * The whole path within one test: nothing runs unless a call says so, time stands still in between, and every run is like
- * the last. What does not hold is an AssertionError of node:assert, for any test runner.
+ * The whole path within one test. Nothing runs unless a call starts it, time stands still in between, and every run is like the last.
+ * A failed check throws an AssertionError of node:assert, for any test runner.
  */
 export interface Testbed<Db, Tx, Events extends EventMap = EventMap> extends Publishing, Deliveries<Tx, keyof Events & string> {
   readonly clock: ManualClock;
@@ -47,7 +47,7 @@ export interface Testbed<Db, Tx, Events extends EventMap = EventMap> extends Pub
   transaction<T>(work: (tx: Tx, events: EventBuffer<DraftOf<Events>>) => T | Promise<T>): Promise<T>;
   /** All events that have been added and committed, in the order of their commits. */
   added(): Promise<readonly TestEvent[]>;
-  /** Runs `work` and fails unless it added and committed exactly these events, in this order. Gives what `work` gives. */
+  /** Runs `work` and fails unless it added and committed exactly these events, in this order. Returns what `work` returns. */
   assertAdded<T>(work: () => T | Promise<T>, expected: readonly ExpectedEvent<keyof Events & string>[]): Promise<T>;
   /** Runs `work` and fails if it added and committed any event; without `work`, nothing may have been added so far. */
   assertNothingAdded(work?: () => unknown): Promise<void>;
@@ -99,7 +99,7 @@ function testbed<Db, Tx, const Events extends EventMap>(
   const outbox = createOutbox<Db, Tx, Tx, Events>({ store, clock, random, ...(events === undefined ? {} : { events }) });
   const publishing = createPublishing({ store, sink, relay, clock, random, passing });
 
-  /** A subscriber that is given nothing because nothing could be published would look well. */
+  /** Fails if events are stuck: a subscriber that gets nothing because nothing could be published would look healthy. */
   const publish = async (): Promise<readonly string[]> => {
     const { failed, dead, held } = await publishing.publishAll();
     if (failed + dead + held === 0) return [...topics];

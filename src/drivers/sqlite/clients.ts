@@ -4,16 +4,16 @@ import { WaybillError } from "../../core/errors.ts";
 import type { SqliteDatabase } from "./driver.ts";
 
 /**
- * Which client has a file open here. A process has one set of locks on a file, and closing any handle drops them all:
- * two copies of SQLite that do not know of each other would lose committed transactions. So it is one for the process,
- * whatever stores and brokers there are.
+ * Which client library has a file open in this process. A process has one set of locks on a file, and closing any handle drops them all:
+ * two copies of SQLite that do not know of each other would lose committed transactions. So there is one map for the process, for all
+ * stores and brokers.
  */
 const open = new Map<string, { readonly client: unknown; handles: number }>();
 
-/** Handles that were refused: closing one, or letting it be collected, would drop the locks of the others. */
+/** Keeps refused handles: closing one, or letting it be garbage collected, would drop the locks of the other handles. */
 const unused: SqliteDatabase[] = [];
 
-/** To be called with every handle that is opened; the answer, when it is closed. */
+/** Call it with every handle that is opened, and the function that it returns when the handle is closed. */
 export function enter(path: string, db: SqliteDatabase): () => void {
   try {
     refuseOther(path, db);
@@ -38,7 +38,7 @@ export function refuseOther(path: string, db: SqliteDatabase): void {
   const client = clientOf(db);
   const isOther = (entry: { readonly client: unknown } | undefined): boolean =>
     entry !== undefined && client !== Object && entry.client !== Object && entry.client !== client;
-  // To find out where a path leads takes several calls of the system, and most processes have one client.
+  // Resolving a path takes several system calls, and most processes have one client library.
   if (![...open.values()].some(isOther) || !isOther(open.get(canonical(path)))) return;
   throw new WaybillError(
     "DRIVER_UNFIT",
@@ -46,7 +46,7 @@ export function refuseOther(path: string, db: SqliteDatabase): void {
   );
 }
 
-/** A wrapper of the user's own is a plain object: what is behind it cannot be seen. */
+/** A wrapper of the user's own is a plain object: the client library behind it cannot be seen. */
 function clientOf(db: SqliteDatabase): unknown {
   return (Object.getPrototypeOf(db) as { constructor?: unknown } | null)?.constructor ?? Object;
 }
@@ -56,6 +56,6 @@ function canonical(path: string): string {
   try {
     return realpathSync(absolute);
   } catch {
-    return join(realpathSync(dirname(absolute)), basename(absolute)); // not there before its first write
+    return join(realpathSync(dirname(absolute)), basename(absolute)); // the file does not exist before its first write
   }
 }

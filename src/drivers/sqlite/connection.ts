@@ -30,13 +30,13 @@ export interface Statements {
 }
 
 /**
- * One connection of Waybill's own to a file; never the user's, since a statement of ours inside the user's open
- * transaction would see events that may still roll back. Work is done one piece after the other.
+ * Waybill's own connection to a file, never the user's: a statement of ours inside the user's open transaction would see events that may
+ * still roll back. Work runs one piece after the other.
  */
 export interface Connection {
   /**
    * Inside BEGIN IMMEDIATE … COMMIT; durable when it resolves. `work` may be asynchronous. Urgent work goes before all that waits:
-   * a subscriber's seat must not run out behind its own handlers.
+   * a subscriber's seat must not expire behind its own handlers.
    */
   write<T>(work: (statements: Statements, db: SqliteDatabase) => T | Promise<T>, urgent?: "urgent"): Promise<T>;
   /** A read without a transaction; `work` must be synchronous. */
@@ -49,11 +49,11 @@ export interface ConnectionOptions {
   readonly open?: OpenSqlite | undefined;
   /** How long to wait for other processes' locks. */
   readonly lockTimeoutMs: number;
-  /** When the process gets a turn between two pieces of work: under an injected clock, no real time passes there. */
+  /** Decides when the event loop gets a turn between two pieces of work. With an injected clock, no real time passes there. */
   readonly clock?: Clock;
 }
 
-/** Waiting for a lock is real time, whatever clock rows are judged by. Opens on first use; an opening that failed is tried again by the next use. */
+/** Opens on first use. If that fails, the next use tries again. Waits for locks in real time, whatever clock rows are judged by. */
 export function createConnection(options: ConnectionOptions): Connection {
   const { path } = options;
   if (path === "" || path === ":memory:" || path.startsWith("file:")) {
@@ -129,7 +129,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   };
 }
 
-/** Locks are waited for here and not in SQLite, whose own waiting would stop the whole process. */
+/** Waits for locks here and not in SQLite, whose own wait would block the whole process. */
 function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
   const until = clock.monotonic() + lockTimeoutMs;
   const waitMs = (tried: number): number => Math.min(2 ** (tried - 1), 20) * (0.5 + systemRandom.next());
@@ -139,7 +139,7 @@ function waiting<T>(lockTimeoutMs: number, step: () => T): Promise<T> {
 interface Opened {
   readonly db: SqliteDatabase;
   readonly statements: Statements;
-  /** Runs to its end what was given up before: see `prepared`. */
+  /** Runs a read to its end that was given up before: see `prepared`. */
   readonly finish: () => void;
   readonly leave: () => void;
   /** Whether this library may use a file in WAL mode. */
@@ -154,8 +154,8 @@ async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promi
   const leave = enter(path, db);
   try {
     const { statements, finish } = prepared(db);
-    db.exec("PRAGMA busy_timeout = 0"); // locks are waited for outside, see `waiting`
-    // Even these read the file, and another process may be closing or mending it.
+    db.exec("PRAGMA busy_timeout = 0"); // `waiting` waits for locks instead
+    // Even these statements read the file, and another process may be closing or recovering it.
     const version = await waiting(lockTimeoutMs, () => statements.get("SELECT sqlite_version() AS version")?.["version"]);
     await journal(statements, String(version));
     await waiting(lockTimeoutMs, () => db.exec("PRAGMA synchronous = FULL"));
@@ -178,8 +178,8 @@ function opening(open: OpenSqlite, path: string): SqliteDatabase {
 }
 
 /**
- * WAL only where its reset bug (several processes, 3.7.0 to 3.51.2) is mended; a rollback journal otherwise.
- * The mode is the file's: with an unmended library, a file that is in WAL mode is taken out of it, or refused.
+ * Uses WAL only where its reset bug (several processes, 3.7.0 to 3.51.2) is fixed, and a rollback journal otherwise.
+ * The mode belongs to the file: with an unfixed library, a file that is in WAL mode is taken out of it, or refused.
  */
 async function journal(statements: Statements, version: string): Promise<void> {
   const wanted = walIsSafe(version) ? "wal" : "delete";
@@ -195,7 +195,7 @@ async function journal(statements: Statements, version: string): Promise<void> {
     } catch (error) {
       if (!isBusy(error) || (tries === 100 && mode === "")) throw error;
     }
-    // Others may have the file open in its present mode. A rollback journal is safe with every version; WAL is not.
+    // Other programs may have the file open in its present mode. A rollback journal is safe with every version; WAL is not.
     if (mode === "delete" && wanted === "wal") return;
     if (tries === 100) {
       throw new WaybillError(
@@ -225,8 +225,8 @@ export function walIsSafe(version: string): boolean {
 }
 
 /**
- * libsql leaves a read that met a lock half begun. Whatever the connection does after that keeps its share of the file, and
- * nobody else's transaction could ever end, until the same statement is run to its end.
+ * libsql leaves a read that met a lock half begun. Whatever the connection does after that, it keeps its shared lock on the file, and no
+ * other connection's transaction can end until the same statement has run to its end.
  */
 function prepared(db: SqliteDatabase): { readonly statements: Statements; readonly finish: () => void } {
   const cache = new Map<string, { readonly statement: SqliteStatement; readonly places: readonly number[] | null }>();
@@ -267,7 +267,7 @@ function prepared(db: SqliteDatabase): { readonly statements: Statements; readon
   };
 }
 
-/** Values are bound by their place alone: better-sqlite3, and node:sqlite before Node 24.7, take `?1` for a name. */
+/** Binds values by position only: better-sqlite3, and node:sqlite before Node 24.7, treat `?1` as a name. */
 function unnumbered(sql: string): { readonly plain: string; readonly places: readonly number[] | null } {
   if (!/\?\d/.test(sql)) return { plain: sql, places: null };
   const places: number[] = [];
@@ -278,7 +278,7 @@ function unnumbered(sql: string): { readonly plain: string; readonly places: rea
   return { plain, places };
 }
 
-/** Blobs come as Buffer, Uint8Array or ArrayBuffer, by client. */
+/** Blobs come as Buffer, Uint8Array or ArrayBuffer, depending on the client library. */
 export function bytesOf(value: unknown): Uint8Array {
   if (value instanceof Uint8Array) return value;
   if (value instanceof ArrayBuffer) return new Uint8Array(value);

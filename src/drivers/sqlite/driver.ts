@@ -19,7 +19,7 @@ export type SqliteValue = string | number | bigint | null | Uint8Array;
 
 export type OpenSqlite = (path: string) => SqliteDatabase;
 
-/** The first client that is there: node:sqlite (Node 22.13 and later), better-sqlite3, libsql. */
+/** The first client library that is available: node:sqlite (Node 22.13 and later), better-sqlite3, libsql. */
 export async function defaultDriver(): Promise<OpenSqlite> {
   return (await nodeSqlite()) ?? (await constructorOf("better-sqlite3")) ?? (await constructorOf("libsql")) ?? missing();
 }
@@ -75,11 +75,11 @@ const codes: Record<string, number> = {
 
 export const isBusy = (error: unknown): boolean => [codes["BUSY"], codes["LOCKED"]].includes(resultCode(error));
 
-/** What was asked for is more than this process or SQLite can hold: the row's own failure, not the database's. */
+/** The value is larger than this process or SQLite can hold: the row is to blame, not the database. */
 export const isTooLarge = (error: unknown): boolean =>
   error instanceof RangeError || [codes["NOMEM"], codes["TOOBIG"]].includes(resultCode(error));
 
-/** A user's mistake in words; everything else as it came. */
+/** Explains errors that a user can act on, and passes every other error on. */
 export function explain(error: unknown, path: string): Error {
   const why = error instanceof Error ? error.message : String(error);
   switch (resultCode(error)) {
@@ -110,12 +110,12 @@ export function explain(error: unknown, path: string): Error {
   }
 }
 
-/** A handler's own tables are its own affair. */
+/** Only Waybill's tables: `waybill migrate` does not create a handler's own. */
 const ours = /^no such table: (main\.)?(outbox|inbox|outbox_events|waybill_\w+)$/;
 
 /**
- * Is a transaction open on this handle? Some clients say so; for the others, a BEGIN is refused inside one.
- * A closed handle throws: `prepare` comes first because libsql ends the process when a closed one is asked.
+ * Whether a transaction is open on this handle. Some clients report it. With the others, a BEGIN is refused inside a transaction.
+ * A closed handle throws: `prepare` comes first because libsql ends the process when a closed handle is asked.
  */
 export function inTransaction(db: SqliteDatabase): boolean {
   db.prepare("SELECT 1");

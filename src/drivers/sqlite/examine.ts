@@ -5,12 +5,12 @@ import { walIsSafe, type Statements } from "./connection.ts";
 
 /** What can be known of a file, and of our connection to it. */
 export interface FileAnswers {
-  /** Of the library. */
+  /** The SQLite library's version. */
   readonly version: string;
   readonly journal: string;
   /** 0 to 3: OFF, NORMAL, FULL, EXTRA. */
   readonly synchronous: number;
-  /** The number by which Linux knows the kind of file system; null on other systems. */
+  /** Linux's magic number for the type of file system; null on other systems. */
   readonly fileSystem: number | null;
 }
 
@@ -19,7 +19,7 @@ export function readFile(statements: Statements, path: string): FileAnswers {
     version: String(statements.get("SELECT sqlite_version() AS version")?.["version"]),
     journal: String(statements.get("PRAGMA journal_mode")?.["journal_mode"]),
     synchronous: Number(statements.get("PRAGMA synchronous")?.["synchronous"]),
-    // Of the folder: whoever opens and closes the file itself drops the locks that SQLite has on it.
+    // Of the folder: opening and closing the file itself would drop the locks that SQLite has on it.
     fileSystem: process.platform === "linux" ? statfsSync(dirname(resolve(path))).type : null,
   };
 }

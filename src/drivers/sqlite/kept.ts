@@ -9,11 +9,11 @@ export interface SqliteStep {
 }
 
 /**
- * Statements of the application's connections: to prepare an insert takes longer than to run it. They are held weakly, because libsql keeps
- * the file of a closed handle open for as long as there is a statement of it.
+ * Statements of the application's connections: preparing an insert takes longer than running it. They are held weakly, because libsql keeps
+ * the file of a closed handle open as long as one of its statements exists.
  */
 const statements = new WeakMap<object, Map<string, WeakRef<SqliteStatement>>>();
-/** Adds of several rows differ by their number. */
+/** Statements kept per connection. The SQL of an add differs by its number of rows. */
 const keptEach = 8;
 
 /** One statement, on the connection that the handle has now. */
@@ -51,8 +51,8 @@ function nativeOf(db: SqliteDatabase): object | null {
 }
 
 /**
- * Whether the handle is the connection. One of the application's own, or a Proxy, may have another connection behind it at each call, and a
- * statement of the last one would write past the transaction.
+ * Whether the handle is the connection itself. The application's own wrapper, or a Proxy, may have another connection behind it at each
+ * call. A statement of the previous connection would write outside the transaction.
  */
 function isConnection(db: SqliteDatabase, statement: SqliteStatement): boolean {
   if (types.isProxy(db) || types.isProxy(statement)) return false;
@@ -69,7 +69,7 @@ function isNodeSqlite(db: SqliteDatabase): boolean {
   return getBuiltinModule?.("node:sqlite")?.DatabaseSync?.prototype === prototype;
 }
 
-/** node:sqlite can close a handle and open it again, which ends its statements. */
+/** node:sqlite can close a handle and open it again, which finalizes its statements. */
 function isFinalized(error: unknown): boolean {
   return (error as { readonly code?: unknown } | null)?.code === "ERR_INVALID_STATE";
 }

@@ -15,7 +15,7 @@ export function pathOf(url: Url): string {
   return path;
 }
 
-/** Says whether the file is there, and refuses what could never be opened; clients have no words for it. */
+/** Whether the file exists. Refuses a file that could never be opened: client libraries do not explain why. */
 export function checkFile(path: string): boolean {
   const folder = dirname(resolve(path));
   const can = (where: string, what: number): boolean => {

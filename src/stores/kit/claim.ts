@@ -3,17 +3,17 @@ import type { ReadRow } from "./stored.ts";
 
 export const nothing: Window = { id: null, claims: [], suspects: 0, destinations: [], more: false };
 
-/** How many delayed rows one claim makes ready, or waits for; with more than that, the next claim goes on. */
+/** How many delayed rows one claim makes ready, or waits for. If there are more, the next claim continues. */
 export const rowsPerStep = 10_000;
 /** How many rows of held aggregates one claim takes out of its way. */
 export const blockedPerClaim = 5_000;
-/** How many rows that only a narrow window may take are looked at. */
+/** Limit on the rows read that only a narrow claim may take. */
 export const narrowAtOnce = 1_000;
 
-/** What holds an aggregate. */
+/** An aggregate's hold. */
 export interface HeldBy {
   readonly cause: bigint;
-  /** It waits for a destination. */
+  /** The aggregate waits for a topic. */
   readonly waits: boolean;
   /** Null while held; otherwise events up to this one may go. */
   readonly freeTo: bigint | null;
@@ -25,7 +25,7 @@ export function mayGo(seq: bigint, held: HeldBy | null): boolean {
   return held.freeTo === null ? !held.waits && seq === held.cause : seq <= held.freeTo;
 }
 
-/** How many suspects go at once: a tenth of the narrowest window that they died in, down to one. */
+/** How many suspects go at once: a tenth of the narrowest dead relay's window that they were in, at least one. */
 export const narrowWidth = (widths: readonly number[], limit: number): number =>
   Math.min(limit, Math.max(1, Math.floor(Math.min(...widths, limit * 10) / 10)));
 
@@ -35,7 +35,7 @@ export function rotated(lanes: readonly number[], turn: number): readonly number
   return [...lanes.slice(first), ...lanes.slice(0, first)];
 }
 
-/** `unread`: how many bytes its payload takes, where it was left behind. */
+/** `unread`: how many bytes the payload takes if the claim did not read it, otherwise null. */
 export function claimOf(
   { envelope, unreadable }: ReadRow,
   { lanes }: Holding,

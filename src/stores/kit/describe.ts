@@ -3,7 +3,7 @@ import type { Store } from "../../contracts/store.ts";
 import { refuseUrl, type Url } from "../../core/url.ts";
 import type { Later } from "./pool.ts";
 
-/** A client would take what is missing from its own defaults, and write into another database than was meant. */
+/** Without a host or database in the URL, the client library would use its own defaults and write into the wrong database. */
 export function serverUrl(url: Url): string {
   const example = `write it as ${url.scheme}://user:password@host/database`;
   if (!URL.canParse(url.text)) return refuseUrl(url, `is not a URL: ${example}`);
@@ -13,7 +13,7 @@ export function serverUrl(url: Url): string {
   return url.text;
 }
 
-/** By the parameters sslmode and sslrootcert; `variable` is what the client reads where there are none. */
+/** Reads the URL's sslmode and sslrootcert. Without them it reads the environment variable `variable`, as the client library does. */
 export const guardedBySslmode = (variable?: string): Pick<Server, "remedy" | "guard"> => ({
   remedy: "add sslmode=verify-full to the URL",
   guard(url, env) {
@@ -27,7 +27,7 @@ export const guardedBySslmode = (variable?: string): Pick<Server, "remedy" | "gu
 
 export const end = (pool: { end(): Promise<void> }): Promise<void> => pool.end();
 
-/** A store and a service's `db` beside it. `begun` comes first in each of its transactions. */
+/** A store together with a service's `db`. `begun` runs first in each transaction. */
 export function beside<Db, Tx>(store: Store<Db, Tx>, db: Later<Db>, begun?: (tx: Tx) => Promise<unknown>): OpenedStore {
   return {
     store: store as unknown as Store<never, never>,

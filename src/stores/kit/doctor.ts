@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { inWords } from "../../core/in-words.ts";
 import { LANES } from "../../core/lane.ts";
 
-/** What a server's clock said, between two looks at our own. */
+/** The server's clock, read between two readings of our own. */
 export interface ClockSighting {
   readonly beforeMs: number;
   readonly serverMs: number;
@@ -18,7 +18,7 @@ export async function sightClock(clock: Clock, read: () => Promise<number>): Pro
   return { beforeMs, serverMs, afterMs: clock.now() };
 }
 
-/** Null where this user may not look. */
+/** Null if this user may not read it. */
 export const unlessDenied = <T>(read: () => Promise<T>, isDenied: (error: unknown) => boolean): Promise<T | null> =>
   read().catch((error: unknown) => {
     if (isDenied(error)) return null;
@@ -35,7 +35,7 @@ export const clockRule: Rule<{ readonly clock: ClockSighting }> = {
     const half = (afterMs - beforeMs) / 2;
     const ahead = Math.round(serverMs - beforeMs - half);
     const value = `${inWords(Math.abs(ahead))} ${ahead < 0 ? "behind" : "ahead"}`;
-    // Only what the time between question and answer cannot explain counts.
+    // Only the part that the round trip cannot explain counts.
     if (Math.abs(ahead) - half <= driftMs) return good(value, "The database and this machine agree on the time.");
     const moment = `goes out that much too ${ahead < 0 ? "late" : "early"}, and ages that people compare with their own clock are wrong`;
     return bad(value, `An event that a service delays until a moment of its own clock ${moment}`);
@@ -44,7 +44,7 @@ export const clockRule: Rule<{ readonly clock: ClockSighting }> = {
 
 const unread = "This user may not read Waybill's tables: run doctor as the user that relays have.";
 
-/** `schema` is 0 where there are no tables, and null where we may not look. */
+/** `schema` is 0 if there are no tables, and null if this user may not read them. */
 export const schemaRule = (wanted: number): Rule<{ readonly schema: number | null }> => ({
   setting: "schema version",
   badWhen: "no tables, older or newer ones",
@@ -59,7 +59,7 @@ export const schemaRule = (wanted: number): Rule<{ readonly schema: number | nul
   },
 });
 
-/** Something that migrate makes. */
+/** A database object that migrate creates. */
 export interface Thing {
   readonly kind: "table" | "index" | "unique index" | "trigger" | "function" | "sequence" | "view";
   readonly name: string;
@@ -113,6 +113,6 @@ export const lanesRule: Rule<{ readonly lanes: number | null }> = {
   },
 };
 
-/** Rules about tables say nothing where there are none of this version. */
+/** Rules about tables report nothing unless the tables have this code's version. */
 export const ofTables = <T>(rules: readonly Rule<T>[]): readonly Rule<{ readonly tables: T | null }>[] =>
   rules.map((rule) => ({ ...rule, look: ({ tables }, say) => (tables === null ? [] : rule.look(tables, say)) }));

@@ -4,19 +4,18 @@ import type { Cells } from "./status.ts";
 
 /** A lease as its owner wrote it, and as it is read now. */
 export interface WrittenLease {
-  /** Tells this renewal from the one before. */
+  /** Distinguishes this renewal from the one before. */
   readonly renewal: string;
-  /** What is left of it, by the wall clock that it was written by. */
+  /** How much of the lease is left, by the wall clock that it was written by. */
   readonly leftMs: number;
   readonly ttlMs: number;
 }
 
 /**
- * Whether other processes' leases have expired. A wall clock may step, so it is believed once for each renewal, when
- * that is first seen, and for no longer than the lease was made for; from then on the monotonic clock counts. A clock
- * that steps back keeps nobody's lease, and one that steps forward ends none that was seen before. A lease that is
- * expired when it is first seen counts as live for half of its time more: its owner may be dead, or the clock has
- * stepped, and an owner that lives renews within a third.
+ * Whether other processes' leases have expired. A wall clock may step, so it is read once per renewal, when the renewal is first seen,
+ * and believed for at most the lease's ttl. From then on the monotonic clock counts. A clock that steps back keeps no lease alive, and
+ * one that steps forward ends no lease that was seen before. A lease that is expired when first seen counts as live for another half
+ * of its ttl: its owner may be dead, or the clock has stepped, and a live owner renews within a third.
  */
 export interface Expiry {
   isLive(name: string, lease: WrittenLease): boolean;
@@ -42,7 +41,7 @@ export function createExpiry(clock: Clock): Expiry {
   };
 }
 
-/** Which of the relays' rows are of live ones; all others are forgotten. */
+/** Keeps the rows of live relays. Forgets relays that have no row any more. */
 export function createLiveRelays<Row>(clock: Clock, { text }: Cells<Row>, leaseOf: (row: Row) => WrittenLease): LiveRelays<Row> {
   const expiry = createExpiry(clock);
   return (rows) => {
@@ -53,7 +52,7 @@ export function createLiveRelays<Row>(clock: Clock, { text }: Cells<Row>, leaseO
 
 type LiveRelays<Row> = (rows: readonly Row[]) => readonly Row[];
 
-/** Of rows that are lanes (lane, owner, epoch, now), and rows that are relays (relay, strategy and a lease). */
+/** Reads rows that are lanes (lane, owner, epoch, now), and rows that are relays (relay, strategy and a lease). */
 export function lookOf<Row>(
   rows: readonly Row[],
   { text, textOrNull, number, dateOrNull }: Cells<Row>,

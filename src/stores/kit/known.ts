@@ -1,6 +1,6 @@
-/** Which windows each relay of this process has, so that forgotten ones are named, and need not be looked for among all. */
+/** The windows of each relay in this process. A claim can then name the windows to forget, and need not search all windows. */
 interface Known {
-  /** A claim begins. "all": the store does not know which windows the relay has. */
+  /** Called when a claim begins. "all": the store does not know which windows the relay has. */
   stale(relay: string, open: readonly string[]): readonly string[] | "all";
   doubt(relay: string): void;
   keep(relay: string, open: readonly string[], made: string | null): void;
@@ -9,7 +9,7 @@ interface Known {
 
 export function createKnown(): Known {
   const windows = new Map<string, Set<string>>();
-  /** Ended since the last claim began, which was asked for with them. */
+  /** Windows that ended since the last claim began. Its request still listed them as open. */
   const ended = new Map<string, Set<string>>();
   return {
     stale(relay, open) {

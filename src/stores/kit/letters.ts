@@ -4,25 +4,25 @@ import type { Envelope } from "../../core/event.ts";
 import { type Letter, letterId, type LetterRow, letterRow, markable } from "../../core/letter.ts";
 import type { Cells } from "./status.ts";
 
-/** What is kept of a letter, by column: each is called as its field, in snake case. Its key comes first: consumer, topic, id and digest. */
+/** A letter's columns and values. A column has its field's name in snake case. The key comes first: consumer, topic, id and digest. */
 export const letterColumns = (letter: Letter): readonly (readonly [column: string, value: LetterRow[keyof LetterRow]])[] =>
   Object.entries(letterRow(letter)).map(([name, value]) => [name.replaceAll(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`), value]);
 
-/** Of a letter that failed again, what is new. */
+/** The columns that change when a letter fails again. */
 const renewed = ["error_code", "error", "error_detail", "attempts", "handler_version"];
 export const renewedColumns = (letter: Letter): ReturnType<typeof letterColumns> =>
   letterColumns(letter).filter(([column]) => renewed.includes(column));
 
-/** The version in a mark that no handler has made: its event has a letter. */
+/** The handler version in a mark that no handler wrote: the event has a letter. */
 export const parkedVersion = 0;
 
-/** Does parking it mark its event? A message that is no event comes again as the same letter, and one that was cut has to come again. */
+/** Does parking mark the event? A message that is no event comes again as the same letter, and a cut message has to come again. */
 export const marksEvent = ({ envelope, raw, cut = false }: Letter): boolean => raw === undefined && !cut && markable(envelope.id);
 
 /** How many ids a report names. */
 export const reportedIds = 10_000;
 
-/** What the columns of a letter must hold to match; ids and `error` apart. */
+/** The column values of letters that match, except for ids and `error`. */
 export function letterTests(filter: LetterFilter): readonly (readonly [column: string, value: string])[] {
   const tests = [
     ["consumer", filter.consumer],
@@ -36,7 +36,7 @@ export function letterTests(filter: LetterFilter): readonly (readonly [column: s
 
 type Reads<Row> = Cells<Row> & { bytes(row: Row, name: string): Uint8Array | null };
 
-/** Of the columns of the table, with `size` and `is_raw` beside them. */
+/** Reads the table's columns, and `size` and `is_raw`. */
 export function letterOf<Row>(row: Row, { text, number, isSet, dateOrNull }: Cells<Row>): LetterRecord {
   return {
     seq: BigInt(text(row, "seq")),
@@ -65,7 +65,7 @@ export function wholeLetterOf<Row>(row: Row, cells: Reads<Row>): WholeLetter {
   return { ...letter, envelope: envelopeOf(letter.id, cells.text(row, "envelope"), data), raw: cells.bytes(row, "raw") };
 }
 
-/** As `letterRow` wrote it for the letter of this id. */
+/** Parses what `letterRow` wrote for the letter of this id. */
 export function envelopeOf(letter: string, texts: string, data: Uint8Array): Envelope {
   try {
     const { seq, createdAt, ...rest } = JSON.parse(texts) as Omit<Envelope, "data" | "seq" | "createdAt"> &
@@ -78,7 +78,7 @@ export function envelopeOf(letter: string, texts: string, data: Uint8Array): Env
     if (envelope.idempotencyKey !== null && typeof envelope.idempotencyKey !== "string") throw new Error("idempotencyKey is no text");
     if (!Number.isInteger(envelope.eventVersion)) throw new Error("eventVersion is no whole number");
     if (Number.isNaN(envelope.createdAt.getTime())) throw new Error("createdAt is no moment");
-    // Applied under another id, the letter would go away for an event that it is not about.
+    // With another id, applying the letter would delete it for an event that it is not about.
     if (letterId(envelope.id) !== letter) throw new Error("id is that of another event");
     return envelope;
   } catch (cause) {
@@ -86,7 +86,7 @@ export function envelopeOf(letter: string, texts: string, data: Uint8Array): Env
   }
 }
 
-/** Of the columns consumer, topic, told, letters, redriven, oldest and example. */
+/** Reads the columns consumer, topic, told, letters, redriven, oldest and example. */
 export const letterGroupOf = <Row>(row: Row, { text, number, dateOrNull }: Cells<Row>): LetterGroup => ({
   consumer: text(row, "consumer"),
   topic: text(row, "topic"),
@@ -97,7 +97,7 @@ export const letterGroupOf = <Row>(row: Row, { text, number, dateOrNull }: Cells
   example: text(row, "example"),
 });
 
-/** Named ids must have letters, and for a redrive such as can be applied: silence would look like success. */
+/** Each named id must have a letter, and for a redrive one that can be applied: silence would look like success. */
 export function refuseUnfit(
   action: "redrive" | "discard",
   ids: readonly string[],
@@ -121,10 +121,10 @@ export interface Numbered {
   readonly id: string;
 }
 
-/** How many letters are dealt with in one transaction: hundreds of thousands would keep others waiting, and meet a statement's time limit. */
+/** Letters per transaction: hundreds of thousands would keep other sessions waiting, and exceed the statement timeout. */
 const actBatch = 2_000;
 
-/** Deals with letters batch by batch. Each answers those that were still as they were found. */
+/** Acts on letters in batches. `act` answers the letters that were still as they were found. */
 export async function inBatches(
   letters: readonly Numbered[],
   act: (batch: readonly Numbered[]) => Promise<readonly Numbered[]>,

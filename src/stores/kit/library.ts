@@ -2,10 +2,10 @@ import type { Begins, Handle, SqlWriter } from "../../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../../contracts/outbox-store.ts";
 import { committed } from "../../core/commit.ts";
 
-/** Finds out that the work stayed inside its transaction. */
+/** Checks that the work stayed inside its transaction. */
 type Staying<Tx> = <T>(tx: Tx, work: () => T | Promise<T>) => Promise<T>;
 
-/** The store's parts that meet a transaction, in those of a library. */
+/** The parts of the store that use a transaction, for the transactions of a library. */
 export function throughLibrary<Db, Tx>(handle: Handle<Db, Tx, Begins>, { append }: Pick<SqlWriter, "append">, staying: Staying<Tx>) {
   const begin = <T>(on: Db, work: (tx: Tx) => T | Promise<T>): Promise<T> => committed((inner) => handle.begin(on, inner), work);
   return {

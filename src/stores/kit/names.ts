@@ -1,7 +1,7 @@
 import { show, WaybillError } from "../../core/errors.ts";
 import { checkOptions } from "../../core/options.ts";
 
-/** Of the tables that have a name by their prefix. */
+/** The tables that are named with the prefix. */
 export const tables = [
   ...(["keys", "relays", "lanes", "windows", "suspects", "holds", "destinations"] as const),
   ...(["audit", "attempts", "seats", "letters", "meta"] as const),
@@ -16,20 +16,20 @@ interface Given {
   readonly prefix?: string;
 }
 
-/** What a server takes for a name. */
+/** Which names a server accepts. */
 export interface NameRules {
   isName(name: string): boolean;
   /** What a name is: `a name`. */
   readonly what: string;
   /** Says why a name is too long. */
   tooLong(name: string): string | null;
-  /** What the server takes for the same. */
+  /** Gives one text for all names that the server treats as the same. */
   same?(name: string): string;
-  /** Names that are made of the given ones, beside those of the tables. */
+  /** Names derived from the given ones, besides those of the tables. */
   longest(given: Required<Given>): readonly string[];
 }
 
-/** The name of each table, and of what else has one by the prefix; refuses a name that the server would cut, or take for another. */
+/** The names of the tables and of `others`. Refuses a name that the server would cut, or take for another. */
 export function plainNames(
   schema: string | undefined,
   given: Given,

@@ -1,12 +1,12 @@
 import type { Applied, Inbox, OnceWork } from "../../contracts/inbox.ts";
 
-/** Events of one consumer, no two of them the same. */
+/** Distinct events of one consumer. */
 export interface Events {
   readonly consumer: string;
   readonly ids: readonly string[];
 }
 
-/** Marks and work of all of them in one transaction. With a letter, there is one event. */
+/** Writes the marks and runs the work of all events in one transaction. With a letter, there is one event. */
 export type Apply<Tx> = (events: Events, handlerVersion: number, work: OnceWork<Tx>, letter?: bigint) => Promise<readonly Applied[]>;
 
 export function onceBy<Tx>(apply: Apply<Tx>): Inbox<Tx>["once"] {

@@ -10,7 +10,7 @@ export function refuseOthers(ids: readonly string[], statusOf: (id: string) => s
   }
 }
 
-/** What the columns of an event must hold to match; ids, `error` and `beforeSeq` apart. */
+/** The column values of events that match, except for ids, `error` and `beforeSeq`. */
 export function testsOf(filter: Partial<EventFilter> & DeadFilter): readonly (readonly [column: string, value: string])[] {
   const tests = [
     ["state", filter.state],
@@ -21,5 +21,5 @@ export function testsOf(filter: Partial<EventFilter> & DeadFilter): readonly (re
   return tests.flatMap(([column, value]) => (value === undefined ? [] : [[column, value]]));
 }
 
-/** What the audit tells of an action: no more ids than a person reads. */
+/** What the audit records of an action, with no more ids than a person reads. */
 export const auditedOf = (filter: object, ids: readonly string[]): object => ({ ...filter, ids: ids.slice(0, 100) });

@@ -3,7 +3,7 @@ import { show, WaybillError } from "../../core/errors.ts";
 import { checkOptions, positive, whole } from "../../core/options.ts";
 import { partitionUnits, type PartitionUnit } from "./schema.ts";
 
-/** What the stores on a server take alike; each says in its own options what they mean. */
+/** The options that all server stores share. Each store explains them in its own options. */
 export interface ServerOptions<Pool> {
   readonly url?: string;
   readonly pool?: Pool;
@@ -29,7 +29,7 @@ export function checkServerOptions<Pool>(store: string, given: ServerOptions<Poo
   return { onPublish, partitions, statementTimeoutMs: whole("statementTimeoutMs", given.statementTimeoutMs ?? 30_000) };
 }
 
-/** Either a pool of the user's, or what a pool of our own is made of; `check` refuses a bad one, and says where the database is. */
+/** Either the user's pool, or the settings for a pool of our own. `check` refuses bad ones, and says where the database is. */
 export function poolOf<Pool>(
   store: string,
   client: string,

@@ -1,10 +1,10 @@
 import type { PartitionReport } from "../../contracts/housekeeping.ts";
 
-/** Besides the one of now. */
+/** How many partitions there are beyond the current one. */
 export const ahead = 3;
-/** A partition that holds more than this that waits is not dropped. */
+/** A partition with more events than this that must stay is not dropped. */
 export const mostMoved = 10_000;
-/** How often users of the table are given way. */
+/** How often partition work gives way to transactions that use the table. */
 export const tries = 3;
 export const betweenTriesMs = 2_000;
 

@@ -2,13 +2,13 @@ import { systemDeadlines } from "../../core/deadlines.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { persist } from "../../core/time.ts";
 
-/** Which server, for messages, and how long its answer may take. */
+/** The server's name for messages, and how long its answer may take. */
 export interface ServerPlace {
   readonly place: string;
   readonly patienceMs: number;
 }
 
-/** A pool whose connections are all in use must not keep anybody waiting for ever. One that comes too late is given back. */
+/** Bounds the wait for a pool whose connections are all in use. A connection that comes too late is given back. */
 export async function acquired<C>(
   coming: Promise<C>,
   { place, patienceMs }: ServerPlace,
@@ -24,7 +24,7 @@ export async function acquired<C>(
   throw new WaybillError("STORE_UNAVAILABLE", `no connection to ${place} became free within ${patienceMs} ms: raise the pool's ${limit}`);
 }
 
-/** What is opened when it is first needed, and again after it could not be opened. */
+/** Opens on first use. After a failure, the next use opens it again. */
 export interface Later<T> {
   get(): Promise<T>;
   close(): Promise<void>;
@@ -44,6 +44,6 @@ export function later<T>(open: () => Promise<T>, close: (opened: T) => void | Pr
 
 const attempts = 5;
 
-/** Runs work again from its start that lost against another's. */
+/** Reruns work from its start when it lost a conflict with another transaction. */
 export const again = <T>(work: () => Promise<T>, lost: (error: unknown) => boolean): Promise<T> =>
   persist(work, (error, tried) => (lost(error) && tried < attempts ? Promise.resolve() : null));

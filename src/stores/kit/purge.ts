@@ -3,7 +3,7 @@ import { asError, WaybillError } from "../../core/errors.ts";
 import { finished } from "../../core/time.ts";
 import { isUnreadable, type ReadPayload, type Stored, wholeOf } from "./records.ts";
 
-/** What an archive is given at once. */
+/** The most that one call of the archive gets. */
 export const archiveEvents = 500;
 export const archiveBytes = 8 * 1024 * 1024;
 export const archiveBounds = { bytes: archiveBytes, largest: Infinity };
@@ -21,24 +21,24 @@ interface PurgedBatch<Mark> extends Batch<Mark> {
   readonly purged: number;
 }
 
-/** How one store purges. Each kind of event goes by a moment of its own, and each batch begins at the mark of the one before. */
+/** How one store purges. Each kind of event has its own timestamp to go by, and each batch begins at the mark of the one before. */
 interface Purging<Kind, Mark> {
   readonly kinds: readonly Kind[];
   readonly begin: Mark;
-  /** How many events may go. */
+  /** How many events may be deleted. */
   count(): Promise<number>;
-  /** Deletes the next ones. */
+  /** Deletes the next batch. */
   purge(kind: Kind, from: Mark): Promise<PurgedBatch<Mark>>;
-  /** As many of the next ones as an archive takes at once, but for those that are kept. */
+  /** The next events, as many as an archive takes at once, without the kept ones. */
   next(kind: Kind, from: Mark, kept: readonly bigint[]): Promise<Batch<Mark> & { readonly stored: readonly Stored[] }>;
   readonly read: ReadPayload;
-  /** Deletes those of these events that still may go. Says how many. */
+  /** Deletes the events that may still be deleted. Answers how many. */
   remove(kind: Kind, events: readonly WholeEvent[]): Promise<number>;
   audit(purged: number): Promise<void>;
   forgetKeys(retentionMs: number, from: Mark): Promise<Batch<Mark>>;
 }
 
-/** Deletes what may go, batch after batch, until there is no more or the signal aborts. Says how many. */
+/** Deletes purgeable events in batches until none is left or the signal aborts. Answers how many. */
 export async function purgeWith<Kind, Mark>(store: Purging<Kind, Mark>, { dryRun }: Action, options: PurgeOptions = {}): Promise<number> {
   if (dryRun) return store.count();
   const { archive, signal } = options;
@@ -67,8 +67,8 @@ export async function purgeWith<Kind, Mark>(store: Purging<Kind, Mark>, { dryRun
 }
 
 /**
- * An archive may take long: no transaction is open meanwhile, and what it was given goes only if it still may. Two that purge at once may
- * both give it an event.
+ * An archive may take long, so no transaction is open meanwhile. An archived event is deleted only if it still may be. Two processes that
+ * purge at the same time may both give the archive the same event.
  */
 async function archiveSome<Kind, Mark>(
   store: Purging<Kind, Mark>,
@@ -90,7 +90,7 @@ async function archiveSome<Kind, Mark>(
 interface Kept {
   readonly seqs: readonly bigint[];
   keep(event: EventRecord, why: string): void;
-  /** Rejects where nobody was told of them. */
+  /** Throws if events were kept and the caller gave no `kept` function. */
   end(): void;
 }
 
@@ -112,8 +112,8 @@ function createKept({ kept }: PurgeOptions): Kept {
 }
 
 /**
- * The first events with their payloads, for an archive; `dealt` says how many were looked at. One whose payload can never be read is kept.
- * So is one whose read failed otherwise, and the batch ends there: if the store is gone, its next statement says so.
+ * The first events with their payloads, for an archive. `dealt` says how many were looked at. An event whose payload can never be read is
+ * kept. After any other failed read the event is kept too, and the batch ends there: if the store is gone, its next statement fails.
  */
 async function archivable(
   stored: readonly Stored[],

@@ -2,16 +2,16 @@ import type { EventRecord, WholeEvent } from "../../contracts/operator.ts";
 import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import { tooLargeToRead } from "../../core/within-bytes.ts";
 
-/** What a list brings along of each event: the longest page of the command line takes 64 MiB. */
+/** The largest payload that a list includes: the longest page of the command line then takes 64 MiB. */
 export const listedBytes = 64 * 1024;
 
-/** An event as a statement brought it, perhaps without its payload. */
+/** An event as a statement read it, perhaps without its payload. */
 export interface Stored {
   readonly record: EventRecord;
   readonly isText: boolean;
 }
 
-/** Reads one payload apart, in a way that is safe for a large one. */
+/** Reads one payload by itself, in a way that is safe for a large one. */
 export type ReadPayload = (seq: bigint, bytes: number) => Promise<Uint8Array>;
 
 /** Rejects with ROW_UNREADABLE when the payload can never be read. */
@@ -26,7 +26,7 @@ export async function wholeOf({ record, isText }: Stored, read: ReadPayload): Pr
 
 export const isUnreadable = (error: unknown): boolean => isWaybillError(error, "ROW_UNREADABLE");
 
-/** The event with its payload, or without one that cannot be read: everything else of it can be shown nevertheless. */
+/** The event with its payload. If that can never be read, the event is shown without it. */
 export async function shownOf(stored: Stored, read: ReadPayload): Promise<EventRecord> {
   try {
     return await wholeOf(stored, read);

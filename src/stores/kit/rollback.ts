@@ -1,14 +1,14 @@
 import { systemClock } from "../../core/clock.ts";
 
-/** A subscriber gives a transaction 30 s to end after its handler; this is awaited twice. */
+/** A subscriber gives a transaction 30 s to end after its handler. This time is waited twice. */
 const rollbackMs = 5_000;
 
 /** Runs the work of a transaction; when it fails, the transaction has to end soon. */
 export type WatchRollback = (work: () => void | Promise<void>) => Promise<void>;
 
 /**
- * A ROLLBACK waits behind a query that hangs on the same connection, and whoever waits for it waits as long. So a transaction whose work
- * has failed is cut off from outside if it has not ended in time, and waited for no longer. The failure remains that of the work.
+ * A ROLLBACK waits behind a query that hangs on the same connection, and the caller would wait as long. So if a transaction has not ended
+ * in time after its work failed, `cut` ends it from outside, and the caller stops waiting. The failure remains that of the work.
  */
 export function rolledBackInTime<T>(transaction: (watch: WatchRollback) => Promise<T>, cut: () => Promise<unknown>): Promise<T> {
   let over = false;
@@ -21,7 +21,7 @@ export function rolledBackInTime<T>(transaction: (watch: WatchRollback) => Promi
       await systemClock.sleep(rollbackMs, ended.signal);
       if (over) return;
       cutFor = { error };
-      cut().catch(() => undefined); // it is waited for no longer in any case
+      cut().catch(() => undefined); // the caller stops waiting in any case
       await systemClock.sleep(rollbackMs, ended.signal);
       reject(error);
     };

@@ -3,7 +3,7 @@ import { WaybillError } from "../../core/errors.ts";
 export const partitionUnits = ["day", "week", "month"] as const;
 export type PartitionUnit = (typeof partitionUnits)[number];
 
-/** Later code may mean something else by these tables. */
+/** A newer version may give these tables another meaning. */
 export function refuseNewer(place: string, version: number, known: number): void {
   if (version > known)
     throw new WaybillError(
@@ -33,7 +33,7 @@ export function checkFrom<M>(migrations: readonly M[], from: number): readonly M
 /** The first line of printed statements. */
 export const inOneTransaction = "-- Run all of it in one transaction, as migration tools do.";
 
-/** A table full of events is never made into another kind of table under its users' feet. */
+/** A table full of events is never converted to another layout while it is in use. */
 export function refuseLayout(place: string, asked: PartitionUnit | null, unit: PartitionUnit | null): void {
   if (asked === null || asked === unit) return;
   const is = unit === null ? "has no partitions" : `is partitioned by ${unit}`;

@@ -18,12 +18,12 @@ export function fenced(
 
 export const seqOf = ({ claim }: Outcome): bigint => claim.envelope.seq;
 
-/** An event that did not go well, as it is stored. */
+/** A stored event whose outcome is not `published`. */
 interface Unsettled {
   /** Names its aggregate. */
   readonly aggregate: string;
   readonly held: HeldBy | null;
-  /** False where no index takes the names of its aggregate: nothing can be held for it, and it fails by itself. @default true */
+  /** False where the aggregate's names fit into no index: it cannot be held, and the event fails alone. @default true */
   readonly holdable?: boolean;
 }
 
@@ -31,7 +31,7 @@ interface SettlePlan {
   readonly failed: readonly Failed[];
   /** One for each aggregate. */
   readonly holds: readonly NewHold[];
-  /** Destinations that events wait for from now on. */
+  /** Topics that events wait for from now on. */
   readonly waiting: readonly { readonly destination: string; readonly lane: number; readonly why: string }[];
   /** The events that wait for them. */
   readonly blocked: readonly bigint[];
@@ -39,12 +39,12 @@ interface SettlePlan {
 
 export interface Failed extends Required<Reason> {
   readonly seq: bigint;
-  /** Null for one that is dead. */
+  /** Null for a dead event. */
   readonly afterMs: number | null;
 }
 
 export interface NewHold {
-  /** Of its cause. */
+  /** The claim of its cause. */
   readonly claim: Claim;
   readonly destination: string | null;
   readonly why: string;
@@ -52,7 +52,7 @@ export interface NewHold {
   readonly free: boolean;
 }
 
-/** Decides in the order of the outcomes. `storedOf` knows no event that is gone or final. */
+/** Decides in the order of the outcomes. `storedOf` answers undefined for an event that is deleted or final. */
 export function planSettle(outcomes: readonly Outcome[], storedOf: (claim: Claim) => Unsettled | undefined): SettlePlan {
   const holds = new Map<string, NewHold>();
   const waiting = new Map<string, SettlePlan["waiting"][number]>();
@@ -79,7 +79,7 @@ export function planSettle(outcomes: readonly Outcome[], storedOf: (claim: Claim
   return { failed, holds: [...holds.values()], waiting: [...waiting.values()], blocked };
 }
 
-/** Its aggregate is held for an earlier event already. */
+/** Whether the event's aggregate is already held for an earlier event. */
 function waitsForAnother(seq: bigint, planned: NewHold | undefined, held: HeldBy | null): boolean {
   if (planned !== undefined) return !planned.free && planned.claim.envelope.seq !== seq;
   return held !== null && held.freeTo === null && held.cause !== seq;

@@ -24,7 +24,7 @@ export const insertThrough = {
   },
 } as const;
 
-/** Knex makes a pool of its own, which it does not lend: the store has another. */
+/** Knex makes its own pool and does not share it, so the store has another one. */
 export const knexLibrary = (client: string, columns: Columns): StarterLibrary => ({
   word: "knex",
   packages: ["knex"],

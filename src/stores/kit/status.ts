@@ -5,7 +5,7 @@ import { LANES } from "../../core/lane.ts";
 
 /** Holds and groups beyond these are counted, not listed. */
 export const shown = 100;
-/** Up to here rows are counted one by one, and estimated above. */
+/** Up to this number rows are counted one by one. Above it they are estimated. */
 export const counted = 100_000;
 
 export const noEvents = (): Record<State, number> => Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
@@ -16,11 +16,11 @@ export interface Cells<Row> {
   textOrNull(row: Row, name: string): string | null;
   number(row: Row, name: string): number;
   isSet(row: Row, name: string): boolean;
-  /** Null where there is none, or no moment that exists. */
+  /** Null if there is no date, or an invalid one. */
   dateOrNull(row: Row, name: string): Date | null;
 }
 
-/** What a store has read, with the same names of columns in every store. */
+/** The rows that a store has read. The column names are the same in every store. */
 export interface StatusRows<Row> {
   readonly states: Readonly<Record<State, number>>;
   readonly estimated: readonly State[];
@@ -28,7 +28,7 @@ export interface StatusRows<Row> {
   readonly nowMs: number;
   /** When the oldest events began to wait: wait (a `Wait`), aggregate_type (NULL: of all types), since. */
   readonly oldest: readonly Row[];
-  /** Those with an owner, in order: lane, owner. */
+  /** The lanes with an owner, in order: lane, owner. */
   readonly lanes: readonly Row[];
   /** relay, live, expires_at, claimed, window_limit. */
   readonly relays: readonly Row[];
@@ -139,7 +139,7 @@ export function oldestOf(waiting: readonly Waiting[]): Pick<Status, "oldestUnpub
   };
 }
 
-/** Rows of wait, aggregate_type and since to the oldest of each wait, over all types and by type. */
+/** From rows of wait, aggregate_type and since, selects the oldest of each wait, over all types and by type. */
 export const oldestSql = (waiting: string): string =>
   `WITH waiting AS (${waiting})
    SELECT wait, NULL AS aggregate_type, min(since) AS since FROM waiting GROUP BY wait

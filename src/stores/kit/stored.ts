@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import type { Envelope } from "../../core/event.ts";
 import { fit, maxMarkBytes } from "../../core/letter.ts";
 
-/** Text as a store's client gave it: bytes where plain SQL may have written any, null where there is none that can be read. */
+/** Text as the client library gave it: bytes where plain SQL may have written any, null where there is no readable text. */
 type StoredText = string | Uint8Array | null;
 
 /** What a store read of one row. */
@@ -24,14 +24,14 @@ export interface StoredRow {
 
 export interface ReadRow {
   readonly envelope: Envelope;
-  /** Why the row cannot be carried, in words; null: it can. The envelope then holds what could be read. */
+  /** Why the row cannot be carried, in words. The envelope then holds what could be read. Null: the row can be carried. */
   readonly unreadable: string | null;
 }
 
 /** The headers that a draft may have take less, even with every character escaped. */
 export const maxHeadersText = 128 * 1024;
 
-/** Never throws: a row that somebody else's SQL wrote fails by itself, and not its whole window. */
+/** Never throws: a bad row that plain SQL wrote fails alone, without its whole window. */
 export function readRow(row: StoredRow, faults: string[] = []): ReadRow {
   const headers = headersOf(row.headers, faults);
   const dated = !Number.isNaN(row.createdAt.getTime());
@@ -56,14 +56,14 @@ export function readRow(row: StoredRow, faults: string[] = []): ReadRow {
   return { envelope, unreadable: faults.length === 0 ? null : faults.join("; ") };
 }
 
-/** What can be read, in a form that every store, log and message can hold. */
+/** The readable text, in a form that every store, log and message can hold. */
 function nameOf(column: string, stored: StoredText, faults: string[]): string {
   if (stored === null) {
     faults.push(`${column} is not text`);
     return "";
   }
   const text = textOf(stored);
-  // A character takes at most three bytes for each of its units: most names need no count.
+  // UTF-8 takes at most three bytes per UTF-16 unit, so most names need no exact count.
   const bytes =
     typeof stored !== "string" ? stored.byteLength : stored.length * 3 <= maxMarkBytes ? stored.length : Buffer.byteLength(stored);
   if (bytes > 0 && bytes <= maxMarkBytes && !text.includes("\0") && isWhole(stored, text)) return text;
@@ -81,7 +81,7 @@ function headersOf(stored: StoredText, faults: string[]): Readonly<Record<string
   return {};
 }
 
-/** Plain SQL may have put any JSON there: a value that is no string is carried as its JSON, never dropped. Or what is wrong with them. */
+/** The headers, or what is wrong with them. A value that is no string (plain SQL may write any JSON) is carried as JSON, never dropped. */
 function parsed(stored: string | Uint8Array): Readonly<Record<string, string>> | string {
   if ((typeof stored === "string" ? stored.length : stored.byteLength) > maxHeadersText)
     return `headers take more than ${maxHeadersText} bytes`;
@@ -105,6 +105,6 @@ function parsed(stored: string | Uint8Array): Readonly<Record<string, string>> |
 const textOf = (stored: string | Uint8Array): string =>
   typeof stored === "string" ? stored : Buffer.from(stored.buffer, stored.byteOffset, stored.byteLength).toString("utf8");
 
-/** Half a character, and bytes that are not UTF-8, would be replaced on the way. */
+/** A lone surrogate, and bytes that are not UTF-8, would be replaced on the way. */
 const isWhole = (stored: string | Uint8Array, text: string): boolean =>
   typeof stored === "string" ? stored.isWellFormed() : !text.includes("\ufffd") || isUtf8(stored);

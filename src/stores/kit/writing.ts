@@ -13,13 +13,13 @@ export function rowValues<Moment>(row: Row, momentOf: (date: Date) => Moment): (
   return [...names, text, bytes, ...rest, availableAt === null ? null : momentOf(availableAt)];
 }
 
-/** Bytes that the caller uses again after the call are copied before the store waits for anything. */
+/** Copies payload bytes before the store waits for anything: the caller may reuse its buffer after the call. */
 export const copied = (rows: readonly Row[]): readonly Row[] =>
   rows.map((row) => (typeof row.payload === "string" ? row : { ...row, payload: new Uint8Array(row.payload) }));
 
 /**
- * The first row with a key is the one that is added, unless the key was used before; the others name that one's id. `used` has the events
- * that have used a key, and those of these rows after the call.
+ * Of rows with the same key, only the first is added, and none if the key was used before. The others get the id of the event that used it.
+ * `used` maps each used key to its event's id. After the call it has the keys of these rows too.
  */
 export function addedOnce(rows: readonly Row[], used: Map<string, string>): readonly Added[] {
   return rows.map(({ id, idempotencyKey: key }) => {

@@ -36,8 +36,8 @@ export function ownedLanes(tables: Tables, { relay, lanes }: Holding): LaneState
 }
 
 /**
- * Lanes take turns, the one with the oldest event first, an equal share each; what some leave over goes to those
- * that have more.
+ * Lanes take turns, the lane with the oldest event first. Each gets an equal share, and what some lanes leave over goes to lanes that have
+ * more events.
  */
 function takeFairly(
   tables: Tables,
@@ -98,7 +98,7 @@ interface Scan {
   end(): void;
 }
 
-/** Goes through a lane's queue in seq order, no further than asked, and cleans it on the way. */
+/** Walks a lane's queue in seq order, no further than asked, and drops stale events on the way. */
 function scan(tables: Tables, lane: LaneState, allowed: Allowed, now: number): Scan {
   if (!lane.sorted) lane.queue.sort(bySeq);
   lane.sorted = true;
@@ -154,7 +154,7 @@ export function judge(tables: Tables, event: StoredEvent, now: number): "claimab
   return event.status === "PENDING" ? "block" : "wait";
 }
 
-/** What the relay has in its windows: only what is alone among all of it is alone. */
+/** How many events the relay has in all its windows. An event is alone only if it is the only one of them. */
 export function inFlight(tables: Tables, relay: string): number {
   let events = 0;
   for (const window of tables.windows.values()) if (window.relay === relay) for (const lane of window.lanes.values()) events += lane.size;

@@ -3,7 +3,7 @@ import { consumersFrom, countedMarks } from "../kit/consumers.ts";
 import { parkedVersion } from "../kit/letters.ts";
 import type { Tables } from "./tables.ts";
 
-/** What the inbox keeps by consumer and id, with a NUL between the two. */
+/** The inbox's maps. A key is consumer and id, with a NUL between the two. */
 interface Inboxes {
   readonly marks: ReadonlyMap<string, { readonly handlerVersion: number }>;
   readonly failures: ReadonlyMap<string, { readonly count: number; readonly failedAt: number }>;

@@ -7,20 +7,20 @@ import { createMutex } from "../../core/queue.ts";
 import type { Wake } from "../../core/wake.ts";
 import { enqueue, type AuditRecord, type StoredEvent, type Tables } from "./tables.ts";
 
-/** An open transaction. Others see what it does once it has committed, all at once. */
+/** An open transaction. Other transactions see its changes once it has committed, all at once. */
 export interface MemoryTx {
-  /** A table of the user's own. Values are replaced, never changed in place. */
+  /** A table of the user's own. Replace its values, never change them in place. */
   table<Key, Value>(name: string): Map<Key, Value>;
 }
 
 /**
- * The handle of a memory store. Transactions run one after the other, as writers of a SQLite file do: one that waits
- * for another inside it waits for ever.
+ * The handle of a memory store. Transactions run one after the other, as writers of a SQLite file do: a transaction that waits for another
+ * one inside its callback deadlocks.
  */
 export interface MemoryDb {
   /** Commits when `work` resolves, rolls back when it fails. */
   transaction<T>(work: (tx: MemoryTx) => T | Promise<T>): Promise<T>;
-  /** What is committed. */
+  /** The committed table. */
   table<Key, Value>(name: string): ReadonlyMap<Key, Value>;
   /** What operators did. */
   audit(): readonly AuditRecord[];
@@ -36,7 +36,7 @@ interface Changes {
   /** Idempotency key to event id. */
   readonly keys: Map<string, string>;
   readonly tables: Map<string, Map<unknown, unknown>>;
-  /** Done with the commit: the inbox's mark. */
+  /** Run at the commit: they write the inbox's marks. */
   readonly marks: (() => void)[];
 }
 
@@ -88,7 +88,7 @@ export function createDatabase(tables: Tables, clock: Clock, wake: Wake): Databa
 
   const transaction = <T>(work: (tx: MemoryTx) => T | Promise<T>): Promise<T> => {
     if (entering) {
-      // Only a call before the callback's first await can be told from one that comes from elsewhere.
+      // Only a call before the callback's first await can be recognized as nested.
       return Promise.reject(
         new WaybillError("ALREADY_IN_TRANSACTION", "a transaction of this memory store is open here already: use its handle"),
       );

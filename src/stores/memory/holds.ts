@@ -2,7 +2,7 @@ import { enqueue, type HoldRow, type StoredEvent, type Tables } from "./tables.t
 
 const chunkSize = 1_000;
 
-/** Holds an event's aggregate with it as the cause; a hold that is there gets this cause and stops releasing. */
+/** Holds the event's aggregate with the event as its cause. An existing hold gets this cause and stops releasing. */
 export function hold(tables: Tables, event: StoredEvent, why: string, destination: string | null, now: number): void {
   const lane = tables.lanes[event.lane]!;
   let held = tables.holds.get(event.aggregate);
@@ -31,7 +31,7 @@ export function hold(tables: Tables, event: StoredEvent, why: string, destinatio
   record.waiting.add(held);
 }
 
-/** The event waits for a destination, unless an earlier cause holds its aggregate already. */
+/** Makes the event wait for a topic, or for the earlier cause that already holds its aggregate. */
 export function holdFor(tables: Tables, event: StoredEvent, destination: string, why: string, now: number): void {
   const held = tables.holds.get(event.aggregate);
   const byAnother = held !== undefined && held.freeTo === null && held.causeSeq !== event.seq;

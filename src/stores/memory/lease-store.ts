@@ -51,7 +51,7 @@ export function createLeaseStore(tables: Tables, clock: Clock): LeaseStore {
 
 const windowsIn = (tables: Tables, lane: number): OpenWindow[] => [...tables.windows.values()].filter((window) => window.lanes.has(lane));
 
-/** A relay died with this window open: what it had not settled is tried again in smaller windows. */
+/** A dead relay left this window open: its unsettled events are tried again in smaller windows. */
 function suspect(tables: Tables, window: OpenWindow, lane: number, width: number): void {
   for (const event of window.lanes.get(lane) ?? []) {
     if (isFinal(event)) continue;

@@ -98,7 +98,7 @@ function recordOf({ seq, row, parkedAt, redrivenAt }: KeptLetter): LetterRecord 
 
 const keyed = ["consumer", "topic", "id", "digest"] as const;
 
-/** Keeps a new letter, or what is new of one that failed again. */
+/** Stores a new letter, or updates a letter that failed again. */
 export function keepLetter(tables: Tables, letter: Letter, now: number): void {
   const { letters } = tables;
   const row = letterRow(letter);

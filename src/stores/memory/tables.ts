@@ -5,7 +5,7 @@ import { LANES } from "../../core/lane.ts";
 import type { LetterRow } from "../../core/letter.ts";
 import type { Reason } from "../../core/reason.ts";
 
-/** What is written; PUBLISHING is derived from windows. */
+/** The stored states. PUBLISHING is derived from windows. */
 type Status = Exclude<State, "PUBLISHING">;
 
 export interface StoredEvent {
@@ -21,7 +21,7 @@ export interface StoredEvent {
   publishedAt: number | null;
   /** The unsettled window that has claimed it. */
   window: OpenWindow | null;
-  /** Is it in its lane's queue? The queue drops what is not pending any more only when a scan meets it. */
+  /** Whether the event is in its lane's queue. An event that is no longer pending leaves the queue only when a scan meets it. */
   queued: boolean;
 }
 
@@ -61,7 +61,7 @@ export interface HoldRow {
 interface Destination {
   readonly why: string;
   readonly since: number;
-  /** Longest waiting first: a hold that is made anew goes to the end. */
+  /** Longest waiting first: a recreated hold goes to the end. */
   readonly waiting: Set<HoldRow>;
 }
 
@@ -107,7 +107,6 @@ export interface Tables {
   readonly suspects: Map<bigint, Suspect>;
   readonly relays: Map<string, RelayLease>;
   readonly audit: AuditRecord[];
-  /** By consumer, topic and id. */
   /** By number, which is the order in which they were parked. */
   readonly letters: Map<bigint, KeptLetter>;
   lastLetter: bigint;
@@ -167,7 +166,7 @@ export function closeLane(tables: Tables, window: OpenWindow, lane: number): voi
   if (window.lanes.size === 0) tables.windows.delete(window.id);
 }
 
-/** One event is settled: the window goes with its last. */
+/** Removes a settled event from its window. The window goes with its last event. */
 export function leaveWindow(tables: Tables, window: OpenWindow, event: StoredEvent): void {
   const part = window.lanes.get(event.lane);
   event.window = null;

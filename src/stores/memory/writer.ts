@@ -18,7 +18,7 @@ export function createWriter(tables: Tables, database: Database, clock: Clock): 
       }
       const added = addedOnce(rows, used);
       const fresh = rows.filter((_, at) => !added[at]!.duplicate);
-      // Nothing is kept of an append that was refused half-way.
+      // All ids are checked first: a refused append leaves nothing behind.
       const ids = new Set<string>();
       for (const { id } of fresh) {
         if (tables.byId.has(id) || changes.ids.has(id) || ids.has(id)) throw idTaken(id);

@@ -6,11 +6,11 @@ import { addedOnce, idTaken, rowColumns, rowValues } from "../kit/writing.ts";
 import { foreign, textOf } from "./rows.ts";
 import { checkVersionOf } from "./schema.ts";
 
-/** The same steps are run by a synchronous client and by a library that is not. */
+/** A synchronous client and an asynchronous library run the same steps. */
 export type AppendSteps<T> = Generator<SqliteStep, T, readonly SqliteRow[]>;
 
 const columnCount = rowColumns.split(",").length;
-/** SQLite's limit of variables in a statement, unless it was built with another. */
+/** SQLite's default limit of variables in a statement. A build may have another. */
 const rowsPerStatement = Math.floor(32_766 / columnCount);
 
 const read = (sql: string, ...values: SqliteValue[]): SqliteStep => ({ sql, values, reads: true });
@@ -22,7 +22,7 @@ export function* checkTables(path: string): AppendSteps<void> {
   checkVersionOf(Number(meta?.["version"] ?? 0), path);
 }
 
-/** `alone`: nothing else can come between two steps. */
+/** `alone`: no other statement can run between two steps. */
 export function* append(rows: readonly Row[], path: string, alone: boolean): AppendSteps<readonly Added[]> {
   const used = yield* usedKeys(rows);
   const added = addedOnce(rows, used);
@@ -30,7 +30,7 @@ export function* append(rows: readonly Row[], path: string, alone: boolean): App
   if (fresh.length > rowsPerStatement) yield* insertMany(fresh, path);
   else if (fresh.length > 0) yield* insert(fresh, path);
   if (alone) return added;
-  // Another append of the same transaction may have used a key since; then the trigger has kept ours out.
+  // Another append of the same transaction may have used a key meanwhile. The trigger has then ignored our row.
   const stored = yield* usedKeys(fresh);
   return added.map((one, at) => {
     const first = stored.get(rows[at]!.idempotencyKey ?? "");

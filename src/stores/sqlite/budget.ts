@@ -1,14 +1,14 @@
-/** A smaller payload counts for nothing. */
+/** Payloads up to this size do not count. */
 const large = 64 * 1024;
 const mostBytes = 32 * 1024 * 1024;
 
-/** How many bytes of large payloads one transaction may write again, and stand still for. */
+/** Limits how many bytes of large payloads one transaction rewrites, which blocks the process. */
 interface Budget {
-  /** Whether there is room for the row; there always is for the first. */
+  /** Whether there is room for the row. There always is for the first large one. */
   take(payload: number): boolean;
 }
 
-/** SQLite writes the whole row again to change one column of it, and the process does nothing else meanwhile. */
+/** SQLite rewrites the whole row to change one column, and the process does nothing else meanwhile. */
 export function createBudget(): Budget {
   let spent = 0;
   return {

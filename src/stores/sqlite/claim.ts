@@ -16,13 +16,13 @@ interface Scan extends ByteBounds {
   readonly waiting: ReadonlySet<string>;
 }
 
-/** The rest of it is read when it is known what the window holds. */
+/** The rest of the row is read once the window's rows are known. */
 export interface Found {
   readonly seq: number;
   readonly weight: Weight;
   readonly lane: number;
   readonly deaths: number;
-  /** Of the window in which a relay died with it. */
+  /** The width of the dead relay's window that the event was in. */
   readonly width: number;
 }
 
@@ -33,12 +33,12 @@ const notOpen = "o.seq NOT IN (SELECT value FROM json_each(?1))";
 const notSuspect =
   "NOT EXISTS (SELECT 1 FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 
-/** What `mayGo` will not let go: it leaves the pending scan, whether or not its aggregate has suspects. */
+/** Rows that `mayGo` refuses. They leave the pending scan, whether or not their aggregate has suspects. */
 const held = "(h.free_to IS NULL AND (h.destination IS NOT NULL OR o.seq <> h.cause_seq) AND h.cause_seq IS NOT NULL OR o.seq > h.free_to)";
 
 /**
- * Failed events whose turn has come, then each lane's pending rows in seq order: every lane an equal share first, and
- * what lanes leave over goes to those that are behind.
+ * Takes failed events that are due, then each lane's pending rows in seq order. Every lane gets an equal share first, and what lanes leave
+ * over goes to lanes that have more rows.
  */
 export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]; cut: boolean } {
   const { statements, now } = scan;
@@ -74,15 +74,12 @@ export function claimNormal(scan: Scan, turn: number): { found: readonly Found[]
     behind = full;
   }
   catcher.block();
-  // A prefix by seq: nothing goes before an earlier event of its aggregate that was cut off.
+  // A prefix by seq: no event overtakes an earlier one of its aggregate that was cut off.
   const found = withinBytes(catcher.found.sort(bySeq), scan, weightOf);
   return { found, cut: behind.length > 0 || due.length === dueLimit || catcher.left() || found.length < catcher.found.length };
 }
 
-/**
- * Rows that only a narrow window may take: what was in a dead relay's window, and whatever comes before it in its
- * aggregate, since order goes before caution.
- */
+/** Rows that only a narrow claim may take: suspects, and all earlier events of their aggregates, since order goes before caution. */
 const beforeSuspect =
   "o.seq <= (SELECT max(x.seq) FROM waybill_suspects x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)";
 
@@ -121,7 +118,7 @@ export function claimNarrow(scan: Scan): { found: readonly Found[]; cut: boolean
   return { found, cut: catcher.left() || found.length < catcher.found.length };
 }
 
-/** What this relay has in its windows already, by lane. */
+/** The seqs that this relay already has in its windows, by lane. */
 function openSeqs({ statements, relay }: Pick<Scan, "statements" | "relay">): ReadonlyMap<number, readonly number[]> {
   const open = new Map<number, number[]>();
   for (const row of statements.all("SELECT lane, seqs FROM waybill_windows WHERE relay = ?", [relay])) {
@@ -136,7 +133,7 @@ interface Catcher {
   take(row: SqliteRow, lane: number): void;
   /** How many rows were seen and not taken. */
   passed(): number;
-  /** Whether something was passed over that another claim may take. */
+  /** Whether rows were passed over that another claim may take. */
   left(): boolean;
   block(): void;
 }

@@ -5,10 +5,10 @@ import { delayed, pending } from "./predicates.ts";
 import { foreign, iso, toldError } from "./rows.ts";
 import { publishingAt } from "./schema.ts";
 
-/** How many places of the table an estimate looks at. */
+/** How many seqs an estimate samples. */
 const sampled = 1_000;
 
-/** Each has an index of its own that holds no other rows, so that counting stops at the bound and reads no payload. */
+/** Each condition has an index that holds no other rows, so that counting stops at the bound and reads no payload. */
 const indexed: Readonly<Partial<Record<State, readonly string[]>>> = {
   PENDING: [pending, delayed],
   FAILED: ["status = 'FAILED'"],
@@ -46,7 +46,7 @@ export function countStates(statements: Statements, nowMs: number): Counts {
   return { states: counts, estimated };
 }
 
-/** From places all over the range of seqs. They are the same ones each time: a count that jumps would look like traffic. */
+/** From samples all over the range of seqs. They are the same each time: a count that jumps would look like traffic. */
 function estimate(statements: Statements): ReadonlyMap<string, number> {
   const range = statements.get("SELECT (SELECT min(seq) FROM outbox) AS first, (SELECT max(seq) FROM outbox) AS last");
   const first = Number(range?.["first"]);
@@ -63,7 +63,7 @@ const isDate = "at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julian
 /** A delayed event is late only from the moment it is due. */
 const since = "max(created_at, coalesce(available_at, created_at)) AS at";
 
-/** When the longest waiting events began to wait. Where more are pending than are counted, the first of each lane speaks for it. */
+/** When the longest waiting events began to wait. If more are pending than are counted, the first event of each lane stands for it. */
 export function oldestWaiting(statements: Statements, { states: { PENDING } }: Counts, nowMs: number): readonly SqliteRow[] {
   const some = (wait: string, rule: string): string =>
     `SELECT * FROM (SELECT ${wait} AS wait, ${foreign("aggregate_type")} AS aggregate_type, ${since} FROM outbox WHERE ${rule} LIMIT ${counted})`;
@@ -81,7 +81,7 @@ export function oldestWaiting(statements: Statements, { states: { PENDING } }: C
   return statements.all(oldestSql(`SELECT wait, aggregate_type, at AS since FROM (${waiting.join(" UNION ALL ")}) WHERE ${isDate}`));
 }
 
-/** Dead events by their error; of more than are counted, the oldest. */
+/** Dead events grouped by their error. If there are more than are counted, only the oldest. */
 export const deadGroups = `SELECT error AS group_error, count(*) AS events, min(CASE WHEN ${isDate} THEN at END) AS first,
     min(${foreign("id")}) AS example
   FROM (SELECT ${toldError} AS error, created_at AS at, id FROM outbox WHERE status = 'DEAD' ORDER BY seq LIMIT ${counted})

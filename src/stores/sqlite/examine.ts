@@ -52,7 +52,7 @@ function readAnswers(statements: Statements, path: string, expected: readonly Th
   };
 }
 
-/** What statements make: one list, and that is the migration itself. */
+/** The objects that the statements create. The migration itself is the only list of them. */
 export const thingsIn = (sql: string): readonly Thing[] =>
   [...sql.matchAll(/^CREATE (TABLE|INDEX|TRIGGER|VIEW) (\w+)/gm)].map(([, kind, name]) => ({
     kind: kind!.toLowerCase() as Thing["kind"],

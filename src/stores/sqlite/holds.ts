@@ -3,11 +3,11 @@ import type { HeldBy } from "../kit/claim.ts";
 import type { NewHold } from "../kit/settle.ts";
 import { iso } from "./rows.ts";
 
-/** How many blocked rows of one aggregate, and of how many aggregates, one claim lets go. */
+/** How many blocked rows per aggregate, and how many aggregates, one claim releases. */
 const rowsPerRelease = 1_000;
 const holdsPerRelease = 200;
 
-/** Of a hold named `h`, or of none. */
+/** The columns of a hold named `h`, or NULL without one. */
 export const heldColumns = "h.cause_seq, h.destination IS NOT NULL AS waits, h.free_to";
 export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: SqliteRow): HeldBy | null {
   return cause === null
@@ -15,7 +15,7 @@ export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: SqliteRow):
     : { cause: BigInt(cause as number), waits: Number(waits) === 1, freeTo: freeTo === null ? null : BigInt(freeTo as number) };
 }
 
-/** The aggregate of its cause exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
+/** Copies the cause's aggregate exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
 export function writeHold(statements: Statements, { claim, destination, why, free }: NewHold, nowMs: number): void {
   statements.run(
     `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to)
@@ -26,7 +26,7 @@ export function writeHold(statements: Statements, { claim, destination, why, fre
   );
 }
 
-/** What held these aggregates is settled: their followers go on, in order, as claims come by. */
+/** The causes of these holds are settled. Later claims release their followers, in order. */
 export function startReleasing(statements: Statements, causes: readonly number[]): void {
   if (causes.length === 0) return;
   statements.run(
@@ -35,7 +35,7 @@ export function startReleasing(statements: Statements, causes: readonly number[]
   );
 }
 
-/** One step for the releasing holds of these lanes; true while some remain. */
+/** Releases one step of the releasing holds of these lanes. True while some remain. */
 export function releaseStep(statements: Statements, lanes: string): boolean {
   const holds = statements.all(
     `SELECT cause_seq FROM waybill_holds WHERE free_to IS NOT NULL AND lane IN (SELECT value FROM json_each(?)) LIMIT ${holdsPerRelease}`,
@@ -62,7 +62,7 @@ export function releaseStep(statements: Statements, lanes: string): boolean {
   return remain;
 }
 
-/** Lets the longest waiting aggregates of a destination go on. */
+/** Releases the aggregates that have waited longest for a topic. */
 export function releaseDestination(statements: Statements, lanes: string, destination: string, limit: number): number {
   const released = statements.run(
     `UPDATE waybill_holds SET destination = NULL, free_to = 0 WHERE (aggregate_type, aggregate_id) IN (

@@ -36,14 +36,14 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         try {
           await work(lent.handle, fresh);
         } catch (cause) {
-          // This transaction has the lock: a handler that meets one has gone past the handle it was given.
+          // This transaction has the write lock: a handler that meets a lock did not use the handle it was given.
           if (isBusy(cause)) throw new Error("the handler met a lock: it must write through the handle it is given", { cause });
           throw cause;
         } finally {
           lent.takeBack();
         }
-        // The handler may have swallowed a failure that rolled everything back, or ended the transaction itself: what it did
-        // after that stands alone, and so would a statement of ours. A mark that it committed is never finished then.
+        // The handler may have swallowed an error that rolled everything back, or ended the transaction itself. Its later statements
+        // were then committed one by one, and ours would be too. A mark that the handler committed is then never finished.
         const finish = (id: string): boolean =>
           statements.run("UPDATE inbox SET finished = 1 WHERE consumer = ? AND event_id = ?", [consumer, id]) === 1;
         const lost = inTransaction(db) ? [...fresh].find((id) => !finish(id)) : ids[0];
@@ -118,13 +118,13 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
   };
 }
 
-/** Clients that do not tell are trusted; the end of the transaction is noticed when the handler has returned. */
+/** Clients that do not report it are trusted. The end of the transaction is then noticed when the handler has returned. */
 function isOpen(db: object): boolean {
   const { inTransaction: inside, isTransaction } = db as { inTransaction?: unknown; isTransaction?: unknown };
   return (inside ?? isTransaction) !== false;
 }
 
-/** A mark that is there without its work having reached its end was committed by a statement of the handler's. */
+/** A mark that is not finished was committed by a statement of the handler. */
 function seen(statements: Statements, { consumer, id }: InboxKey): Applied {
   const mark = statements.get("SELECT finished, handler_version FROM inbox WHERE consumer = ? AND event_id = ?", [consumer, id]);
   if (Number(mark?.["finished"]) === 1) return Number(mark?.["handler_version"]) === parkedVersion ? "parked" : "seen";

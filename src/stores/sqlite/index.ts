@@ -27,11 +27,11 @@ export interface SqliteOptions {
   readonly open?: OpenSqlite;
   /** How long to wait for other processes' locks. @default 10000 */
   readonly lockTimeoutMs?: number;
-  /** The database's clock is this machine's: an injected one stands for both. */
+  /** The database uses this machine's clock, so an injected clock replaces both. */
   readonly clock?: Clock;
 }
 
-/** Its writer takes the transactions of libraries too. */
+/** Its writer also accepts the transactions of libraries. */
 export type SqliteStore = { readonly writer: SqlWriter } & Store<SqliteDatabase>;
 
 /** The outbox, inbox, leases and letters in one SQLite file, over connections of their own. */

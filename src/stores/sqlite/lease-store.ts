@@ -61,7 +61,7 @@ export function createLeaseStore(connection: Connection, clock: Clock): LeaseSto
   };
 }
 
-/** What a relay had in hand when it lost its lanes may be what ended it. Only a death alone in a window counts against an event. */
+/** An event that a relay had in hand when it lost its lanes may have crashed it. Only a crash alone in a window counts against it. */
 function suspect(statements: Statements, lanes: string): void {
   statements.run(
     `INSERT INTO waybill_suspects (seq, lane, aggregate_type, aggregate_id, width, deaths)

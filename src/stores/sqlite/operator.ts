@@ -28,7 +28,7 @@ export function createOperator(connection: Connection, clock: Clock): Operator {
   };
 }
 
-/** Its parts must not contradict each other, however busy the file is. */
+/** The parts of a status must not contradict each other, however busy the file is. */
 function inOneSnapshot<T>(statements: Statements, work: () => T): T {
   statements.exec("BEGIN");
   try {
@@ -56,7 +56,7 @@ function list(statements: Statements, filter: EventFilter, nowMs: number): reado
   return rows.map((row) => storedOf(row).record);
 }
 
-/** Both run under the write lock, so that no claim, settle or insert of a follower falls between look and deed. */
+/** Runs under the write lock, so that no claim, settle or insert of a follower comes between the check and the change. */
 function act(statements: Statements, action: "redrive" | "discard", filter: DeadFilter, by: Action, nowMs: number): ActionReport {
   refuseOthers(filter.ids ?? [], (id) => statements.get("SELECT status FROM outbox WHERE id = ?", [id])?.["status"] as string | undefined);
   const tests = testsOf(filter).map(([column, value]): [string, string] => [`${column} = ?`, value]);

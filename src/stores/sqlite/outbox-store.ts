@@ -31,7 +31,7 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
   };
 }
 
-/** Whether a claim would find anything, without a write lock: an idle relay disturbs nobody. */
+/** Whether a claim would find anything. It takes no write lock, so that an idle relay blocks no writer. */
 function look(
   statements: Statements,
   holding: Holding,
@@ -88,7 +88,7 @@ function claim(statements: Statements, holding: Holding, request: ClaimRequest, 
   };
 }
 
-/** A payload beyond the bounds may be too large for this process: it is read when its window is committed, if at all. */
+/** A payload beyond the bounds may be too large for this process. It is read after its window is committed, if at all. */
 function claimsOf(statements: Statements, holding: Holding, found: readonly Found[], bounds: ByteBounds): readonly Claim[] {
   const rows = new Map<number, SqliteRow>();
   const read = (some: readonly Found[], columns: string): void => {
@@ -112,7 +112,7 @@ function claimsOf(statements: Statements, holding: Holding, found: readonly Foun
   });
 }
 
-/** Another relay may have the other events of its aggregate: in that lane it goes nowhere. */
+/** An event in the wrong lane is not published: another relay may have the other events of its aggregate. */
 const misplaced = ({ aggregateType, aggregateId }: Envelope, lane: number): string | null =>
   laneOf(aggregateType, aggregateId) === lane ? null : "lane is not that of its aggregate (NULL lets the relay fill it in)";
 
@@ -125,12 +125,12 @@ function ownedLanes(statements: Statements, holding: Holding): number[] {
 }
 
 /**
- * SQLite has no hash function, so rows come without a lane. They get it in seq order, under the write lock and before
- * anything is claimed: a row without one is younger than every row with one. What is no lane is none. Of large rows only so
- * many get theirs at once, and the aggregates of the others wait. Null: there are more than one claim looks at.
+ * SQLite has no hash function, so rows come without a lane. They get it in seq order, under the write lock and before anything is claimed:
+ * a row without a lane is younger than every row with one. An invalid lane counts as none. Only a limited number of large rows get their
+ * lane at once, and the aggregates of the others wait. Null: there are more rows than one claim looks at.
  */
 function fillLanes(statements: Statements): ReadonlySet<string> | null {
-  // All of the bytes: what differs behind the first few hundred is another aggregate.
+  // All bytes of the names: aggregates may differ only after the first few hundred.
   const rows = statements.all(
     `SELECT CAST(o.aggregate_type AS BLOB) AS type, CAST(o.aggregate_id AS BLOB) AS id, ${lightColumns}
      FROM outbox o WHERE ${unlaned} ORDER BY o.seq LIMIT ${rowsPerStep}`,
@@ -146,8 +146,8 @@ function fillLanes(statements: Statements): ReadonlySet<string> | null {
 }
 
 /**
- * Events that have become available join their lane, all of a lane's before anything of it is claimed. Says which lanes have more of them:
- * nothing is claimed from these now.
+ * Delayed events that have become available join their lane, all of a lane's before anything of the lane is claimed. Answers the lanes
+ * that have more of them: nothing is claimed from these lanes now.
  */
 function freeDelayed(statements: Statements, now: string): ReadonlySet<number> {
   const due = `${delayed} AND available_at <= ?`;
@@ -159,7 +159,7 @@ function freeDelayed(statements: Statements, now: string): ReadonlySet<number> {
   return new Set(statements.all(`SELECT DISTINCT lane FROM outbox WHERE ${due}`, [now]).map((row) => Number(row["lane"])));
 }
 
-/** An event that somebody deleted, or that is final, must not keep its aggregate in narrow windows. */
+/** An event that was deleted, or is final, must not keep its aggregate in narrow windows. */
 function forgetSuspects(statements: Statements): void {
   if (statements.get("SELECT 1 AS found FROM waybill_suspects LIMIT 1") === undefined) return;
   statements.run(
@@ -171,7 +171,7 @@ function recordWindow(statements: Statements, id: string, holding: Holding, foun
   const others = statements.get("SELECT coalesce(sum(json_array_length(seqs)), 0) AS n FROM waybill_windows WHERE relay = ?", [
     holding.relay,
   ]);
-  const width = found.length + Number(others?.["n"]); // all that is in flight: only then is one alone
+  const width = found.length + Number(others?.["n"]); // of all that is in flight: 1 means that the event is alone
   const byLane = new Map<number, number[]>();
   for (const { seq, lane } of found) {
     const seqs = byLane.get(lane);

@@ -9,7 +9,7 @@ import { recordColumns, storedOf } from "./records.ts";
 import { iso, sizeOf } from "./rows.ts";
 import { eventsAt } from "./schema.ts";
 
-/** Small enough not to keep the file's only writer waiting for long. */
+/** Small enough not to keep the file's other writers waiting for long. */
 const purgeBatch = 2_000;
 
 const purgeable =
@@ -17,7 +17,7 @@ const purgeable =
 const somePurgeable = `DELETE FROM outbox WHERE seq IN (${purgeable} LIMIT ${purgeBatch})`;
 const someKeys = `DELETE FROM waybill_keys WHERE key IN (SELECT key FROM waybill_keys WHERE created_at < ? LIMIT ${purgeBatch})`;
 
-/** The archive is asked before the write lock is taken, or every writer of the file would wait for it. */
+/** The archive runs before the write lock is taken, or every writer of the file would wait for it. */
 export function purge(connection: Connection, clock: Clock, before: string, by: Action, options?: PurgeOptions): Promise<number> {
   return purgeWith<"all", null>(
     {
@@ -60,5 +60,5 @@ export function purge(connection: Connection, clock: Clock, before: string, by: 
   );
 }
 
-/** Numbers beyond 2^53 as they are. */
+/** Writes numbers beyond 2^53 exactly. */
 const json = (seqs: readonly bigint[]): string => `[${seqs.join(",")}]`;

@@ -6,7 +6,7 @@ import { countOf, dataOf, dateOrNull, envelopeColumns, foreign, readEnvelope, si
 /** As much of an error as a person reads. */
 const errorBytes = 64 * 1024;
 
-/** Everything of an event, from the events named `o`; its payload up to this size. */
+/** All columns of an event, from the events named `o`. The payload only if it has at most `inline` bytes. */
 export const recordColumns = (
   inline: number,
 ): string => `${envelopeColumns}, ${sizeOf} AS size, CASE WHEN ${sizeOf} <= ${inline} THEN ${dataOf} END AS data, o.payload IS NOT NULL AS is_text,

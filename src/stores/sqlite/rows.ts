@@ -6,14 +6,14 @@ import { maxHeadersText, readRow, type ReadRow } from "../kit/stored.ts";
 import { bytesOf, type SqliteRow } from "../../drivers/sqlite/connection.ts";
 
 /**
- * Text that somebody else's SQL may have written comes as bytes: clients end the process over text that is not UTF-8,
- * or cut it at a NUL. No column keeps to its type either: what is no text comes as NULL.
+ * Reads text that plain SQL may have written as bytes: client libraries end the process over text that is not UTF-8, or cut it at a NUL.
+ * SQLite does not enforce column types either: a value that is no text is read as NULL.
  */
 export const foreign = (column: string, most = maxMarkBytes): string =>
   `CASE WHEN typeof(${column}) = 'text' THEN substr(CAST(${column} AS BLOB), 1, ${most + 1}) END`;
 const named = (...names: readonly string[]): string => names.map((name) => `${foreign(`o.${name}`)} AS ${name}`).join(", ");
 
-/** Clients read no integer beyond 2^53. */
+/** Client libraries cannot read integers beyond 2^53. */
 export const countOf = (column: string): string =>
   `CASE WHEN typeof(${column}) = 'integer' THEN max(0, min(${column}, 2147483647)) ELSE 0 END`;
 const isCount = (column: string): string => `(typeof(${column}) = 'integer' AND ${column} BETWEEN 0 AND 2147483647)`;
@@ -26,11 +26,11 @@ export const envelopeColumns = `CAST(o.seq AS TEXT) AS seq, ${named("id", "aggre
 export const retryColumn = `${countOf("o.retry_count")} AS retry_count`;
 export const dataOf = "CAST(coalesce(o.payload, o.payload_bytes) AS BLOB)";
 export const dataColumn = `${dataOf} AS data`;
-/** Counted without reading them. */
+/** SQLite knows the size without reading the payload. */
 export const sizeOf = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)";
 /**
- * What a scan may read of many rows: nothing of it lies behind the payload. SQLite walks through all pages of a payload to read a column behind
- * it, and to tell whether it is NULL: 5 ms for 8 MiB.
+ * What a scan may read of many rows: nothing of it lies behind the payload. SQLite walks through all pages of a payload to read a column
+ * behind it, and to tell whether it is NULL: 5 ms for 8 MiB.
  */
 export const lightColumns = `CAST(o.seq AS TEXT) AS seq, ${named("aggregate_type", "aggregate_id")}, ${sizeOf} AS size, min(octet_length(o.headers), ${maxHeadersText}) AS headers_size`;
 
@@ -56,12 +56,12 @@ export function readEnvelope(row: SqliteRow, data: unknown): ReadRow {
   return readRow(stored, faults);
 }
 
-/** Of an aggregate, from a row with its `lightColumns`. Names that cannot be carried may share one. */
+/** An aggregate's name, from a row with `lightColumns`. Aggregates whose names cannot be carried may share one. */
 export const nameOf = (row: SqliteRow): string => `${textOf(row["aggregate_type"])}\0${textOf(row["aggregate_id"])}`;
 
 const blobOf = (value: unknown): Uint8Array | null => (value === null || value === undefined ? null : bytesOf(value));
 
-/** Of a column that was read as `foreign`; what is no text is empty. */
+/** The text of a column that was read as `foreign`. Empty if the column holds no text. */
 export function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   const bytes = blobOf(value);
@@ -70,13 +70,13 @@ export function textOf(value: unknown): string {
 
 const written = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/i;
 
-/** Our own timestamps end in Z; SQLite's CURRENT_TIMESTAMP, which plain SQL may use, is UTC without saying so. Invalid where it is none. */
+/** Our timestamps end in Z. SQLite's CURRENT_TIMESTAMP, which plain SQL may use, is UTC without a zone. An invalid Date if it is none. */
 export function dateOf(value: unknown): Date {
   const [, day, time = "00:00", zone = "Z"] = written.exec(String(value)) ?? [];
   return new Date(day === undefined ? Number.NaN : `${day}T${time}${zone.toUpperCase()}`);
 }
 
-/** What is no date is none: one row must not end a list. */
+/** Null for an invalid date: one row must not make a whole list fail. */
 export function dateOrNull(value: unknown): Date | null {
   const date = dateOf(textOf(value));
   return Number.isNaN(date.getTime()) ? null : date;
@@ -84,7 +84,7 @@ export function dateOrNull(value: unknown): Date | null {
 
 export const iso = (ms: number): string => new Date(ms).toISOString();
 
-/** A renewal may by chance be written with the moment of the one before, but not twice in a row, and two are less than a lease. */
+/** A renewal may by chance have the same expiry as the one before, but not twice in a row, and two renewals take less than a lease. */
 export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
   const renewal = String(row["expires_at"]);
   return { renewal, leftMs: Date.parse(renewal) - clock.now(), ttlMs: Number(row["ttl_ms"]) };
@@ -92,7 +92,7 @@ export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
 
 /** Code and text of an event's failure. Before version 3, the text had its code in it. */
 export const toldError = "coalesce(nullif(error_code, '') || ': ', '') || coalesce(last_error, '')";
-/** Whether a text begins with a value, of which two are given. */
+/** Whether a text begins with a value. The value has to be bound twice. */
 export const beginsWith = (text: string): string => `substr(${text}, 1, length(?)) = ?`;
 
 export const cells: Cells<SqliteRow> = {

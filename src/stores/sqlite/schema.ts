@@ -23,7 +23,7 @@ LEFT JOIN (
 ) w ON w.seq = o.seq`;
 }
 
-/** What relays with a live lease have in hand. */
+/** The events that relays with a live lease have in hand. */
 export function publishingAt(moment: string): string {
   return `SELECT j.value AS seq, w.relay
   FROM waybill_windows w

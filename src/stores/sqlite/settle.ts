@@ -55,10 +55,10 @@ function publish(statements: Statements, outcomes: readonly Outcome[], nowMs: nu
   startReleasing(statements, seqs);
 }
 
-/** Reads what the outcomes concern, decides in their order, and writes the result. */
+/** Reads the events of the outcomes, decides in the order of the outcomes, and writes the result. */
 function settleFailures(statements: Statements, outcomes: readonly Outcome[], nowMs: number): void {
   if (outcomes.length === 0) return;
-  // Aggregates are told apart by SQLite: plain SQL may have given them names that JavaScript cannot hold, of any length.
+  // SQLite distinguishes the aggregates: plain SQL may have given them names that JavaScript cannot hold, of any length.
   const rows = statements.all(
     `SELECT o.seq, dense_rank() OVER (ORDER BY o.aggregate_type, o.aggregate_id) AS aggregate, ${heldColumns}
      FROM outbox o LEFT JOIN waybill_holds h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id

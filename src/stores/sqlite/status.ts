@@ -6,7 +6,7 @@ import { countStates, deadGroups, oldestWaiting } from "./counts.ts";
 import { cells, dateOf, foreign } from "./rows.ts";
 import { versionOf } from "./schema.ts";
 
-/** One look at everything an operator may ask, all from the tables. */
+/** Everything that an operator may ask for, all from the tables. */
 export function readStatus(statements: Statements, nowMs: number): Status {
   const counts = countStates(statements, nowMs);
   const relays = statements.all(
@@ -43,13 +43,13 @@ export function readStatus(statements: Statements, nowMs: number): Status {
   return statusOf(rows, cells);
 }
 
-/** A file's readers and writers are known to the operating system only, and space that was freed is used again. */
+/** Only the operating system knows a file's readers and writers, and SQLite reuses freed space. */
 export function readWatch(statements: Statements): Watch {
   const [pages, size] = ["page_count", "page_size"].map((name) => Number(statements.get(`PRAGMA ${name}`)?.[name]));
   return { bytes: pages! * size!, deadRows: "unknown", horizon: "unknown", writer: "unknown", unseen: null };
 }
 
-/** A lease that has far longer to run than it was made for was written before the clock stepped back; its owner renews it soon, if it lives. */
+/** A lease with far more time left than its ttl was written before the clock stepped back. A live owner renews it soon. */
 function isLive(row: SqliteRow, nowMs: number): boolean {
   const leftMs = dateOf(row["expires_at"]).getTime() - nowMs;
   return leftMs > 0 && leftMs <= 2 * Number(row["ttl_ms"]);

@@ -2,17 +2,17 @@ import { maxMarkBytes } from "../../core/letter.ts";
 import { maxHeadersText } from "../kit/stored.ts";
 import { delayed, unlaned } from "./predicates.ts";
 
-/** AUTOINCREMENT goes on from the highest seq that anybody wrote. Beyond 2^53 JavaScript cannot tell two of them apart. */
+/** AUTOINCREMENT continues from the highest seq ever written. Beyond 2^53 JavaScript cannot distinguish two seqs. */
 const lastSeq = 2 ** 52;
 
-/** Without functions that are younger than SQLite 3.38: other programs' libraries run this, too. */
+/** Uses no function that is newer than SQLite 3.38: other programs' SQLite libraries run this too. */
 const isName = (column: string): string =>
   `typeof(${column}) = 'text' AND length(CAST(${column} AS BLOB)) BETWEEN 1 AND ${maxMarkBytes} AND instr(${column}, char(0)) = 0`;
 const isDate = (column: string): string =>
   `typeof(${column}) = 'text' AND ${column} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julianday(${column}) IS NOT NULL`;
 const orNull = (column: string, rule: (column: string) => string): string => `(${column} IS NULL OR ${rule(column)})`;
 
-/** What is checked of a new row, each with what its writer is told. */
+/** What is checked of a row, each with the error for its writer. */
 const rules: readonly (readonly [holds: string, told: string])[] = [
   [isName("NEW.id"), `id must be text of 1 to ${maxMarkBytes} bytes without NUL`],
   [isName("NEW.aggregate_type"), `aggregate_type must be text of 1 to ${maxMarkBytes} bytes without NUL`],
@@ -52,10 +52,10 @@ const rules: readonly (readonly [holds: string, told: string])[] = [
 ];
 
 type Rules = typeof rules;
-/** Only of a new row: relays fill it in. */
+/** Only checked of a new row: relays fill the lane in. */
 const ofNew: Rules = [["NEW.lane IS NULL", "lane must be left out"]];
 
-/** Checks all of it at once, and looks for the one that is broken only when there is one. */
+/** Checks all rules at once, and looks for the broken rule only when there is one. */
 const checked = (those: Rules): string => `WHEN NOT (
   ${those.map(([holds]) => holds).join("\n  AND ")})
 BEGIN
@@ -63,10 +63,10 @@ ${those.map(([holds, told]) => `  SELECT RAISE(ABORT, 'waybill constraint: ${tol
 END`;
 
 /**
- * Triggers refuse what cannot be carried, since a CHECK can only be added by writing the whole table anew, and all writers would
- * wait for that. Besides, INSERT OR IGNORE passes over a CHECK in silence, and not over RAISE(ABORT).
+ * Triggers refuse rows that cannot be carried. A CHECK could only be added by rewriting the whole table, and all writers would wait for
+ * that. Besides, INSERT OR IGNORE silently skips a row that violates a CHECK, but still fails on RAISE(ABORT).
  *
- * Rows that are there already become claims that say what is wrong with them. Only what no claim would ever reach is put right here.
+ * Existing rows become claims that say what is wrong with them. Only rows that no claim would ever reach are repaired here.
  */
 export const toVersion2 = `
 -- A seq at the end of its range stops every later insert.

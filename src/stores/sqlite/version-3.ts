@@ -1,4 +1,4 @@
-/** Code and detail of an error apart from its text, and when a letter was redriven. No row is rewritten. */
+/** Adds columns for the code and detail of an error, apart from its text, and for when a letter was redriven. No row is rewritten. */
 export const toVersion3 = `
 ALTER TABLE outbox ADD COLUMN error_code TEXT;
 ALTER TABLE outbox ADD COLUMN error_detail TEXT;

@@ -17,8 +17,8 @@ import { append, checkTables, type AppendSteps } from "./append.ts";
 type SqliteTransaction = SqliteDatabase | SqlTransaction;
 
 /**
- * Writes through the user's own transaction. With a synchronous client it throws before it returns: a synchronous
- * transaction rolls back too.
+ * Writes through the user's own transaction. With a synchronous client it throws before it returns, so that a synchronous transaction rolls
+ * back too.
  */
 export function createWriter(path: string): OutboxWriter<SqliteTransaction> {
   let checked = false;
@@ -92,10 +92,10 @@ function refuseWithoutTransaction(db: SqliteDatabase): void {
   }
 }
 
-/** The handles whose transactions this code runs inside of. One for all stores: each further one would slow every promise down. */
+/** The handles in whose transactions this code runs. One for all stores: each AsyncLocalStorage more would slow every promise down. */
 const inside = new AsyncLocalStorage<readonly SqliteDatabase[]>();
 
-/** One transaction at a time per handle: a handle is one connection, and two would fall into each other. */
+/** One transaction at a time per handle: a handle is one connection, and the statements of two would mix. */
 export function createTransactor(path: string, lockTimeoutMs: number): Transactor<SqliteDatabase, SqliteDatabase> {
   const queue = createQueue<SqliteDatabase>();
 
@@ -121,7 +121,7 @@ export function createTransactor(path: string, lockTimeoutMs: number): Transacto
         if (inTransaction(db)) throw alreadyInside();
         refuseOther(path, db);
         const until = clock.monotonic() + lockTimeoutMs;
-        // No await between BEGIN and the work, nor between synchronous work and COMMIT: nobody else's statement falls in between.
+        // No await between BEGIN and the work, nor between synchronous work and COMMIT: no other code's statement comes in between.
         for (let wait = attempt(db, "BEGIN IMMEDIATE", until); wait !== null; wait = attempt(db, "BEGIN IMMEDIATE", until))
           await clock.sleep(wait);
         try {
