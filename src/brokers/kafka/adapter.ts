@@ -10,7 +10,7 @@ import { removeTopics } from "./topics.ts";
 import { settingsOf } from "./url.ts";
 
 const never = new AbortController().signal;
-/** A group is there until its members' sessions have expired: a member that was killed while it joined leaves after that round. */
+/** A group exists until its members' sessions expire. A member that was killed while joining leaves after that round. */
 const groupsMs = 30_000;
 const { remedy, guard } = guardedBy("kafkas");
 

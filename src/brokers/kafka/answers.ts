@@ -12,7 +12,7 @@ export interface Answers {
 
 export interface TopicAnswers {
   readonly name: string;
-  /** Of the partition that has the fewest; why the topic cannot be used instead. */
+  /** Of the partition with the fewest replicas, or why the topic cannot be used. */
   readonly replicas: number | Error;
   readonly settings: Told;
 }
@@ -33,7 +33,7 @@ export async function readAnswers(
   const there = topics.filter((name) => !(topicOf(name) instanceof Error));
   const settings = await orStopped(link, readSettings(await link.open(signal), "topic", there, ofTopics), signal);
   let broker: Told = {};
-  // One for all: they should be alike. Each tells its own settings only.
+  // One broker stands for all: they should be set alike. A broker reports only its own settings.
   for (const [id, address] of [...brokers].slice(0, 1)) {
     const name = String(id);
     const told = await askAt(link, address, signal, (connection) => readSettings(connection, "broker", [name], ofBrokers));

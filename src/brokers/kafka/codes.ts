@@ -61,14 +61,14 @@ const names = new Map<number, string>(Object.entries(codes).map(([name, code]) =
 const labelOf = (code: number): string => (names.has(code) ? `${names.get(code)} (${code})` : `error ${code}`);
 
 /**
- * What a code means for a batch that was to be written:
- * - `stored`: as it was asked for;
- * - `size`: not written, since the batch is too large; who is to blame shows when it is sent in parts;
- * - `event`: not written, for what is in it;
- * - `moved`: not written, since we asked the wrong broker, or too early; look again;
+ * What a code means for a batch that we asked the broker to write:
+ * - `stored`: written, as requested;
+ * - `size`: not written, since the batch is too large; sending it in parts shows which message is to blame;
+ * - `event`: not written, because of its content;
+ * - `moved`: not written, since we asked the wrong broker, or too early; look the topic up again;
  * - `sequence`: not written, since the broker has forgotten this producer or taken a newer one; a new producer may send it again;
  * - `destination`: not written, and it is not the batch's fault;
- * - `unknown`: written or not, nobody can tell.
+ * - `unknown`: written or not, we cannot know.
  */
 type Verdict = "stored" | "size" | "event" | "moved" | "sequence" | "destination" | "unknown";
 
@@ -84,7 +84,7 @@ const verdicts = new Map<number, Verdict>(
       ...[codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.UNKNOWN_PRODUCER_ID, codes.INVALID_PRODUCER_EPOCH, codes.INVALID_PRODUCER_ID_MAPPING],
       ...[codes.INVALID_TXN_STATE, codes.PRODUCER_FENCED, codes.TRANSACTION_COORDINATOR_FENCED],
     ],
-    // Refused before anything is written: too few replicas, no right, a broker without a disk, a policy.
+    // Refused before anything is written: too few replicas, no right, a topic that cannot exist, a policy.
     destination: [
       ...[codes.NOT_ENOUGH_REPLICAS, codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED],
       ...[codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, codes.INVALID_TOPIC_EXCEPTION, codes.POLICY_VIOLATION, codes.UNSUPPORTED_VERSION],
@@ -92,10 +92,10 @@ const verdicts = new Map<number, Verdict>(
   }).flatMap(([verdict, own]) => own.map((code) => [code, verdict as Verdict])),
 );
 
-/** A code that is not in the table tells nothing: the message may be there. */
+/** A code that is not in the table says nothing about the write: the message may be stored. */
 export const verdictOf = (code: number): Verdict => verdicts.get(code) ?? "unknown";
 
-/** Answers that may be others a moment later, from a broker that is starting, or that is not the right one any more. */
+/** Answers that may differ a moment later: the broker is starting, or is no longer the right one. */
 const passing = new Set<number>([
   ...[codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID],
   ...leaderless,
@@ -106,7 +106,7 @@ const passing = new Set<number>([
 
 export const isPassing = (code: number): boolean => passing.has(code);
 
-/** What the server answered instead of doing it, by its code. */
+/** The server's refusal of a request, by its code. */
 export class KafkaRefusal extends WaybillError {
   readonly kafkaCode: number;
   /** The code by its name. */

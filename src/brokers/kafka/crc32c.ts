@@ -7,7 +7,7 @@ const first = Int32Array.from({ length: 256 }, (_, byte) => {
 });
 const behind = (before: Int32Array): Int32Array => before.map((value) => first[value & 0xff]! ^ (value >>> 8));
 
-/** The nth table has what a byte makes of the checksum when n more bytes come behind it ("slicing by 16"). */
+/** The nth table holds a byte's effect on the checksum when n more bytes follow it ("slicing by 16"). */
 const tables: Int32Array[] = [first];
 while (tables.length < 16) tables.push(behind(tables.at(-1)!));
 const [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15] = tables as [
@@ -15,7 +15,7 @@ const [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15] = t
   ...[Int32Array, Int32Array, Int32Array, Int32Array, Int32Array, Int32Array, Int32Array, Int32Array],
 ];
 
-/** The checksum that a batch carries, of the bytes from `from` on. It reads every byte that is published and received: a third of the time of the plain loop. */
+/** A batch's checksum, of the bytes from `from` on. It reads every byte published or received, in a third of the plain loop's time. */
 export function crc32c(bytes: Uint8Array, from = 0): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const { length } = bytes;

@@ -9,15 +9,15 @@ import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
 import { checkVersions, type Versions } from "./versions.ts";
 
-/** One connection to one broker, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
+/** One connection to one broker. It never reconnects, and never sends anything twice. */
 export interface Connection {
   /**
-   * What the broker answers, error codes and all. Rejects when the connection ends first, and ends it when no answer comes for as long as
-   * one may take, and `extraMs` more.
+   * The broker's answer, error codes included. Rejects when the connection ends first. Ends the connection when no answer comes within
+   * `timeoutMs` plus `extraMs`.
    */
   ask<Name extends RequestName>(name: Name, request: RequestOf<Name>, extraMs?: number): Promise<AnswerOf<Name>>;
   end(why: Error): void;
-  /** Its reason is why. */
+  /** Its reason says why the connection ended. */
   readonly ended: AbortSignal;
 }
 
@@ -30,8 +30,8 @@ interface Dial {
 }
 
 /**
- * The client's connections and the requests of its lowest layer; what it builds on them is left aside, see docs/decisions/0013. Of each
- * request the version that Kafka 3.1 has and 4.x still takes, without optional fields in the answer: version 1 of the client misreads these.
+ * We use the client library's connections and lowest-layer requests, and nothing that it builds on them: see docs/decisions/0013. Each
+ * request has a version that Kafka 3.1 has and 4.x takes, without optional fields in the answer: version 1 of the library misreads these.
  */
 const requestsOf = (client: typeof Client) => ({
   apiVersions: client.apiVersionsV3?.api,
@@ -70,7 +70,7 @@ type Frozen<T> =
       ? T
       : { readonly [Key in keyof T]: Frozen<T[Key]> };
 
-/** As the client's, but for the request, whose body comes ready: the client's own encoder takes ten times as long as ours for a message. */
+/** The client library's request with a body that we encode: the library's own encoder takes ten times as long per message. */
 function produceOf({ produceV9, Writer }: typeof Client) {
   if (typeof produceV9?.parseResponse !== "function" || typeof Writer?.create !== "function") return undefined as never;
   const { key, version } = produceV9.api;
@@ -82,7 +82,7 @@ function produceOf({ produceV9, Writer }: typeof Client) {
   return Object.assign(request, { key, version }) as unknown as Client.API<[body: readonly Buffer[]], Answer>;
 }
 
-/** As the client's, but for the answer, which fetched.ts reads. */
+/** The client library's request with an answer that fetched.ts reads. */
 function fetchOf({ fetchV13 }: typeof Client) {
   if (typeof fetchV13?.api !== "function" || typeof fetchV13.createRequest !== "function") return undefined as never;
   const { key, version } = fetchV13.api;
@@ -95,7 +95,7 @@ function fetchOf({ fetchV13 }: typeof Client) {
   return Object.assign(request, { key, version }) as unknown as Client.API<Parameters<typeof fetchV13.createRequest>, FetchAnswer>;
 }
 
-/** Its own limit would leave the connection open and deaf. Ours, see `ask`, ends it. */
+/** The client library's own timeout would leave the connection open and deaf. Ours, see `ask`, ends it. */
 const never = 2 ** 31 - 1;
 
 export async function connect({ address, settings, clock, timeoutMs }: Dial, signal: AbortSignal): Promise<Connection> {
@@ -115,7 +115,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
     if (ended.signal.aborted) return;
     ended.abort(why);
     for (const lose of underWay) lose(why);
-    void connection.close(); // which ends its timers, and would wait until all is written, to a broker that may take nothing any more
+    void connection.close(); // ends its timers, but would wait until everything is written to a broker that may read nothing any more
     connection.socket?.destroy();
   };
   const lost = (cause?: unknown): Error => unreachable(shown, cause);
@@ -145,7 +145,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
         if (error === null || error.response !== undefined) return settle(() => resolve(error?.response ?? answer));
         const why = lost(error);
         settle(() => reject(why));
-        end(why); // what could not be read, or was never sent
+        end(why); // the answer could not be read, or the request was never sent
       });
     });
 
@@ -153,7 +153,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   if (signal.aborted) calledOff();
   signal.addEventListener("abort", calledOff, { once: true });
   const late = new AbortController();
-  // The client's own limit does not cover everything that may hang on the way.
+  // The client library's connect timeout does not cover everything that may hang.
   void clock.sleep(timeoutMs, late.signal).then(() => {
     if (!late.signal.aborted) end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} took no connection within ${timeoutMs} ms`));
   });
@@ -175,7 +175,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   return { ask: ask as Connection["ask"], end, ended: ended.signal };
 }
 
-/** In the words of whatever lies deepest: the client's own say little. */
+/** In the words of the deepest cause: the client library's own message says little. */
 function unreachable(shown: string, cause: unknown): Error {
   if (isWaybillError(cause)) return cause;
   let deepest: unknown = cause;

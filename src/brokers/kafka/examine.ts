@@ -93,7 +93,7 @@ const brokerSettings: readonly Setting[] = [
 
 type Looked = Pick<TopicAnswers, "replicas" | "settings"> & Pick<Answers, "maxBytes">;
 
-/** The rule of a setting, which may not be told. Nothing is said of a topic that is not there. */
+/** The rule of a setting, which the broker may not report. It says nothing about a topic that is not there. */
 const ruleOf = ({ look, ...row }: Setting): Rule<Looked> => ({
   ...row,
   look({ replicas, settings, maxBytes }, say) {
@@ -134,7 +134,7 @@ const brokerRules = brokerSettings.map(ruleOf);
 
 export const rules = [...topicRules, ...brokerRules];
 
-/** What topics, and the brokers, are set to. */
+/** Judges the settings of the topics and of the brokers. */
 export async function examineKafka(
   link: Link,
   topics: readonly string[],

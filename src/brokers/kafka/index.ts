@@ -16,30 +16,30 @@ import { settingsOf } from "./url.ts";
 
 export interface KafkaOptions {
   /**
-   * `kafka://user:password@host:9092,host2:9092?sasl=scram-sha-512`, or `kafkas://…` for TLS, which may have the parameters `ca`, `cert` and
-   * `key`: files, for an authority that the system does not know, and for a certificate of our own.
+   * `kafka://user:password@host:9092,host2:9092?sasl=scram-sha-512`, or `kafkas://…` for TLS. With TLS, the parameters `ca`, `cert` and
+   * `key` may name files: an authority that the system does not know, and a certificate of our own with its key.
    */
   readonly url: string;
-  /** Topics come into being when they are first written to or read. @default false */
+  /** Creates topics when they are first written to or read. @default false */
   readonly provision?: boolean;
-  /** Of topics that are made here. More of them later would break the order of aggregates: begin with enough. @default 6 */
+  /** Partitions of each topic created here. Adding some later would break the order of aggregates: begin with enough. @default 6 */
   readonly partitions?: number;
   /** How many brokers keep each topic that is made here. @default what the brokers are set to */
   readonly replicas?: number;
   /** The largest message, attributes and headers included; the topic's own limit where that is lower. @default 1048576 */
   readonly maxBytes?: number;
-  /** What one flight to the brokers carries becomes readable together or not at all, for those who read committed messages. @default false */
+  /** Messages sent together become readable together or not at all, for consumers that read only committed messages. @default false */
   readonly transactions?: boolean;
   /** How long connecting, and an answer, may take before the connection is given up. @default 5000 */
   readonly timeoutMs?: number;
-  /** How long a process that died keeps its partitions from others. The brokers have bounds of their own for it. @default 10000 */
+  /** How long a crashed process keeps its partitions from other processes. The brokers have their own bounds for it. @default 10000 */
   readonly sessionMs?: number;
   readonly clock?: Clock;
 }
 
 export interface Kafka extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly assign: true };
-  /** Makes these topics; those that are there stay as they are. A consumer's group comes into being when it first reads. */
+  /** Creates these topics; existing ones stay as they are. A consumer's group is created when it first reads. */
   provision(topics: readonly string[]): Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export function kafka(options: KafkaOptions): Kafka {
   const link = createLink({ settings: settingsOf(options.url), clock, timeoutMs });
   const directory = createDirectory(link, provision ? shape : null);
   const prefix = `waybill-${uuidv7(clock, systemRandom)()}`;
-  // A transaction that its process leaves open keeps readers waiting until it runs out.
+  // A transaction that its process leaves open keeps readers waiting until it times out.
   const producers = createProducers({ link, transactions: transactions ? { prefix, timeoutMs: 2 * timeoutMs } : null });
   const source = createSource({ link, directory, sessionMs });
 

@@ -10,7 +10,7 @@ import type { Settings } from "./url.ts";
 export interface Topic {
   readonly name: string;
   readonly id: string;
-  /** By their numbers. */
+  /** Indexed by partition number. */
   readonly partitions: readonly { readonly leader: number; readonly replicas: number }[];
 }
 
@@ -21,7 +21,7 @@ interface Cluster {
 }
 
 export interface Link {
-  /** A connection to any broker, for questions that each of them can answer; opened anew whenever it has been lost. */
+  /** A connection to any broker, for requests that every broker can answer. It is reopened whenever it has been lost. */
   open(signal: AbortSignal): Promise<Connection>;
   /** A connection of its own, which ends with the signal. */
   dial(address: Address, signal: AbortSignal): Promise<Connection>;
@@ -50,7 +50,7 @@ export function createLink({ settings, clock, timeoutMs }: LinkOptions): Link {
   const dial: Link["dial"] = (address, outer) =>
     endingWith(shown, [outer, closing.signal], (signal) => connect({ address, settings, clock, timeoutMs }, signal));
 
-  /** The first that takes a connection: those of the URL, then those that we have heard of. */
+  /** The first broker that takes a connection: those of the URL, then those that the last metadata named. */
   const dialAny = async (): Promise<Connection> => {
     const tried = new Map([...settings.addresses, ...known].map((address) => [written(address), address]));
     let first: unknown = null;
@@ -94,7 +94,7 @@ function topicOf({ name, errorCode, topicId, partitions }: AnswerOf<"metadata">[
   if (errorCode === codes.UNKNOWN_TOPIC_OR_PARTITION) return absent(shown, name ?? "");
   if (errorCode !== codes.NONE) return new KafkaRefusal(errorCode, `${shown}, topic ${name}`);
   const sorted = partitions.toSorted((a, b) => a.partitionIndex - b.partitionIndex);
-  // A partition without a leader is told with an error of its own; that is for whoever needs the partition.
+  // The broker reports a partition without a leader with an error of its own. Callers that need the partition deal with it.
   return {
     name: name ?? "",
     id: topicId,
@@ -126,11 +126,11 @@ export async function askAt<T>(
 interface Patience {
   /** @default twice as long as one answer may take */
   readonly forMs?: number;
-  /** A code that passes too. */
+  /** One more code that is retried. */
   readonly also?: number;
 }
 
-/** Tries again, for a while, whatever may be different a moment later; the last failure is the caller's. */
+/** Retries, for a while, failures that may pass within a moment. The caller gets any other failure, and the last one. */
 export function persist<T>(link: Link, signal: AbortSignal, work: () => Promise<T>, patience: Patience = {}): Promise<T> {
   const { clock } = link;
   const until = clock.monotonic() + (patience.forMs ?? 2 * link.timeoutMs);

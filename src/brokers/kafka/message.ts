@@ -15,7 +15,7 @@ export function isReserved(header: string): boolean {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** An empty one takes two bytes, next to none of them when compressed, and a hundred times as many in memory. */
+/** An empty header takes two bytes, almost none when compressed, and a hundred times as many in memory. */
 export const mostHeaders = 10_000;
 
 export interface StoredRecord {
@@ -26,7 +26,7 @@ export interface StoredRecord {
   readonly raw: Buffer;
 }
 
-/** The way back: an event, or in words why it is none. */
+/** The event in a record, or the reason why it is none. */
 export function envelopeOf({ value, headers }: StoredRecord): Envelope | string {
   if (headers === null) return `it has more than ${mostHeaders} headers`;
   const attributes: [string, string][] = [];
@@ -42,7 +42,7 @@ export function envelopeOf({ value, headers }: StoredRecord): Envelope | string 
   } catch {
     return "one of its headers is not UTF-8";
   }
-  // Copies, and not by assignment: the client's bytes are a view into all that came with them, and a header may be named __proto__.
+  // The value is copied: it is a view into all bytes that came with it. No header is assigned by name: one may be named __proto__.
   const event = fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), new Uint8Array(value ?? []));
   return event ?? "it has no ce_id, or no ce_type, and is no event";
 }

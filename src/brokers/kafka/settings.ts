@@ -1,12 +1,12 @@
 import { codes, KafkaRefusal } from "./codes.ts";
 import type { AnswerOf, Connection } from "./driver.ts";
 
-/** Settings by their names, without those that were not told; the refusal where we may not ask. */
+/** Settings by name, without those that the broker did not report; its refusal where we may not ask. */
 export type Told = Readonly<Record<string, string>> | KafkaRefusal;
 
 const resources = { topic: 2, broker: 4 } as const;
 
-/** What topics, or the broker at the other end, are set to: these keys. */
+/** Reads the settings with these keys, of topics or of the broker at the other end. */
 export async function readSettings(
   connection: Connection,
   kind: keyof typeof resources,

@@ -3,7 +3,7 @@ import { BatchWriter } from "./writing/batch-writer.ts";
 import { publishAll, type PublishingOptions } from "./writing/publishing.ts";
 import { checkTopic, noLeader } from "./topics.ts";
 
-/** Writers that no publish uses are kept, but not more than a relay has use for, and none that one large publish has blown up. */
+/** Idle writers are kept for reuse: no more than a relay needs, and none that a large publish has grown beyond `keptBytes`. */
 const keptWriters = 4;
 const keptBytes = 4 * 1024 * 1024;
 

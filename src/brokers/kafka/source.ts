@@ -13,7 +13,7 @@ interface SourceOptions {
   readonly sessionMs: number;
 }
 
-/** A consumer is a group, each receiving a member of it. The group's coordinator gives each partition to one of them. */
+/** A consumer is a group, and each `receive` is a member of it. The group's coordinator assigns each partition to one member. */
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> & { close(): Promise<void> } {
   const closing = new AbortController();
   /** Sessions that have not left their groups yet. */
@@ -26,7 +26,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
       void session.retire().finally(() => sessions.delete(session));
     };
   };
-  /** Whoever receives again is done with what came before: it must not wait for its own predecessor. */
+  /** A consumer that receives again is done with its earlier sessions: the new session must not wait for its own predecessor. */
   const clear = (consumer: string): Promise<unknown> =>
     Promise.all([...sessions].filter(([, entry]) => entry.over && entry.consumer === consumer).map(([session]) => session.end()));
   return {
@@ -45,7 +45,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
 }
 
 interface Sessions {
-  /** Notes a session; the answer says that its receiving is over. */
+  /** Notes a session. The caller calls the returned function when its receiving is over. */
   opened(consumer: string, session: GroupSession): () => void;
   clear(consumer: string): Promise<unknown>;
 }
@@ -75,7 +75,7 @@ async function* iterate(
       else yield received;
     }
   } catch (error) {
-    // What the end cuts short is no failure when the end was asked for.
+    // After the signal has aborted, an error is no failure: the end cut the work short.
     if (!signal.aborted) throw error;
   } finally {
     release();

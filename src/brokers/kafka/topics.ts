@@ -10,7 +10,7 @@ interface Shape {
   readonly replicas: number | null;
 }
 
-/** A topic as writing to it needs it. */
+/** What is needed to write to a topic. */
 export interface WritableTopic {
   readonly topic: Topic;
   /** The largest batch that the topic takes; Infinity where we may not know. */
@@ -18,9 +18,9 @@ export interface WritableTopic {
   readonly brokers: ReadonlyMap<number, Address>;
 }
 
-/** What is known of topics, looked up when it is first needed, when it has turned out to be wrong, and after a while. */
+/** A cache of topics. A topic is looked up on first use, when its entry has turned out to be wrong, and after a while. */
 export interface Directory {
-  /** For each topic its place, or why there is none. Rejects when nobody can be asked. */
+  /** For each topic its place, or why there is none. Rejects when no broker can be asked. */
   find(topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, WritableTopic | Error>>;
   forget(topic: string): void;
 }
@@ -65,7 +65,7 @@ export function createDirectory(link: Link, provision: Shape | null): Directory 
   return {
     async find(topics, signal) {
       const now = link.clock.monotonic();
-      // As they are now: while we look others up, somebody else may forget one of them.
+      // Copied now: while we look up other topics, another caller may `forget` one of these.
       const places = new Map<string, WritableTopic | Error>();
       for (const topic of topics) {
         const one = known.get(topic);
@@ -91,7 +91,7 @@ async function limitsOf(link: Link, topics: readonly string[], signal: AbortSign
   return new Map([...told].map(([name, own]) => [name, own instanceof Error ? Infinity : Number(own["max.message.bytes"] ?? Infinity)]));
 }
 
-/** Makes those that are not there, and waits until all of them have leaders; those that are there stay as they are. */
+/** Creates missing topics, and waits until all partitions of these topics have leaders. Existing topics stay as they are. */
 export async function createTopics(
   link: Link,
   topics: readonly string[],
@@ -116,7 +116,7 @@ export async function createTopics(
   });
 }
 
-/** With everything in them; those that are not there are no failure. */
+/** Deletes topics with everything in them. A missing topic is no failure. */
 export async function removeTopics(link: Link, topics: readonly string[], signal: AbortSignal): Promise<void> {
   if (topics.length === 0) return;
   const connection = await link.open(signal);

@@ -4,11 +4,11 @@ import { tlsFiles, urlParts, written, type Address, type Tls } from "../kit/url.
 type Mechanism = "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
 
 export interface Settings {
-  /** Where to ask first; the brokers tell of each other. */
+  /** Where to connect first; the brokers report each other's addresses. */
   readonly addresses: readonly Address[];
   readonly sasl: { readonly mechanism: Mechanism; readonly user: string; readonly password: string } | null;
   readonly tls: Tls;
-  /** As it may be shown: without whoever connects. */
+  /** Safe to show: without user and password. */
   readonly shown: string;
 }
 
@@ -25,7 +25,7 @@ const bad = (why: string, cause?: unknown): WaybillError =>
   });
 const { addressOf, decoded, tlsOf } = urlParts(bad, "broker");
 
-/** `kafka:` is not encrypted, `kafkas:` is, and verified, and so is `kafka:` with `tls=true`. Several brokers are written with commas. */
+/** `kafka:` is not encrypted. `kafkas:`, or `kafka:` with `tls=true`, is encrypted and verified. Commas separate several brokers. */
 export function settingsOf(text: string): Settings {
   const [, scheme, login, places = "", query = ""] = /^(kafkas?):\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/i.exec(text) ?? [];
   if (scheme === undefined) throw bad("the URL cannot be understood");

@@ -1,13 +1,13 @@
 import { WaybillError } from "../../core/errors.ts";
 
-/** What a broker takes, as it tells whoever connects. */
+/** The request versions that a broker takes, as it reports them to its clients. */
 export interface Versions {
   readonly apiKeys: readonly { readonly apiKey: number; readonly minVersion: number; readonly maxVersion: number }[];
 }
 
 export type Wanted = Readonly<Record<string, { readonly key: number; readonly version: number }>>;
 
-/** Only whoever removes groups needs it: a broker without it can be published to and read. */
+/** Only removing groups needs this request: a broker without it can be published to and read. */
 const onDemand = "deleteGroups";
 
 export function checkVersions(shown: string, wanted: Wanted, { apiKeys }: Versions): void {

@@ -8,12 +8,12 @@ interface Subscriber {
   readonly topics: readonly string[];
 }
 
-/** As other clients call this way of sharing. */
+/** The name that other clients use for this way of sharing. */
 export const protocol = "range";
 
 /**
- * Each topic for itself, in ranges, to those who asked for it: topics with as many partitions give the same ones to the same member, so
- * that one process has an aggregate in all of them.
+ * Shares each topic on its own, in ranges, among the members that subscribed to it. Topics with equally many partitions give the same ones
+ * to the same member, so one process has an aggregate in all of them.
  */
 export function share(subscribers: readonly Subscriber[], partitions: ReadonlyMap<string, number>): ReadonlyMap<string, PartitionShare> {
   const shares = new Map(subscribers.map(({ id }) => [id, new Map<string, number[]>()]));

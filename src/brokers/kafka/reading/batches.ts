@@ -16,37 +16,37 @@ export interface RecordBatch {
   readonly records: readonly BatchRecord[];
   /** Why it cannot be read, and its bytes; then it has no records. */
   readonly unreadable?: { readonly why: string; readonly raw: Buffer };
-  /** Nothing that it says of itself can be relied on, such as how long it is. */
+  /** Nothing in its head can be relied on, not even its length. */
   readonly damaged?: boolean;
 }
 
-/** What one batch may unpack to. Whole batches are at most as large as max.message.bytes, packed: 1 MiB by default. */
+/** The most bytes that one batch may unpack to. Packed, a batch has at most max.message.bytes: 1 MiB by default. */
 export const mostUnpacked = 64 * 1024 * 1024;
-/** Of one batch. The smallest have seven bytes, and some hundreds in memory: of those, 64 MiB would fill a heap. */
+/** Of one batch. The smallest records have seven bytes, but some hundreds in memory: 64 MiB of them would fill a heap. */
 export const mostRecords = 200_000;
 
 const compressed = 0b111;
 export const transactional = 1 << 4;
 export const control = 1 << 5;
 
-/** Offset and length, and the place of what says how the rest is to be read. */
+/** Bytes of offset and length, the position of the format version, and bytes of a batch's whole head. */
 const [head, magicAt, batchHead] = [12, 16, 61];
 /** Attributes, timestamp, offset, key, value and headers take a byte each at least, and the length too. */
 const leastRecord = 7;
 
 export interface ReadBounds {
-  /** The offset that was asked for, which the first batch has, or is behind. @default 0 */
+  /** The offset that was asked for. The first batch contains it, or comes after it. @default 0 */
   readonly asked?: bigint;
   /** What is at this offset or behind it is left out: the log had no more when it was read. @default none */
   readonly end?: bigint;
-  /** A batch that is cut short is taken for one whose length is damaged, and what is behind it is looked for. @default false */
+  /** A batch that is cut short is taken for one with a damaged length, and batches after it are searched for. @default false */
   readonly thorough?: boolean;
 }
 
 /**
- * The batches of an answer, one by one, so that none is unpacked before it is wanted. The last may be cut short, and is left out. What lies
- * between two batches and is none is one that is damaged, whatever its head says. What is damaged and has nothing behind it is left out too,
- * unless the answer begins with it: the next answer does.
+ * The batches of an answer, one by one, so that none is unpacked before it is wanted. The last may be cut short, and is left out. Bytes
+ * between two batches that are no batch count as a damaged one, whatever their head says. A damaged batch with no sound one after it is
+ * left out too, unless the answer begins with it: the next answer will.
  */
 export function* batchesIn(
   bytes: Buffer,
@@ -65,7 +65,7 @@ export function* batchesIn(
       at = to;
       continue;
     }
-    // Its own length may still be right, and is if the checksum is. What seems to be a batch inside of one may be somebody's data.
+    // Its own length may still be right, and is if the checksum is. Bytes inside a batch that look like a batch may be a message's data.
     const isWhole = batch !== null && batch.damaged !== true;
     const find = (): number | null => (isWhole && !thorough ? null : soundBehind(bytes, isWhole ? to : at + 1, least, end));
     const sound = raw !== null && isSound(bytes, to, least, end) ? to : find();
@@ -81,13 +81,13 @@ export function* batchesIn(
 }
 
 const lastOffset = 2n ** 63n - 1n;
-/** Up to the format and with it. */
+/** Up to and including the format version. */
 const leastLength = 5;
 
 const fits = (batch: RecordBatch, next: bigint, end: bigint): boolean =>
   batch.damaged !== true && batch.firstOffset >= next && batch.lastOffsetDelta >= 0 && lastOf(batch) < end;
 
-/** What is behind the batches before an offset. */
+/** The bytes after the sound batches that end before an offset. */
 export function bytesFrom(bytes: Buffer, offset: bigint): Buffer {
   let at = 0;
   for (let raw = wholeAt(bytes, at); raw !== null && isSound(bytes, at, 0n, offset); raw = wholeAt(bytes, at)) at += raw.length;
@@ -103,7 +103,7 @@ function wholeAt(bytes: Buffer, at: number): Buffer | null {
   return length < leastLength || to > bytes.length ? null : bytes.subarray(at, to);
 }
 
-/** The checksum does not cover a batch's own offset: the batch behind it does, if that one is in its place. */
+/** The checksum does not cover a batch's own offset. A sound batch right after it shows when that offset is wrong. */
 function belied(batch: RecordBatch, bytes: Buffer, to: number, least: bigint): boolean {
   if (to + 8 > bytes.length) return false;
   const behind = bytes.readBigInt64BE(to);
@@ -123,7 +123,7 @@ function soundBehind(bytes: Buffer, from: number, least: bigint, end: bigint): n
   return null;
 }
 
-/** What it says of itself, as far as nothing speaks against it: no offset of the batch behind it, whose head may be here, and none that is not there yet. */
+/** The batch with the offsets it claims, but none of the batch after it, whose head may be here, and none that is not there yet. */
 function claimed(batch: RecordBatch, bytes: Buffer, to: number, end: bigint): RecordBatch {
   const behind = to + 8 <= bytes.length ? bytes.readBigInt64BE(to) : end;
   const until = behind > batch.firstOffset && behind < end ? behind : end;
@@ -184,7 +184,7 @@ function recordsIn(bytes: Buffer, count: number, lastOffsetDelta: number): reado
   return records;
 }
 
-/** Made when they are read: those of all records of a batch at once would take many times its bytes. */
+/** Decoded only when read: the headers of all records of a batch at once would take many times its bytes. */
 class Headers {
   readonly #bytes: Buffer;
   readonly #count: number;

@@ -7,11 +7,11 @@ import type { Spot } from "./spots.ts";
 /** A partition whose acknowledgements are committed. */
 export interface Committed extends Spot {
   readonly ledger: AckLedger<bigint>;
-  /** Aborts when it is another's: nothing of it is committed any more. */
+  /** Aborts when another member may own the partition: nothing of it is committed any more. */
   readonly ended: AbortSignal;
 }
 
-/** Commits what has been acknowledged, as many partitions in one request as came up while the one before was under way. */
+/** Commits what has been acknowledged. One request covers all partitions noted while the one before was under way. */
 export interface Commits<P extends Committed> {
   /** There is more to commit. */
   note(partition: P): void;
@@ -28,7 +28,7 @@ interface CommitsOptions {
   readonly refused: (code: number) => void;
 }
 
-/** The member is forgotten, which its heartbeat finds out too. */
+/** The coordinator has forgotten the member. The heartbeat finds that out too. */
 export const forgotten: readonly number[] = [codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION];
 const againMs = 100;
 
@@ -36,7 +36,7 @@ export function createCommits<P extends Committed>({ member, clock, ending, allo
   const noted = new Set<P>();
   let running: Promise<void> | null = null;
 
-  /** True when some of it has to go again. */
+  /** True when some partitions have to be committed again. */
   const commit = async (): Promise<boolean> => {
     const batch = [...noted].filter(({ ended }) => !ended.aborted);
     noted.clear();
@@ -59,7 +59,7 @@ export function createCommits<P extends Committed>({ member, clock, ending, allo
       if (ending.aborted) break;
       await clock.sleep(againMs, ending);
     }
-    running = null; // in the same breath as the look: what comes after it begins another run
+    running = null; // no await since the loop's check: a partition noted later begins another run
   };
   const flush = (): Promise<void> => (running ??= Promise.resolve().then(run));
 

@@ -27,7 +27,7 @@ export class Cursor {
     return this.#bytes.readBigInt64BE(this.#past(8));
   }
 
-  /** So many bytes, the lowest first. */
+  /** An unsigned number of so many bytes, little-endian. */
   little(width: number): number {
     return this.#bytes.readUIntLE(this.#past(width), width);
   }
@@ -53,7 +53,7 @@ export class Cursor {
     return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
   }
 
-  /** Passes over one that may have more than 32 bits. */
+  /** Skips a varint that may have more than 32 bits. */
   varlong(): void {
     for (let n = 0; n < 10; n++) if (this.#bytes[this.#past(1)]! < 128) return;
     throw new RangeError("a number of too many bytes");
@@ -65,20 +65,20 @@ export class Cursor {
     return length < 0 ? null : this.take(length);
   }
 
-  /** Passes over one of these. */
+  /** Skips what `sized` would read. */
   skip(): void {
     const length = this.varint();
     if (length > 0) this.#past(length);
   }
 
-  /** Compact: one more than there are is written, and 0 for none at all. */
+  /** A compact array: its count is stored plus one, and 0 means no array at all. */
   list<T>(item: () => T): T[] {
     const count = this.unsigned() - 1;
     if (count > this.left) throw new RangeError("more items than bytes");
     return Array.from({ length: Math.max(0, count) }, item);
   }
 
-  /** Moves on by so many bytes, and says from where. */
+  /** Moves on by so many bytes, and returns the old position. */
   #past(length: number): number {
     const from = this.#at;
     if (length < 0 || from + length > this.#bytes.length) throw new RangeError("beyond the end");

@@ -7,9 +7,9 @@ import type { FetchedPartition } from "./fetched.ts";
 interface Damaged {
   /** Where the log cannot be read. */
   readonly from: bigint;
-  /** For what is said. */
+  /** Names the partition in errors. */
   readonly where: string;
-  /** What the partition's leader answers to a fetch of it alone, up to `windowBytes`. */
+  /** Fetches this partition alone from its leader, up to `windowBytes`. */
   readonly fetch: (offset: bigint) => Promise<FetchedPartition>;
   /** How many bytes of items are wanted. */
   readonly bytes: number;
@@ -18,21 +18,21 @@ interface Damaged {
 
 export const windowBytes = 8 * 1024 * 1024;
 
-/** How far before the place it is tried: the server hands out what is stored behind a batch, and does not look at it. */
+/** How far before the place fetches begin: the server hands out the bytes stored after a batch without a look at them. */
 const back = [0n, 1n, 2n, 3n, 4n, 8n, 16n, 64n, 256n, 1_024n, 4_096n];
-/** How many offsets behind it are tried at once; the rest has its turn later. */
+/** How many offsets after the place one call tries; a later call tries the rest. */
 const ahead = 1_000n;
-/** Of bytes that cannot be read, so many are kept. */
+/** How many of the unreadable bytes are kept. */
 const keptBytes = 1024 * 1024;
 
-/** Codes that name what is stored at an offset. Any other may be the server's trouble of the moment. */
+/** Codes that blame what is stored at an offset. Any other may be a passing problem of the server. */
 const ofPlace: readonly number[] = [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD];
 
 /**
- * What a partition holds from a place on that a fetch does not pass: the server refuses it, or gives nothing, or bytes that are no batch. It is
- * set aside, and the batches behind it are looked for in the bytes that come, if need be with those before them. Where there are none, the next
- * offset is looked for at which the server has a batch. Empty: a fetch passes now. Throws for what may be the server's fault alone: nothing is
- * passed over without damaged bytes, or a code that says so of this place.
+ * The items from an offset that a fetch does not get past: the server refuses it, or gives nothing, or bytes that are no batch. The damage
+ * becomes an unreadable item. Batches after it are searched for in the fetched bytes, if need be fetched from earlier offsets on. If there
+ * are none, later offsets are tried until the server has a batch. Empty when a fetch passes now. Throws when it may be the server's fault
+ * alone: nothing is passed over without damaged bytes, or a code that blames this place.
  */
 export async function itemsPast({ from, where, fetch, bytes: most, ended }: Damaged): Promise<readonly LogItem[]> {
   const ask = async (offset: bigint): Promise<FetchedPartition> => {

@@ -17,7 +17,7 @@ export interface KafkaReceived {
   readonly unreadable?: Unreadable;
   readonly assignment: Assignment;
   readonly bytes: number;
-  /** Once is enough. Resolves at once while the session lasts, and when it is about to end, when the broker has it. */
+  /** A second call does nothing. Resolves at once, but in a retiring session when the broker has it, or after `flushMs`. */
   ack(): Promise<void>;
   aside(): void;
 }
@@ -97,7 +97,7 @@ function readOf({ index }: Owned, { first, last, record, unreadable }: LogItem):
   if (typeof found !== "string" && "id" in found) return { envelope: found };
   const { why, raw } = typeof found === "string" ? { why: found, raw: record!.raw } : found;
   const place = `partition ${index}, ${record !== null || first === last ? `offset ${last}` : `offsets ${first} to ${last}`}`;
-  // A topic that is deleted and made anew has other messages at the same places.
+  // A topic that is deleted and recreated has other messages at the same offsets.
   const id = `unreadable:${index}@${last}:${idOfBytes(raw).slice(-16)}`;
   return { envelope: unreadableEnvelope(id), unreadable: { why: `${why} (${place})`, raw: Uint8Array.from(raw) } };
 }

@@ -8,7 +8,7 @@ export interface FetchAnswer {
 export interface FetchedPartition {
   readonly partitionIndex: number;
   readonly errorCode: number;
-  /** What is committed ends here; -1 with an error. */
+  /** The committed messages end here; -1 with an error. */
   readonly stableOffset: bigint;
   readonly abortedTransactions?: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null;
   /** Batches: see batches.ts. */
@@ -16,8 +16,8 @@ export interface FetchedPartition {
 }
 
 /**
- * An answer to a fetch in version 13, without a look at its batches. The client unpacks them all at once, and gives up the whole answer for one
- * that it cannot read: see docs/decisions/0020.
+ * Reads the answer to a fetch in version 13, but not its batches. The client library would unpack all batches at once, and drop the whole
+ * answer for one that it cannot read: see docs/decisions/0020.
  */
 export function fetchAnswerOf(bytes: Buffer): FetchAnswer {
   const cursor = new Cursor(bytes);

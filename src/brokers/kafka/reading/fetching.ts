@@ -20,7 +20,7 @@ export interface Reading extends Spot {
   /** Fetched, and not taken yet. */
   readonly queue: LogItem[];
   bytes: number;
-  /** Nobody has read it for this consumer: what is gone before its beginning was not missed. */
+  /** This consumer has never read it, so it has not missed what is gone before the log's beginning. */
   fresh: boolean;
 }
 
@@ -49,10 +49,10 @@ interface FetchingOptions<R extends Reading> {
 }
 
 const waitMs = 500;
-/** While others of the same broker have something left, one that has nothing must not wait for long to be asked for again. */
+/** The wait while some partition of the broker has messages queued: one that runs empty must not wait long for the next fetch. */
 const shortMs = 50;
 const againMs = 100;
-/** What a partition has in memory before more of it is fetched. */
+/** With so much of a partition in memory, no more of it is fetched. */
 const enoughBytes = 256 * 1024;
 const fetchBytes = 1024 * 1024;
 const answerBytes = 8 * 1024 * 1024;
@@ -60,7 +60,7 @@ const answerBytes = 8 * 1024 * 1024;
 const maxStops = 3;
 /** Between two of these: what passes by itself is given time to. */
 const stopMs = 500;
-/** A fetch of these stopped for what is stored, or for trouble of the server that it has no word for. */
+/** With these codes, a fetch stopped because of what is stored, or of a server problem that has no code of its own. */
 const stopping: readonly number[] = [codes.CORRUPT_MESSAGE, codes.INVALID_RECORD, codes.UNKNOWN_SERVER_ERROR];
 const committedOnly = 1;
 
@@ -89,7 +89,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     stop();
     failed(asError(error));
   };
-  /** Its leader has to be found anew. */
+  /** Their leaders have to be looked up again. */
   const lose = (own: readonly R[], error: unknown): void => {
     if (signal.aborted) return;
     const now = clock.monotonic();
@@ -129,10 +129,10 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     locating = false;
   };
 
-  /** So many bytes more may be unpacked, of all partitions. Nothing held means room, so that one batch of any size is let in. */
+  /** How many more bytes may be unpacked, over all partitions. With nothing held there is room, so one batch of any size gets in. */
   const room = (): number => bytesLeft() - readings.reduce((sum, { bytes }) => sum + bytes, 0);
 
-  /** Everything of one leader, until it has nothing of ours any more. */
+  /** Fetches all our partitions of one leader, until it leads none of them any more. */
   const fetchAll = async (leader: number, address: Address): Promise<void> => {
     loops.add(leader);
     let connection: Connection | null = null;
@@ -148,7 +148,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
       }
       try {
         connection ??= await link.dial(address, signal);
-        // The first that has something gets a batch of any size, the others no more than is left: each is first in its turn.
+        // The first partition with messages gets a batch of any size, the others only what is left: so each is first in turn.
         hungry.push(...hungry.splice(0, turn++ % hungry.length));
         await fetchOnce(connection, hungry, own.every(({ queue }) => queue.length === 0) ? waitMs : shortMs);
       } catch (error) {
@@ -165,7 +165,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     readonly maxWaitMs: number;
     /** Of one partition, and of all. */
     readonly bytes: readonly [number, number];
-    /** Instead of where each is. */
+    /** Instead of each partition's `from`. */
     readonly offset?: bigint;
   }
   const ask = async (connection: Connection, hungry: readonly R[], { maxWaitMs, bytes, offset }: Asked) => {
@@ -188,7 +188,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     const wanted = Math.max(1, room());
     const bytes = [Math.min(fetchBytes, wanted), Math.min(answerBytes, wanted)] as const;
     for (const { reading, found } of await ask(connection, hungry, { maxWaitMs, bytes })) {
-      // A few packed bytes may be many: what there is no room for is dropped, and fetched again.
+      // A few packed bytes may unpack to many: partitions without room are dropped from this answer, and fetched again.
       if (signal.aborted || room() <= 0) return;
       await take(connection, reading, found, reading === hungry[0]);
       // Unpacking blocks the process: heartbeats and handlers get their turn between two partitions.
@@ -217,7 +217,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     if (from >= end) stops.delete(reading);
   };
 
-  /** A fetch did not get past its place. Once may be chance; after some times, what is there is set aside. */
+  /** A fetch did not get past its offset. Once may be chance; after `maxStops` times, `itemsPast` sets aside what is there. */
   const stopped = async (connection: Connection, reading: R, where: string): Promise<void> => {
     const times = (stops.get(reading)?.times ?? 0) + 1;
     stops.set(reading, { times, until: clock.monotonic() + stopMs });
@@ -255,7 +255,7 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     reading.from = items.at(-1)!.last + 1n;
     arrived();
   };
-  /** The offset is not in the log. What lay before its beginning is passed over, and committed like what was read: it is told once. */
+  /** The offset is not in the log. Offsets before its beginning are skipped, and committed as if read: they are reported once. */
   const restart = (reading: R, first: bigint): void => {
     if (first <= reading.from || reading.fresh) {
       reading.from = first;
@@ -277,7 +277,7 @@ class Changed extends Error {
   }
 }
 
-/** A topic that was deleted, or deleted and made anew, is not the one whose offsets we know. */
+/** A topic that was deleted, or deleted and recreated, is not the one whose offsets we know. */
 function checkSame({ shown }: Link, before: Topic, now: Topic | Error): void {
   if (now instanceof KafkaRefusal && isPassing(now.kafkaCode)) throw now;
   if (now instanceof Error) throw new Changed(now);

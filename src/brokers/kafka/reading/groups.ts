@@ -2,8 +2,8 @@ import { codes, succeed } from "../codes.ts";
 import { askAt, persist, type Link } from "../link.ts";
 
 /**
- * Removes a consumer's group, with its offsets; one that is not there is no failure. A member that was killed is in its group until its
- * session is over: that is waited for, for `withinMs`.
+ * Removes a consumer's group with its offsets; a missing group is no failure. A member that was killed stays in its group until its session
+ * expires: the removal is retried for `withinMs`.
  */
 export async function removeGroup(link: Link, group: string, withinMs: number): Promise<void> {
   const attempt = async (): Promise<void> => {

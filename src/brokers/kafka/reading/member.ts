@@ -17,7 +17,7 @@ import { bySpot, byTopic, spotKey, type Spot } from "./spots.ts";
 
 /** A member of a consumer's group. */
 export interface GroupMember {
-  /** Joins, or joins again, and waits for the others to do so; resolves with what is ours now. */
+  /** Joins or rejoins, and waits for the other members to do so; resolves with the partitions that are ours now. */
   join(signal: AbortSignal): Promise<PartitionShare>;
   /** Of the last join. */
   readonly generation: number;
@@ -27,7 +27,7 @@ export interface GroupMember {
   committed(spots: readonly Spot[], signal: AbortSignal): Promise<readonly (bigint | null)[]>;
   /** A code for each. */
   commit(spots: readonly (Spot & { readonly next: bigint })[]): Promise<readonly number[]>;
-  /** What we had is another's at once. */
+  /** Our partitions go to other members at once. */
   leave(): Promise<void>;
   end(): void;
 }
@@ -37,12 +37,12 @@ interface MemberOptions {
   readonly group: string;
   readonly topics: readonly string[];
   readonly sessionMs: number;
-  /** How long the others wait for us when all join again. */
+  /** How long the other members wait for us in a rebalance. */
   readonly rebalanceMs: number;
 }
 
 const kind = "consumer";
-/** A member that the group has forgotten, or whose round is over, begins anew. */
+/** The coordinator has forgotten the member, or its generation is over: it joins as a new member. */
 const anew: readonly number[] = [codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION];
 
 export function createMember({ link, group, topics, sessionMs, rebalanceMs }: MemberOptions): GroupMember {
@@ -52,7 +52,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
 
   const where = `${link.shown}, group ${group}`;
   const { open } = oneConnection(where, async () => link.dial(await link.coordinator("group", group, ending.signal), ending.signal));
-  /** The coordinator may be another broker tomorrow: then it says so, and is looked for again. */
+  /** The coordinator may move to another broker. The old one then says so, and the coordinator is looked up again. */
   const ask = async <T>(work: (coordinator: Connection) => Promise<T>): Promise<T> => {
     const coordinator = await open(ending.signal);
     try {
@@ -122,7 +122,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
       }),
     committed: (spots, signal) => persist(link, signal, () => ask((open) => committedOffsets(link, open, group, spots))),
     commit(spots) {
-      // As they are now: in the name of a later round the coordinator would take what is another's by then.
+      // Read now: under a later generation, the coordinator would take offsets of partitions that are another member's by then.
       const [round, who] = [generation, id];
       return ask(async (open) => {
         const request = byTopic(spots, ({ index, next }) => ({
@@ -134,7 +134,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     },
     async leave() {
       if (id === "") return;
-      // On another connection: behind a join that is not answered yet, the broker would not read it.
+      // On another connection: the broker would not read this request behind a join that it has not answered yet.
       const home = await link.coordinator("group", group, ending.signal);
       await askAt(link, home, ending.signal, (open) => open.ask("leaveGroup", [group, [{ memberId: id }]]));
     },

@@ -3,9 +3,9 @@ import type { Connection } from "../driver.ts";
 import { askAt, persist, type Link } from "../link.ts";
 import { bySpot, byTopic, grouped, spotKey, type Spot } from "./spots.ts";
 
-/** In the place of a time, in listOffsets. */
+/** Values for the timestamp in listOffsets. */
 const [latest, earliest, anyTime] = [-1n, -2n, 0n];
-/** Whether what is not committed counts. */
+/** Whether uncommitted records count. */
 const isolation = { all: 0, committedOnly: 1 } as const;
 
 interface Asked {
@@ -26,7 +26,7 @@ async function listOffsets({ shown, connection, topic, indexes }: Asked, timesta
   });
 }
 
-/** Where the log begins. What lay before it is gone by the topic's retention, or the log is another one, and all of it is new. */
+/** Where the log begins. Retention has removed what was before, or the log is another one, and all of it is new. */
 export async function firstOffset({ shown }: Link, connection: Connection, topic: string, index: number): Promise<bigint> {
   const [first] = await listOffsets({ shown, connection, topic, indexes: [index] }, earliest, "committedOnly");
   return first!.offset;
@@ -41,7 +41,7 @@ export async function committedOffsets(
 ): Promise<readonly (bigint | null)[]> {
   const where = `${shown}, group ${group}`;
   const asked = byTopic(spots, ({ index }) => index).map(({ name, partitions }) => ({ name, partitionIndexes: partitions }));
-  // Stable: what a transaction has still to decide is waited for.
+  // Stable: while a transaction over these offsets is undecided, Kafka refuses, and the session begins again.
   const { groups } = await coordinator.ask("offsetFetch", [[{ groupId: group, memberEpoch: -1, topics: asked }], true]);
   const [answer] = groups;
   succeed(answer?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, where);
@@ -54,8 +54,8 @@ export async function committedOffsets(
 }
 
 /**
- * How many offsets of the topic lie behind what the group has committed. A group that has committed nothing has no place. Kafka counts what
- * ends a transaction as a record, so that a topic of transactions has a lag of one for each partition when all of it is done.
+ * How many offsets of the topic come after those that the group has committed; null when it has committed none. Kafka counts the end of a
+ * transaction as a record, so a topic of transactions has a lag of one for each partition when all of it is done.
  */
 export function lagOf(link: Link, topic: string, group: string, signal: AbortSignal): Promise<number | null> {
   return persist(link, signal, async () => {
@@ -106,7 +106,7 @@ async function atLeaders<T>(
   return found;
 }
 
-/** Of each partition that has records, the time of its first; 0 where that has none, or where the broker does not find it. */
+/** For each partition with records, the time of its first; 0 where that record has none, or where the broker does not find it. */
 async function timesAt(asked: Asked): Promise<readonly number[]> {
   // In this order: what retention removes in between makes the answer too old, and never too young.
   const timed = await listOffsets(asked, anyTime, "all");

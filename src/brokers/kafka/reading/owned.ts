@@ -5,7 +5,7 @@ import type { Committed } from "./commits.ts";
 import type { Reading } from "./fetching.ts";
 import type { Spot } from "./spots.ts";
 
-/** A partition of ours. Once another may have it, it is lost for good: should it come back, it begins anew. */
+/** A partition of ours. Once another member may own it, this object is lost for good: if the partition comes back, it gets a new one. */
 export interface Owned extends Reading, Committed {
   readonly assignment: Assignment;
   /** Releases each delivery that is not acknowledged. */
@@ -22,7 +22,7 @@ export function createOwned({ topic, index }: Spot, committed: bigint | null, in
     assignment: { ended: gone.signal, ours: () => !gone.signal.aborted && inTouch() },
     lose() {
       gone.abort();
-      // A delivery that is left is never acknowledged: it must not keep others out, nor the next handover waiting.
+      // The remaining deliveries are never acknowledged: they must not keep others out, nor delay the next handover.
       for (const release of [...open]) release();
     },
   };

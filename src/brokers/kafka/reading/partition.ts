@@ -1,4 +1,4 @@
-/** The partition of a key among so many, as Java's default partitioner has it: others that write to the topic agree with us. */
+/** The partition of a key, as Java's default partitioner chooses it: other producers that write to the topic agree with us. */
 export const partitionOf = (key: Uint8Array, partitions: number, length = key.length): number =>
   (murmur2(key, length) & 0x7fffffff) % partitions;
 

@@ -17,14 +17,14 @@ interface Answered {
 }
 
 /**
- * The committed messages of an answer, from an offset on, with what lies between them, so that every offset is in one of the items. It ends
- * with the batch that makes them `most` bytes: what is behind it is fetched again.
+ * The committed messages of an answer from an offset on, and the gaps between them, so that every offset is in one of the items. The last
+ * batch is the one that brings them to `most` bytes: later batches are fetched again.
  */
 export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint, most = Infinity): readonly LogItem[] {
   const items: LogItem[] = [];
   const aborted = (abortedTransactions ?? []).toSorted((a, b) => Number(a.firstOffset - b.firstOffset));
   const off = new Set<bigint>();
-  /** Producers whose transaction was called off, and may have ended in what is damaged. */
+  /** Producers of an aborted transaction whose end may be in a damaged batch. */
   const doubtful = new Set<bigint>();
   let next = from;
   let bytes = 0;
@@ -37,7 +37,7 @@ export function itemsOf({ batches, abortedTransactions }: Answered, from: bigint
     }
     if (batch.damaged === true) for (const producerId of off) doubtful.add(producerId);
     const ofTransaction = (batch.attributes & transactional) !== 0;
-    // A transaction's end: what its producer writes behind it belongs to another.
+    // A transaction's end: later batches of its producer belong to another transaction.
     const isEnd = (batch.attributes & control) !== 0;
     if (isEnd) {
       off.delete(batch.producerId);

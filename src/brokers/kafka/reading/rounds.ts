@@ -10,14 +10,13 @@ import { createOwned, type Owned } from "./owned.ts";
 
 /** What a session may do in each of its phases. They follow each other, round after round. */
 export const phases = {
-  /** A commit would be taken in the name of the new round, where the partition may be another's. */
+  /** The coordinator would take a commit under the new generation, in which the partition may be another member's. */
   joining: { delivers: false, commits: false },
   reading: { delivers: true, commits: true },
-  /** The members join again. The coordinator gives our partitions to another member only after it has heard us, or has given up waiting for us. */
+  /** The members rejoin. The coordinator gives our partitions to another member only after it has heard us or stopped waiting for us. */
   handingOver: { delivers: false, commits: true },
 } as const;
 
-/** What a session is at. */
 export interface SessionState {
   phase: keyof typeof phases;
   /** Nothing more is delivered, in any phase. */
@@ -37,7 +36,7 @@ export interface RoundsOptions {
   /** All of them are there. */
   readonly topics: ReadonlyMap<string, Topic>;
   readonly sessionMs: number;
-  /** How long the others wait for us when all join again. */
+  /** How long the other members wait for us in a rebalance. */
   readonly rebalanceMs: number;
   readonly flushMs: number;
   /** How many bytes may be fetched at once. */
@@ -51,7 +50,7 @@ export interface RoundsOptions {
   readonly fail: (error: unknown) => void;
 }
 
-/** How long the others wait, when all join again, for us to be done with what is in hand. */
+/** How long the other members wait, in a rebalance, for us to finish the deliveries in hand. */
 export const handoverMs = 3_000;
 const heartbeatMs = 1_000;
 /** How often we look whether topics have got more partitions. */
@@ -73,7 +72,7 @@ export async function runRounds(state: SessionState, options: RoundsOptions, sig
 
   const reconcile = async (assignment: PartitionShare, before: number): Promise<void> => {
     const wanted = [...assignment].flatMap(([topic, indexes]) => indexes.map((index) => ({ topic, index })));
-    // A partition that we had in the round before and have again was no other member's in between.
+    // A partition that we also had in the generation before was no other member's in between.
     const stay = member.generation === before + 1 ? state.owned.filter(({ ended }) => !ended.aborted) : [];
     const kept = wanted.map(({ topic, index }) => stay.find((one) => one.topic === topic && one.index === index));
     for (const one of state.owned) if (!kept.includes(one)) one.lose();
@@ -107,13 +106,13 @@ export async function runRounds(state: SessionState, options: RoundsOptions, sig
     wake.notify();
     const isMember = await heartbeats();
     fetching.stop();
-    // One that has failed beats no more: its partitions are another's after a session, without the time that a handover has.
+    // A failed session sends no more heartbeats: other members get its partitions after `sessionMs`, without the extra time of a handover.
     if (isMember && state.failure !== null) return;
     state.phase = isMember ? "handingOver" : "joining";
     if (!isMember) for (const partition of state.owned) partition.lose();
   };
 
-  /** Until we have to join again, or the session ends. False when the group has forgotten us. */
+  /** Sends heartbeats until we have to rejoin, or the session ends. False when the coordinator has forgotten us. */
   const heartbeats = async (): Promise<boolean> => {
     for (let beats = 1; state.failure === null; beats++) {
       await clock.sleep(beatMs, signal);
@@ -128,14 +127,14 @@ export async function runRounds(state: SessionState, options: RoundsOptions, sig
         if (code === codes.REBALANCE_IN_PROGRESS) break;
       } catch (error) {
         if (error instanceof KafkaRefusal && !isPassing(error.kafkaCode)) throw error;
-        // By now the others may have what was ours.
+        // By now other members may own our partitions.
         if (clock.monotonic() - state.heard > sessionMs) throw error;
       }
     }
     return true;
   };
 
-  /** What is in hand is waited for, for a while, and committed. */
+  /** Waits a while for the deliveries in hand, and commits. */
   const handingOver = async (): Promise<void> => {
     const until = clock.monotonic() + handoverMs;
     while (state.inHand > 0 && clock.monotonic() < until && !signal.aborted) {

@@ -13,7 +13,7 @@ type SessionOptions = Pick<RoundsOptions, "link" | "consumer" | "topics" | "sess
 
 /** One member of the consumer's group, from joining to leaving. */
 export interface GroupSession {
-  /** The next message, if there is one and room for its bytes, which it takes until its ack; every partition has its turn. */
+  /** The next message, if there is one and room for its bytes. It takes the room until its ack. The partitions take turns. */
   next(room: Room): KafkaReceived | undefined;
   /** Resolves when something has come or changed, after a while, or when the signal aborts. */
   changed(signal: AbortSignal): Promise<void>;
@@ -35,7 +35,7 @@ export function openSession(options: SessionOptions): GroupSession {
   const wake = createWake();
   const state: SessionState = { phase: "joining", retiring: false, failure: null, owned: [], fetching: null, heard: 0, inHand: 0 };
   const rebalanceMs = sessionMs + handoverMs;
-  /** What is acknowledged, and not recorded when another reads on, comes again. */
+  /** Acknowledged messages that are not committed when another member reads on are delivered again. */
   const flushMs = Math.min(3_000, sessionMs / 2);
 
   const fail = (error: unknown): void => {
@@ -78,7 +78,7 @@ export function openSession(options: SessionOptions): GroupSession {
     },
     changed: async (signal) => void (await wake.wait(clock, lookMs, signal)),
     next(room) {
-      // Who is out of touch works in vain: soon others are given all of it.
+      // Out of touch with the coordinator, work is wasted: other members soon get our partitions.
       const inTouch = clock.monotonic() - state.heard <= sessionMs / 2;
       return phases[state.phase].delivers && !state.retiring && inTouch ? deliver(room) : undefined;
     },

@@ -7,7 +7,7 @@ export interface Spot {
 /** As producers, requests and answers name it, too. */
 export const spotKey = (topic: string, index: number): string => `${topic}:${index}`;
 
-/** By what `key` says of each, in the order of their first. */
+/** Items by their `key`; the groups are in the order of their first items. */
 export function grouped<T>(items: Iterable<T>, key: (item: T) => string): ReadonlyMap<string, readonly T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {
@@ -19,7 +19,7 @@ export function grouped<T>(items: Iterable<T>, key: (item: T) => string): Readon
   return groups;
 }
 
-/** As requests have it: each topic once, with what is to be said of its partitions. */
+/** In the shape of requests: each topic once, with what `say` returns for its partitions. */
 export const byTopic = <T extends { readonly topic: string }, Said>(items: Iterable<T>, say: (item: T) => Said) =>
   [...grouped(items, ({ topic }) => topic)].map(([name, own]) => ({ name, partitions: own.map(say) }));
 

@@ -12,16 +12,16 @@ export interface Identity {
 }
 
 interface Transactions {
-  /** Ends what an earlier producer of this name has left open. */
+  /** Also ends a transaction that an earlier producer of this name left open. */
   identify(signal: AbortSignal): Promise<Identity>;
-  /** `produce` within a transaction of its own, which is committed if every batch was written, and called off otherwise. */
+  /** Runs `produce` in a transaction of its own, which is committed if every batch was written, and aborted otherwise. */
   run(
     who: Identity,
     batches: readonly Batch[],
     produce: () => Promise<readonly BatchAnswer[]>,
     signal: AbortSignal,
   ): Promise<readonly BatchAnswer[]>;
-  /** The last one has not ended as it should: another producer of this name must come first. */
+  /** The last transaction did not begin or end as it should: another producer of this name must come first. */
   readonly over: boolean;
 }
 
@@ -44,7 +44,7 @@ export function createTransactions(
       }
     });
 
-  /** Partitions first: the broker takes nothing for those that are not part of the transaction. */
+  /** Adds the partitions first: the broker takes no batch for a partition that is not part of the transaction. */
   const begin = ({ id, epoch }: Identity, batches: readonly Batch[], signal: AbortSignal): Promise<void> =>
     ask(signal, async (coordinator) => {
       const topics = byTopic(batches, ({ partition }) => partition);
@@ -84,7 +84,7 @@ export function createTransactions(
         return commit ? answers : answers.map((answer) => (isWritten(answer) ? { undone: true } : answer));
       } catch (error) {
         over = true;
-        // Only a commit can have come true unseen. What was not to be committed never will be.
+        // Only a commit may have happened without an answer. Batches that were not to be committed never will be.
         return answers.map((answer) => (commit ? { lost: asError(error) } : isWritten(answer) ? { unsent: asError(error) } : answer));
       }
     },

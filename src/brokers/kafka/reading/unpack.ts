@@ -7,7 +7,7 @@ export class Unpackable extends Error {}
 /** Node 22.15 and later have it. */
 const { zstdDecompressSync } = zlib as typeof zlib & { readonly zstdDecompressSync?: typeof zlib.gunzipSync };
 
-/** What the compressions of Kafka were before, up to so many bytes. Throws for what is damaged, or larger. */
+/** Undoes Kafka's compressions, up to `most` bytes. Throws when the content is damaged, or larger. */
 export function unpack(compression: number, packed: Buffer, most: number): Buffer {
   try {
     return unpacked(compression, packed, most);
@@ -59,7 +59,7 @@ function snappyBlock(packed: Buffer, most: number): Buffer {
   const cursor = new Cursor(packed);
   const size = cursor.unsigned();
   if (size > most) throw tooLarge(most);
-  // Of what is written no more than about this can come: a head that promises more must not cost the memory.
+  // The packed bytes cannot unpack to more than about this: a head that promises more must not cost the memory.
   if (size > packed.length * 64) throw damaged();
   const out = Buffer.allocUnsafe(size);
   let end = 0;
@@ -117,14 +117,14 @@ function lz4(packed: Buffer, most: number): Buffer {
   }
 }
 
-/** Of 15 and more the rest comes in bytes behind, up to the first that is not full. */
+/** From 15 on, the rest follows in more bytes, up to the first that is not 255. */
 function lz4Length(block: Cursor, first: number): number {
   let length = first;
   for (let byte = 255; first === 15 && byte === 255; length += byte) byte = block.little(1);
   return length;
 }
 
-/** Writes again what was written so far back; the two may overlap. */
+/** Copies what was written `back` bytes before; the two ranges may overlap. */
 function repeat(out: Buffer, end: number, back: number, length: number, size: number): number {
   if (back === 0 || back > end || end + length > size) throw damaged();
   if (back >= length) out.copyWithin(end, end - back, end - back + length);

@@ -7,10 +7,10 @@ import { RecordWriter, varintBytes, writeVarint } from "./record-writer.ts";
 
 /** How many bytes the length of most records takes. Records of another size are moved when they are written. */
 const usualLength = 2;
-/** Attributes of a record, which has none, and its timestamp, which is the batch's. */
+/** Bytes before a record's offset: its attributes (it has none) and its timestamp (that of the batch). */
 const beforeOffset = 2;
 
-/** The header's name of an attribute behind its length, as every record has it. */
+/** By attribute: its header's name after the name's length, as every record has it. */
 const named = new Map<string, Buffer>();
 const nameOf = (attribute: string): Buffer => {
   let bytes = named.get(attribute);
@@ -20,18 +20,18 @@ const nameOf = (attribute: string): Buffer => {
   }
   return bytes;
 };
-/** Of an event without an idempotency key and without headers of its own. */
+/** How many headers an event has without an idempotency key and without headers of its own. */
 const leastHeaders = 11;
 
 /**
- * Writes record batches (version 2 of the format) one after another into one buffer, from envelopes: the aggregate id as key, the data as value,
- * and the attributes of `toAttributes` as headers, in its order. No object is made per record or header.
+ * Writes record batches (version 2 of the format) one after another into one buffer. An envelope's aggregate id becomes the key, its data
+ * the value, and the attributes of `toAttributes` the headers, in its order. No object is made per record or header.
  */
 export class BatchWriter {
   readonly #out: RecordWriter;
   #batch = 0;
   #count = 0;
-  /** Of the last record: where it begins, how long it is behind its length, and how many are before it. */
+  /** Of the last record: where it begins, its size without the length field, and how many records are before it. */
   #record = 0;
   #body = 0;
   #before = 0;
@@ -50,7 +50,7 @@ export class BatchWriter {
     return this.#out.at - this.#batch;
   }
 
-  /** How large a batch with nothing but the last record is: there, the record's offset takes one byte. */
+  /** The size of a batch with only the last record, whose offset then takes one byte. */
   get aloneBytes(): number {
     const body = this.#body - varintBytes(this.#before) + 1;
     return batchHeadBytes + varintBytes(body) + body;
@@ -91,7 +91,7 @@ export class BatchWriter {
     this.#count = this.#before;
   }
 
-  /** The batch, but for its producer: see `seal`. */
+  /** The batch, still without its producer and checksum: see `seal`. */
   end(timestamp: number): Buffer {
     const batch = this.#out.bytes.subarray(this.#batch, this.#out.at);
     batch.fill(0, 0, batchHeadBytes);
@@ -120,7 +120,7 @@ export class BatchWriter {
     this.#out.sized(value);
   };
 
-  /** In front of the record, for which the usual space was left. */
+  /** Writes the length in front of the record, where `usualLength` bytes were left for it. */
   #length(body: number): void {
     const out = this.#out;
     const bytes = varintBytes(body);

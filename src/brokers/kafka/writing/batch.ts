@@ -15,14 +15,14 @@ export interface Batch {
 export type BatchAnswer =
   /** The broker's own code for the batch. */
   | { readonly code: number; readonly said: string | null | undefined }
-  /** Nothing was sent, or nobody will ever read it. */
+  /** Nothing was sent, or it is in a transaction that will never be committed. */
   | { readonly unsent: Error }
-  /** Its transaction was called off for another's fault: it may be sent again at once. */
+  /** Its transaction was aborted because of another batch: it may be sent again at once. */
   | { readonly undone: true }
-  /** It was sent, and nobody answered. */
+  /** It was sent, and no answer came. */
   | { readonly lost: Error };
 
-/** Transactions under this name; who comes later with it fences this one. */
+/** Transactions under this name. A later producer with the same name fences this one. */
 export interface Transactional {
   readonly name: string;
   readonly timeoutMs: number;
@@ -49,7 +49,7 @@ interface Seal {
   readonly isTransactional: boolean;
 }
 
-/** Who sends it, and the checksum. A batch that goes again with another producer is sealed again. */
+/** Writes the producer and the checksum. A batch that another producer sends again is sealed again. */
 export function seal({ bytes }: Batch, { id, epoch, sequence, isTransactional }: Seal): void {
   bytes.writeInt16BE(isTransactional ? transactional : 0, head.attributes);
   bytes.writeBigInt64BE(id, head.producerId);

@@ -10,12 +10,12 @@ export interface Flight {
   readonly batch: Batch;
   /** Its partition. */
   readonly key: string;
-  /** Where its messages stand in what was to be published. */
+  /** Where its messages are in the list to publish. */
   readonly indexes: readonly number[];
 }
 
 export interface Loading extends Sorting {
-  /** By partition: what batches have turned out to be too large for. */
+  /** By partition: how large its batches may be, after one was refused. */
   readonly limits: ReadonlyMap<string, number>;
   readonly writer: BatchWriter;
   readonly now: number;
@@ -25,9 +25,9 @@ export interface Loading extends Sorting {
 const flightBytes = 8 * 1024 * 1024;
 
 /**
- * One batch for each partition, with as many of its waiting messages as it may hold, in the order given. A partition takes a batch whole or not
- * at all, and all messages of an aggregate in one topic go to one partition. So an aggregate's messages are stored in order, and none of them
- * behind one that is not.
+ * One batch for each partition, with as many of its waiting messages as it may hold, in the order given. A partition takes a batch whole or
+ * not at all, and all messages of an aggregate in one topic go to one partition. So an aggregate's messages are stored in order, and none
+ * is stored after one that is not.
  */
 export function loadFlights(loading: Loading): readonly Flight[] {
   const flights: Flight[] = [];
@@ -50,7 +50,7 @@ function loadFlight(loading: Loading, lot: Lot, before: number): Flight | null {
   const indexes: number[] = [];
   writer.begin();
   for (const index of lot.indexes) {
-    // One that was refused just now may have been in front of it.
+    // An earlier message of its aggregate may have been refused just now.
     if (!remainder.isWaiting(index) || !write(loading, lot, index)) continue;
     const bytes = writer.batchBytes;
     // A message alone is always taken: the broker decides.

@@ -24,14 +24,14 @@ export interface Sorting {
   readonly messages: readonly Outgoing[];
   readonly remainder: Remainder;
   readonly places: Places;
-  /** The largest batch, where the topic takes larger ones. */
+  /** The largest batch, even where the topic takes larger ones. */
   readonly maxBytes: number;
   readonly shown: string;
   /** A topic is to be looked up again. */
   forget(topic: string): void;
 }
 
-/** Sorts what waits by partition. Messages that can go nowhere are refused. */
+/** Sorts the waiting messages by partition. Messages that can go nowhere are refused. */
 export function lotsOf(sorting: Sorting): readonly Lot[] {
   const { messages, remainder, places } = sorting;
   const lots: Lot[] = [];
@@ -52,7 +52,7 @@ export function lotsOf(sorting: Sorting): readonly Lot[] {
 /** Where an event goes, or why it goes nowhere. */
 type Choose = (envelope: Envelope) => Lot | PublishResult;
 
-/** What all events of one topic have in common is looked up here, once. */
+/** Looks up once what all events of one topic have in common. */
 function chooser(sorting: Sorting, topic: string, lots: Lot[]): Choose {
   const place = placeOf(sorting.places, topic);
   if ("status" in place) return () => place;
@@ -96,7 +96,7 @@ function openLot(
   return lot;
 }
 
-/** Of an aggregate that spans topics only what comes next and has one topic may go: what stands behind it goes when that is stored. */
+/** Of an aggregate that spans topics, only the leading messages with one topic may go. Those after them go when these are stored. */
 function createTurns(): { isNext(envelope: Envelope, topic: string): boolean } {
   const turns = new Map<string, string | null>();
   return {

@@ -8,7 +8,7 @@ interface Delivered {
   readonly timeoutMs: number;
 }
 
-/** Every replica that is in sync has it. */
+/** The broker answers when every in-sync replica has the batch. */
 const acksAll = -1;
 /** Where fields of later versions would be. */
 const none = Buffer.from([0]);

@@ -11,11 +11,11 @@ import { createTransactions, type Identity } from "../reading/transactions.ts";
 import { written, type Address } from "../../kit/url.ts";
 
 /**
- * One idempotent producer with connections of its own. It has one batch per partition under way, so that a partition takes what it sends in
- * order, each batch once. It is not mended: when one batch is lost it is `spent`, and whoever needs one makes another.
+ * One idempotent producer with connections of its own. It has one batch per partition under way, so a partition takes its batches in order,
+ * each once. It does not recover: after one lost batch it is `spent`, and the caller needs another producer.
  */
 export interface Producer {
-  /** An answer for each batch, of which there is one for a partition. In a transaction all are written or none. */
+  /** An answer for each batch. A partition has one batch at most. In a transaction, all are written or none. */
   send(batches: readonly Batch[], signal: AbortSignal): Promise<readonly BatchAnswer[]>;
   readonly spent: boolean;
   end(): void;

@@ -3,9 +3,9 @@ import { orAborted } from "../../../core/time.ts";
 import type { Link } from "../link.ts";
 import { openProducer, type Producer } from "./producer.ts";
 
-/** Each publish has a producer to itself: what one does to its sequences is nothing to the others. */
+/** Each publish has a producer to itself, so it cannot disturb the sequence numbers of other publishes. */
 export interface Producers {
-  /** One that nobody uses, or a new one; waits for one while too many are in use. */
+  /** An idle producer, or a new one; waits while too many are in use. */
   take(signal: AbortSignal): Promise<Producer>;
   give(producer: Producer): void;
   close(): void;
@@ -13,7 +13,7 @@ export interface Producers {
 
 interface ProducersOptions {
   readonly link: Link;
-  /** Null without transactions; otherwise what the names of our transactions begin with, which nobody else has. */
+  /** Null without transactions. The names of our transactions begin with `prefix`, which no other client uses. */
   readonly transactions: { readonly prefix: string; readonly timeoutMs: number } | null;
 }
 
@@ -50,7 +50,7 @@ export function createProducers({ link, transactions }: ProducersOptions): Produ
         used.set(ready.producer, ready.slot);
         return ready.producer;
       }
-      // The next one of a slot has the same name: it ends a transaction that was left open, and fences what may still come of it.
+      // The next producer of a slot has the same name: it ends a transaction left open, and fences requests that may still arrive for it.
       let slot = 0;
       while (taken.has(slot)) slot += 1;
       taken.add(slot);

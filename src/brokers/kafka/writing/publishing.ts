@@ -23,7 +23,7 @@ export interface PublishingOptions {
 /** Between two looks for a partition's new leader. */
 const againMs = 100;
 
-/** Loads a batch for each partition, sends them and rules on the answers, until every message has its result. Gives the writer it ended with. */
+/** Loads a batch per partition, sends them and rules on the answers, until every message has its result. Returns the last writer used. */
 export async function publishAll(
   options: PublishingOptions,
   messages: readonly Outgoing[],
@@ -42,7 +42,7 @@ export async function publishAll(
       ...{ messages, remainder, places, maxBytes, shown, writer, limits: patience.limits, now: clock.now() },
       forget: (topic) => directory.forget(topic),
     });
-  /** Whether its partition has to be looked for before it goes again. */
+  /** True when its partition has to be looked up before it is sent again. */
   const conclude = (flight: Flight, answer: BatchAnswer): boolean => {
     const ruling = ruleOn(flight, answer, shown, messages[flight.indexes[0]!]!.envelope.id);
     const { result, again = false, forget = false, spent = false } = ruling;
@@ -80,7 +80,7 @@ export async function publishAll(
 const calledOff = (shown: string): PublishResult =>
   unavailable(new WaybillError("DESTINATION_UNAVAILABLE", `the publish was called off before it went to ${shown}`));
 
-/** Where the topics of what waits are; null when the publish is called off first. */
+/** Looks up the topics of the waiting messages; null when the publish is called off first. */
 async function look(
   directory: Directory,
   messages: readonly Outgoing[],

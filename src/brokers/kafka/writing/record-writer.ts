@@ -1,6 +1,6 @@
 import { ByteWriter } from "../../kit/bytes.ts";
 
-/** Writes what Kafka's records consist of: varints that have a sign, and texts behind their length. */
+/** Writes the parts of Kafka's records: signed varints, and texts after their length. */
 export class RecordWriter extends ByteWriter {
   /** Of a number that is not negative. */
   varint(value: number): void {
@@ -40,7 +40,7 @@ export class RecordWriter extends ByteWriter {
   }
 }
 
-/** The longest text whose length takes one byte, and one more. */
+/** One more than the longest text whose length takes one byte. */
 const shortText = 64;
 const lastAscii = 0x7f;
 const longestVarint = 5;
@@ -51,7 +51,7 @@ export function varintBytes(value: number): number {
   return bytes;
 }
 
-/** Gives the place behind it. */
+/** Returns the position after the varint. */
 export function writeVarint(bytes: Uint8Array, from: number, value: number): number {
   let at = from;
   let left = value * 2;

@@ -3,8 +3,8 @@ import { aggregateKey } from "../../../core/event.ts";
 import { skipped, stored } from "../../kit/results.ts";
 
 /**
- * What a publish has still to do. A message has its result, or it waits, or it stands behind one of its aggregate that was not stored and is
- * skipped. While everything is stored, no aggregate is looked at: see `loadFlights` for what keeps them in order.
+ * What a publish still has to do. A message has its result, or waits, or is skipped because an earlier one of its aggregate was not stored.
+ * While everything is stored, no aggregate is looked at: see `loadFlights` for what keeps them in order.
  */
 export interface Remainder {
   readonly results: readonly PublishResult[];
@@ -12,7 +12,7 @@ export interface Remainder {
   waiting(): readonly number[];
   isWaiting(index: number): boolean;
   store(indexes: readonly number[]): void;
-  /** It was not stored: what stands behind it will not be sent. */
+  /** It was not stored: later messages of its aggregate will not be sent. */
   stop(index: number, result: PublishResult): void;
   /** Nothing more can be sent. */
   stopAll(result: PublishResult): void;
@@ -32,7 +32,7 @@ export function createRemainder(messages: readonly Outgoing[]): Remainder {
     const aggregate = keyOf(index);
     const known = stops.get(aggregate);
     if (known !== undefined && known < index) return;
-    // One that could not be sent at all, while this one was under way: its turn never comes.
+    // A later message was refused before it was sent, while this one was under way: its turn never comes.
     if (known !== undefined && known > index) results[known] = skipped;
     stops.set(aggregate, index);
   };

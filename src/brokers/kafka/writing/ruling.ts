@@ -8,9 +8,9 @@ import type { Flight } from "./flights.ts";
 export interface Ruling {
   /** Null where they go again at once. */
   readonly result: PublishResult | null;
-  /** They go again a few times before that is their result: to a leader, or with a producer, that is looked for anew. */
+  /** They are retried a few times before `result` is final: the leader is looked up again, or another producer is used. */
   readonly again?: true;
-  /** They go again in batches of so many bytes at most; the result is for one that was alone. */
+  /** They are sent again in batches of at most so many bytes. `result` is for a message that was alone in its batch. */
   readonly parts?: number;
   /** What is known of the topic may be wrong. */
   readonly forget?: true;
@@ -51,7 +51,7 @@ const tries = 3;
 interface Patience {
   /** How large a partition's batches may be, since one of them was refused. */
   readonly limits: ReadonlyMap<string, number>;
-  /** Whether the messages of a flight go again, for which the ruling gives a result otherwise. */
+  /** Whether a flight's messages are sent again. Otherwise they get the ruling's result. */
   has(flight: Flight, ruling: Ruling): boolean;
 }
 
