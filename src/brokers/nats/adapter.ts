@@ -46,7 +46,7 @@ async function once(url: string, work: (api: Api) => Promise<void>): Promise<voi
   await asking(link, never, work).finally(() => link.close());
 }
 
-/** Whichever stream takes a subject keeps it: a wildcard of the user's would get the run's events and consumers. */
+/** A subject stays with the stream that takes it: a user's stream with a wildcard would get the run's events and consumers. */
 async function refuseTaken(api: Api, topic: string): Promise<void> {
   const name = await takerOf(api, topic);
   if (name === null) return;

@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Those numbers that something depends on. */
+/** The JetStream error codes that our code depends on. */
 export const codes = {
   streamNameInUse: 10058,
   streamNotFound: 10059,
@@ -26,9 +26,9 @@ export const codes = {
   headersTooLarge: 10097,
 } as const;
 
-/** Requests of JetStream's own API; they change and tell metadata, and never hold messages. */
+/** Requests to JetStream's own API. They read and change metadata, and never hold messages. */
 export interface Api {
-  /** How messages call the broker. */
+  /** The broker's name in error messages. */
   readonly place: string;
   readonly connection: Connection;
   readonly signal: AbortSignal;
@@ -60,7 +60,7 @@ function unanswered(answer: Unanswered, what: string, place: string): WaybillErr
   return outage(`${place} did not answer ${what}: ${answer.error.message}`, answer.error);
 }
 
-/** Asks on the link's connection. What JetStream refuses is told in Waybill's words. */
+/** Asks on the link's connection. A refusal by JetStream becomes a Waybill error. */
 export async function asking<T>({ open, place }: Link, signal: AbortSignal, work: (api: Api) => Promise<T>): Promise<T> {
   try {
     return await work(createApi(await open(signal), place, signal));
@@ -69,7 +69,7 @@ export async function asking<T>({ open, place }: Link, signal: AbortSignal, work
   }
 }
 
-/** The stream that takes a subject, or null. JetStream sees to it that there is no more than one. */
+/** The stream that takes a subject, or null. JetStream allows no more than one. */
 export async function takerOf(api: Api, subject: string): Promise<string | null> {
   const { streams } = await api.ask<{ readonly streams: readonly string[] | null }>("STREAM.NAMES", { subject });
   return streams?.[0] ?? null;

@@ -4,7 +4,7 @@ import { codes, isApiError, type Api } from "./api.ts";
 import { durablePrefix } from "./names.ts";
 import type { Stream } from "./streams.ts";
 
-/** Whose place in which topic. */
+/** A consumer's place in a topic. */
 interface Reading {
   readonly consumer: string;
   readonly topic: string;
@@ -22,20 +22,20 @@ interface ConsumerInfo {
   readonly num_pending: number;
 }
 
-/** Longer than anything waits: a message that the server delivers again by itself comes behind those that followed it. */
+/** Longer than any message waits: one that the server redelivers by itself comes behind messages that followed it. */
 const ackWaitNs = 10 * 365 * 86_400 * 1e9;
 
 interface Taken {
   readonly durable: string;
-  /** The number behind which it begins. */
+  /** The stream sequence behind which the reading begins. */
   readonly from: number;
-  /** How many of the numbers behind one and up to another a predecessor had not acknowledged, at most. */
+  /** Upper bound: how many of the numbers from `after` + 1 to `upTo` a predecessor had not acknowledged. */
   readonly undone: (after: number, upTo: number) => number;
 }
 
 /**
- * A new durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and the end of that
- * one. An old durable would give what it has delivered before to nobody until its wait is over, and newer messages meanwhile.
+ * Creates a durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and deletes the
+ * predecessor. An old durable would hold unacknowledged messages back until its ack wait expires, and deliver newer ones meanwhile.
  */
 export async function takeOver(api: Api, reading: Reading, provision: boolean): Promise<Taken> {
   if (reading.stream.isQueue) {
@@ -47,12 +47,12 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   if (before.length === 0 && !provision) throw missing(reading);
   const { stream } = reading;
   const floors = before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1));
-  // A stream that has lost its last messages numbers the next ones as those.
+  // A stream that has lost its last messages gives their numbers to the next ones.
   const from = before.length === 0 ? stream.firstSeq - 1 : Math.min(Math.max(...floors), stream.lastSeq);
-  // Where gaps are not counted, the next one begins at what is there: what is gone is told once.
+  // Where gaps are not counted, the new durable never begins before the oldest message left: removed messages are reported once.
   const durable = await create(api, reading, stream.isGapless ? from : Math.max(from, stream.firstSeq - 1));
   for (const { name: old } of before) await remove(api, stream.name, old);
-  // The server tells how many of the delivered were not acknowledged, not which. Of a stream that has lost messages, nothing is known.
+  // The server reports how many delivered messages were not acknowledged, not which. For a stream that has lost messages, nothing is known.
   const known = before.filter(({ delivered }) => delivered.stream_seq <= stream.lastSeq);
   const undoneOf = ({ delivered, num_ack_pending }: ConsumerInfo, after: number, upTo: number): number => {
     const read = Math.max(0, Math.min(upTo, delivered.stream_seq) - after);
@@ -72,14 +72,14 @@ export async function waitingFor(
   return { waiting: num_pending, deliveries: delivered.consumer_seq };
 }
 
-/** How many messages it has not acknowledged, delivered or not; null where it has no durable. */
+/** How many messages the consumer has not acknowledged, delivered or not; null where it has no durable. */
 export async function undoneBy(api: Api, reading: Omit<Reading, "bound">): Promise<number | null> {
   const durables = await durablesOf(api, reading);
-  // There are two for as long as one takes over from the other.
+  // There are two durables while one takes over from the other.
   return durables.length === 0 ? null : Math.min(...durables.map(({ num_pending, num_ack_pending }) => num_pending + num_ack_pending));
 }
 
-/** The consumer begins with the oldest message that the stream has. One that is there stays as it is. */
+/** Creates a durable that begins with the oldest message of the stream. An existing one stays as it is. */
 export async function makeDurable(api: Api, reading: Reading): Promise<void> {
   if ((await durablesOf(api, reading)).length === 0) await create(api, reading, reading.stream.firstSeq - 1);
 }

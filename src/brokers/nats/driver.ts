@@ -15,9 +15,9 @@ import type { Settings } from "./url.ts";
 
 export interface NatsMessage {
   readonly subject: string;
-  /** Where it may be acknowledged or answered; empty when nowhere. */
+  /** The subject for its acknowledgement or answer; empty when there is none. */
   readonly reply: string;
-  /** Read each time it is asked for: thousands of headers in a few kilobytes take a hundred times as much once they are read. */
+  /** Parsed on each access: thousands of headers in a few kilobytes take a hundred times as much memory once they are parsed. */
   readonly head: Head;
   readonly data: Uint8Array;
   /** Headers and data as they came. */
@@ -29,20 +29,20 @@ export interface Connection {
   readonly version: string;
   /** The largest message, headers included. */
   readonly maxBytes: number;
-  /** Aborts when it is over, however that came; it is never taken up again. */
+  /** Aborts when the connection has ended, for whatever reason. It never reconnects. */
   readonly ended: AbortSignal;
   /** Never rejects. */
   request(subject: string, data: Uint8Array): Promise<NatsAnswer>;
   /**
-   * Sends all of them to the stream in one write. `take` is told each one's answer once, by its place, while they come. Resolves when all
+   * Sends all messages to the stream in one write. `take` gets each one's answer once, with its place, as it comes. Resolves when all
    * have one; never rejects.
    */
   fly(subject: string, stream: string, messages: readonly Outgoing[], take: (answer: NatsAnswer, place: number) => void): Promise<void>;
   /** Does nothing once the connection has ended. */
   publish(subject: string, data: Uint8Array, reply?: string): void;
-  /** What comes back ends it. */
+  /** The returned function unsubscribes. */
   subscribe(subject: string, take: (message: NatsMessage) => void): () => void;
-  /** A subject that nobody else has. */
+  /** A unique subject. */
   inbox(): string;
   close(): Promise<void>;
 }
@@ -59,8 +59,8 @@ const pingsToLose = 2;
 const never = 2 ** 31 - 1;
 
 /**
- * One connection to one server, which is not mended: while the client reconnects by itself it keeps what it is given and sends it later,
- * and says nothing of what was under way. Here the end of the link is the end of the connection, and whoever needs one dials again.
+ * One connection to one server, which never reconnects: a reconnecting client keeps what it is given, sends it later, and does not report
+ * what was under way. Here the connection ends with its link, and the caller that needs another dials again.
  */
 export async function dial({ settings, address, timeoutMs, clock }: Dial, signal: AbortSignal): Promise<Connection> {
   const client = await loadClient("NATS", "@nats-io/transport-node", () => import("@nats-io/transport-node"));
@@ -79,7 +79,7 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, signal
   return wrap(client, nc, clock);
 }
 
-/** The client verifies the name "localhost" where a server is named by its address; here it is always what the URL says. */
+/** The client verifies the name "localhost" where a server is given by its address. Here the host of the URL is always verified. */
 function tlsFor({ host }: Address, { ca, cert, key }: NonNullable<Settings["tls"]>): NonNullable<Client.NodeConnectionOptions["tls"]> {
   const verified = { rejectUnauthorized: true, checkServerIdentity: (_: string, peer: never) => checkServerIdentity(host, peer) };
   return { ...verified, ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
@@ -92,11 +92,11 @@ function authenticationOf(client: typeof Client, { user, password, token, creden
 }
 
 /**
- * Waits for the server's first line on a connection of its own. The client keeps the socket to a server that says nothing for ever, and a
- * process with it.
+ * Waits for the server's first line on a connection of its own. When a server says nothing, the client keeps its socket open for ever, and
+ * the process alive with it.
  */
 async function greet({ host, port }: Address, { tls }: Settings, timeoutMs: number, outer: AbortSignal): Promise<void> {
-  const { signal, release } = follow(outer); // a socket never stops listening to its signal
+  const { signal, release } = follow(outer); // a socket never removes its listener from the signal
   const said = new Promise<string>((resolve, reject) => {
     const socket = connectTcp({ host, port, signal });
     let text = "";
@@ -116,7 +116,7 @@ async function greet({ host, port }: Address, { tls }: Settings, timeoutMs: numb
   if (headers !== true) throw new Error("it takes no headers: NATS 2.2 or later is needed");
 }
 
-/** The client's own watch waits, before it gives a dead link up, until everything has been written to it. */
+/** Replaces the client's heartbeats: they give up a dead link only after everything has been written to it. */
 async function watch(nc: Client.NatsConnection, ended: AbortSignal, requests: Requests, clock: Clock): Promise<void> {
   let unanswered = 0;
   for (;;) {
@@ -182,7 +182,7 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
   return connection;
 }
 
-/** What the client keeps to itself. */
+/** Private fields of the client. */
 interface Inside {
   readonly protocol?: {
     readonly transport?: { readonly socket?: unknown };
@@ -194,8 +194,8 @@ interface Inside {
 const inside = (nc: Client.NatsConnection): Inside => nc as Inside;
 
 /**
- * Writes whole commands of the protocol. They go through the queue that the client's own commands go through, each of which is whole as
- * well, so that none comes into the middle of another.
+ * Writes whole commands of the protocol, through the same queue as the client's own commands. Those are whole too, so no command lands in
+ * the middle of another.
  */
 function writerOf(nc: Client.NatsConnection): (commands: Uint8Array) => void {
   const { protocol } = inside(nc);
@@ -207,7 +207,7 @@ function writerOf(nc: Client.NatsConnection): (commands: Uint8Array) => void {
   };
 }
 
-/** Hears the answers to what is numbered. The client's own requests make a timer and two errors for each. */
+/** Receives the answers to numbered requests. The client's own requests create a timer and two errors each. */
 function listen(client: typeof Client, nc: Client.NatsConnection, requests: Requests): string {
   const inbox = client.createInbox();
   const prefix = inbox.length + 1;
@@ -231,16 +231,16 @@ function listen(client: typeof Client, nc: Client.NatsConnection, requests: Requ
   return inbox;
 }
 
-/** Every message of the client has it, and JetStream's own library counts by it; only its type keeps quiet about it. */
+/** Every message of the client has `size`, and JetStream's own library counts with it. Only the type does not declare it. */
 type Sized = Client.Msg & { size(): number };
 
-/** Never by the client's `headers`, which throws at some. They are the bytes before the data, and the size says how many. */
+/** Never uses the client's `headers`, which throws on some. The headers are the bytes before the data, and `size` says how many. */
 function messageOf(message: Client.Msg): NatsMessage {
   const { subject, data: view } = message;
   const reply = message.reply ?? "";
   const bytes = (message as Sized).size() - Buffer.byteLength(subject) - Buffer.byteLength(reply) - view.byteLength;
   const headBytes = Math.min(Math.max(0, bytes), view.byteOffset);
-  // Never the client's view: it is a Buffer, whose `slice` copies nothing, unless the message came in several pieces.
+  // Never the client's view: unless the message came in several pieces, it is a Buffer, whose `slice` copies nothing.
   const raw = new Uint8Array(view.buffer, view.byteOffset - headBytes, headBytes + view.byteLength);
   return {
     subject,

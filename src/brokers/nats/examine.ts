@@ -10,7 +10,7 @@ import type { Connection } from "./driver.ts";
 import type { NatsAnswer } from "./requests.ts";
 import type { Link } from "./link.ts";
 
-/** A stream's own, as STREAM.INFO has it; times in nanoseconds, and 0 or -1 where there is no limit. */
+/** A stream's configuration as STREAM.INFO reports it. Times are in nanoseconds, and 0 or -1 means no limit. */
 export interface StreamConfig {
   readonly name: string;
   readonly storage: string;
@@ -30,20 +30,20 @@ export interface StreamConfig {
 
 export interface Answers {
   readonly version: string;
-  /** Null where we may not ask. */
+  /** Null where this user may not ask, or got no answer. */
   readonly jetstream: boolean | null;
   readonly topics: readonly TopicAnswers[];
 }
 
 interface TopicAnswers {
   readonly topic: string;
-  /** Null where no stream takes the topic; the reason where we could not see. */
+  /** Null where no stream takes the topic; an error where the stream could not be read. */
   readonly stream: StreamAnswers | Error | null;
 }
 
 interface StreamAnswers {
   readonly config: StreamConfig;
-  /** Of which the server is one; null for a server that stands alone. */
+  /** The name of the server's cluster; null for a server that stands alone. */
   readonly cluster: string | null;
 }
 
@@ -154,7 +154,7 @@ const streamRules: readonly Rule<StreamAnswers & Pick<Answers, "version">>[] = [
     if (cluster === null) return good(value, "The server stands alone: what its disk loses is lost.");
     return bad(value, `One server of the cluster ${cluster} has the stream, and takes it along when it is lost`);
   }),
-  // The server's own setting, which its API does not tell.
+  // A setting of the server, which its API does not report.
   rule(
     "sync_interval",
     "before 2.10, without three replicas; later versions do not report it",

@@ -3,12 +3,12 @@ import { asError, WaybillError } from "../../core/errors.ts";
 import { ByteWriter } from "../kit/bytes.ts";
 import { writeHead } from "./message.ts";
 
-/** Where messages go that are sent at once, and where each one's answer comes: at the inbox and its number. */
+/** Where the messages of one write go. Each one's answer comes to the inbox, under the message's number. */
 export interface Heading {
   readonly subject: string;
   readonly stream: string;
   readonly inbox: string;
-  /** Of the first one. */
+  /** The number of the first message. */
   readonly number: number;
   /** The largest that the server takes, headers included. */
   readonly maxBytes: number;
@@ -17,7 +17,7 @@ export interface Heading {
 /** What a message takes besides its data, as a first guess. */
 const headGuess = 1_024;
 
-/** One buffer with a whole HPUB for each message. `unfit` is told which one cannot be sent; no byte of that one is in it. */
+/** One buffer with a whole HPUB for each message. `unfit` gets the number of one that cannot be sent; the buffer has no byte of it. */
 export function framesOf(heading: Heading, messages: readonly Outgoing[], unfit: (number: number, error: Error) => void): Uint8Array {
   let guess = 0;
   for (const { envelope } of messages) guess += envelope.data.byteLength + headGuess;
@@ -42,7 +42,7 @@ export function framesOf(heading: Heading, messages: readonly Outgoing[], unfit:
 /** The sizes, the headers and the data. */
 function writeMessage(writer: ByteWriter, start: Uint8Array, message: Outgoing, maxBytes: number): void {
   const { data, id } = message.envelope;
-  // The sizes stand before what they are of: it is written where it would begin if they took no room, and then moved.
+  // The sizes come before the headers that they count. So the headers are written first, and moved when the sizes are inserted.
   const sizesAt = writer.at;
   writer.data(start);
   writeHead(writer, message);

@@ -1,6 +1,6 @@
-/** What stands before a message's data. */
+/** The first line and the headers, which come before a message's data. */
 export interface Head {
-  /** The number and the words of its first line; 0 for a message that has none. Whoever publishes can write one. */
+  /** The number and the text of the first line; 0 for a message without a status. Any publisher can write one. */
   readonly status: number;
   readonly description: string;
   readonly headers: readonly (readonly [string, string])[];
@@ -15,8 +15,8 @@ const version = "NATS/1.0";
 const maxHeaders = 10_000;
 
 /**
- * Reads them without trust: the client's own reading throws at a name with a space, in the middle of its input, and the connection is deaf
- * from there on. A name may be anything here; a line without a colon is left out, as the client does it.
+ * Does not trust the bytes. The client's own parser throws on a name with a space, in the middle of its input, and the connection receives
+ * nothing from then on. Here a name may be anything. A line without a colon is skipped, as the client does.
  */
 export function readHead(bytes: Uint8Array): Head {
   if (bytes.byteLength === 0) return none;
@@ -37,7 +37,7 @@ export function readHead(bytes: Uint8Array): Head {
   return { ...statusOf(lines[0]!.slice(version.length)), headers, readable: true };
 }
 
-/** Of ` 409 Consumer Deleted`. A publisher may have written any length of it, so nothing here looks at a character twice. */
+/** Parses ` 409 Consumer Deleted`. A publisher may have written a line of any length, so nothing here looks at a character twice. */
 function statusOf(rest: string): Pick<Head, "status" | "description"> {
   const said = rest.startsWith(" ") ? rest.trim() : "";
   const isStatus = /^\d{3}(?: |$)/.test(said);

@@ -21,9 +21,9 @@ export interface NatsOptions {
    * `credentials`, which name files.
    */
   readonly url: string;
-  /** Streams and durable consumers come into being when they are first needed. @default false */
+  /** Creates streams and durable consumers when they are first needed. @default false */
   readonly provision?: boolean;
-  /** How many servers keep each stream that is made here. @default 1 */
+  /** How many servers keep each stream that Waybill creates. @default 1 */
   readonly replicas?: number;
   /** How long to wait for a server to take the connection. @default 3000 */
   readonly connectTimeoutMs?: number;
@@ -32,12 +32,12 @@ export interface NatsOptions {
 
 export interface Nats extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: false };
-  /** Makes a stream for each topic that none takes, and each consumer's place in it; what is there stays as it is. */
+  /** Creates a stream for each topic that no stream takes, and each consumer's place in it. What exists stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
 }
 
 const known = ["url", "provision", "replicas", "connectTimeoutMs", "clock"];
-/** JetStream's own; each receiving sets another. */
+/** JetStream's default; each receiving sets its own. */
 const bound = 1_000;
 
 /** NATS JetStream: a topic is a subject, kept by a stream. */

@@ -8,11 +8,11 @@ import { placeOf, type Settings } from "./url.ts";
 
 /** The connection that the sink and the source share. */
 export interface Link {
-  /** How messages call the broker. */
+  /** The broker's name in error messages. */
   readonly place: string;
   /** The server's limit for one message; none is known before the first connection. */
   readonly maxBytes: number;
-  /** The connection; dialled when there is none. One attempt serves all who wait. Rejects when no server can be had. */
+  /** The connection, dialled when there is none. All waiting callers share one attempt. Rejects when no server can be reached. */
   open(signal: AbortSignal): Promise<Connection>;
   close(): Promise<void>;
 }

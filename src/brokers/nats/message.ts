@@ -48,8 +48,8 @@ function unsendable(name: string, id: string): WaybillError {
 }
 
 /**
- * A stream drops what has the id of an earlier message. A dead letter has the id of its event, and may go to a stream that holds the
- * event, or another consumer's letter of it.
+ * A stream drops a message with the id of an earlier one. A letter has the id of its event, and may go to a stream that holds the event, or
+ * another consumer's letter of it.
  */
 function messageId({ id, headers }: Envelope): string {
   const consumer = headers["waybill-dead-consumer"];
@@ -74,14 +74,14 @@ export function envelopeOf({ head, data }: { readonly head: Head; readonly data:
     }
     const text = decode(value);
     const attribute = lower.slice(prefix.length);
-    // Two ids, or two types: nobody can say which is meant.
+    // With two ids, or two types, it is unknown which one is meant.
     if (text === null || attributes.has(attribute)) return null;
     attributes.set(attribute, text);
   }
   return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), own(data));
 }
 
-/** A copy where the bytes are a small part of what came with them, which a delivery that waits would keep in memory. */
+/** Copies data that is a small part of its buffer: a waiting delivery would keep the whole buffer in memory. */
 function own(data: Uint8Array): Uint8Array {
   return data.byteLength * 2 < data.buffer.byteLength ? data.slice() : data;
 }
@@ -89,7 +89,7 @@ function own(data: Uint8Array): Uint8Array {
 /** Printable ASCII but for the double quote and the percent sign. */
 const plainCharset = charset((code) => code >= 0x21 && code <= 0x7e && code !== 0x22 && code !== 0x25);
 
-/** As the CloudEvents bindings say: space, double quote, percent, and whatever is not printable ASCII. */
+/** Percent-encodes what the CloudEvents bindings say: space, double quote, percent, and everything but printable ASCII. */
 function writeEncoded(writer: ByteWriter, text: string): void {
   if (!writer.only(plainCharset, text)) writer.text(encode(text));
 }

@@ -12,13 +12,13 @@ export function checkSubject(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTI
 
 const isLiteral = (token: string): boolean => token !== "" && token !== "*" && token !== ">";
 
-/** `order.events` becomes order_events; where that could be another topic's name too, a part of the topic's hash makes the difference. */
+/** `order.events` becomes order_events. Where another topic could get the same name, a part of the topic's hash is appended. */
 export function streamName(topic: string): string {
   const safe = topic.replaceAll(".", "_");
   return /^[A-Za-z0-9-]+$/.test(topic.replaceAll(".", "")) && safe.length <= 200 ? safe : `${readable(topic)}_${hash(topic)}`;
 }
 
-/** What the names of a consumer's durables on a topic begin with. A stream may hold many topics. */
+/** The prefix of the names of a consumer's durables on a topic. A stream may hold many topics. */
 export function durablePrefix(consumer: string, topic: string): string {
   return `${readable(consumer)}_${hash(`${consumer}\0${topic}`)}_`;
 }

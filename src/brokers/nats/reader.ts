@@ -14,9 +14,9 @@ export interface NatsReceived {
 /** Pulls the messages of one topic through its durable consumer, in the order of the stream. */
 export interface TopicReader {
   readonly topic: string;
-  /** Asks for as many, and for no more bytes unless the first has more; nothing while it has asked already. */
+  /** Requests so many messages, and no more bytes unless the first message is larger. Does nothing while a request is open. */
   ask(count: number, bytes: number): void;
-  /** By the message's reply alone: who holds the message until then holds everything that came with it. */
+  /** Needs the message's reply alone: keeping the message until then would keep everything that came with it in memory. */
   acknowledge(reply: string): void;
   /** Resolves when the server has taken all acknowledgements, or cannot any more. */
   flush(): Promise<void>;
@@ -34,15 +34,15 @@ export interface TopicReaderOptions {
   /** The number of the last message that is done with, or was never there. */
   readonly from: number;
   readonly take: (received: NatsReceived) => void;
-  /** Is told of each message before it is taken: the number of the one before it, its own, and which delivery it is. */
+  /** Called before each message is taken, with the number of the message before it, its own, and which delivery it is. */
   readonly came: (before: number, sequence: number, delivery: number) => void;
-  /** Called when there may be something to ask or to tell. */
+  /** Called when there may be something to request, deliver or report. */
   readonly changed: () => void;
 }
 
 const expiresMs = 5_000;
 const graceMs = 5_000;
-/** More than this is no bound: the server counts in 32 bits. */
+/** A higher limit is not sent, and so is no bound: the server counts in 32 bits. */
 const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
 const ack = text.encode("+ACK");
@@ -53,7 +53,7 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
   let asked = 0;
   let overdueAt = Infinity;
   let last = from;
-  /** The next message has more bytes than were asked for: it is asked for alone, whatever it has. */
+  /** The next message is larger than the bytes that were requested: it is requested alone, whatever its size. */
   let large = false;
   let lastAck: string | null = null;
   /** Acknowledgements of one turn go out in one write: each write costs as much as the rest of an event's way. */
@@ -72,7 +72,7 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
     if (delivered !== null) {
       const { sequence, delivery, place } = delivered;
       asked -= 1;
-      // The server would deliver one again only if somebody had changed the consumer; it is in hand, or done with.
+      // The server redelivers a message only if the consumer was changed from outside. That message is in hand, or done with.
       if (sequence > last) {
         came(last, sequence, delivery);
         last = sequence;
@@ -115,11 +115,11 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
       if (last === null) return;
       lastAck = null;
       sendAcks();
-      // Acknowledgements are taken in their order: when the last, given once more, is answered, all are.
+      // The server takes acknowledgements in order: when it answers the last one, which is sent once more, it has taken all.
       await connection.request(last, ack);
     },
     failure() {
-      // A consumer that is not there any more does not answer at all.
+      // For a consumer that no longer exists, the server does not answer at all.
       if (asked > 0 && clock.monotonic() > overdueAt)
         fail(`stream ${stream} does not answer the reading of ${topic}: is its consumer gone?`);
       return failure;
@@ -134,7 +134,7 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
 
 /**
  * From `$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer-sequence.time.pending`. Only what a stream delivers has such a
- * reply; what the server says of a request has none. The status line does not tell them apart: whoever publishes can write one.
+ * reply; the server's status messages have none. The status line cannot distinguish the two: any publisher can write one.
  */
 function deliveredBy(reply: string): { readonly sequence: number; readonly delivery: number; readonly place: string } | null {
   if (!reply.startsWith("$JS.ACK.")) return null;

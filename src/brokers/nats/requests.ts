@@ -4,18 +4,18 @@ import type { Awaited } from "../../core/idle.ts";
 /** Why there is no answer. */
 export interface Unanswered {
   readonly is:
-    | "nobody" // the server knows no one who listens to the subject
+    | "nobody" // the server reports that nothing listens to the subject
     | "forbidden"
-    | "unfit" // it cannot be sent, for what it is
+    | "unfit" // it cannot be sent because of its own content or size
     | "unsent" // there was no connection any more
     | "silence"; // it may have been sent
   readonly error: Error;
 }
 
-/** The data of what came back, or why nothing did. */
+/** The data of the answer, or why there is none. */
 export type NatsAnswer = Uint8Array | Unanswered;
 
-/** What was sent to one subject at once. Each message has a number of its own, at which its answer comes. */
+/** Messages that were sent to one subject together. Each has a number of its own, under which its answer comes. */
 interface Flight {
   readonly subject: string;
   readonly first: number;
@@ -29,22 +29,22 @@ interface Flight {
 
 export interface Requests {
   /**
-   * Sends `count` messages to a subject. `send` gets the number of the first one; the others follow it. `take` is told each one's answer
-   * once, by its place. Resolves when all have one; never rejects.
+   * Sends `count` messages to a subject. `send` gets the number of the first one; the others follow it. `take` gets each one's answer
+   * once, with its place. Resolves when all have one; never rejects.
    */
   begin(subject: string, count: number, send: (first: number) => void, take: Flight["take"]): Promise<void>;
   answered(number: number, answer: NatsAnswer): void;
-  /** Errors come in the order of what they are about, and name no more than its subject. */
+  /** The server refused a message. Such errors come in the order of the messages, and name only the subject. */
   refused(subject: string, error: Error): void;
-  /** Nothing will be answered any more, and so nothing is sent. */
+  /** No more answers will come, so nothing more is sent. */
   end(answer: Unanswered): void;
-  /** Clears away what was asked long ago: nobody waits for it any more. */
+  /** Ends requests that were sent long ago: no caller waits for them any more. */
   sweep(): void;
 }
 
 const forgottenMs = 60_000;
 
-/** Answers by number: no promise, timer or error for one of them. */
+/** Matches answers by number, without a promise, timer or error for each message. */
 export function createRequests(clock: Clock, awaited: Awaited): Requests {
   const flights = new Set<Flight>();
   let last = 0;

@@ -5,14 +5,14 @@ import { codes } from "./api.ts";
 import type { NatsAnswer } from "./requests.ts";
 import { noStream } from "./streams.ts";
 
-/** Whom a message was meant for, and how messages call the broker. */
+/** Where a message was meant to go. `place` is the broker's name in error messages. */
 interface Destination {
   readonly topic: string;
   readonly stream: string;
   readonly place: string;
 }
 
-/** What an answer to a message means for it: by JetStream's numbers, never by its words. */
+/** Turns the answer to a message into a result: by JetStream's error codes, never by their text. */
 export function resultOf(answer: NatsAnswer, id: string, to: Destination): PublishResult {
   if (!("is" in answer)) return verdictOf(answer, id, to);
   const why = `${to.place}: ${answer.error.message}`;
@@ -32,7 +32,7 @@ export function resultOf(answer: NatsAnswer, id: string, to: Destination): Publi
 
 /**
  * Recognises what a stream answers to nearly every message, `{"stream":"NAME", "seq":7}`, without a JSON object for each. False means that
- * somebody must read it.
+ * the answer must be parsed.
  */
 export function plainAckOf(stream: string): (answer: NatsAnswer) => boolean {
   const starts = ["", " "].map((space) => Buffer.from(`{"stream":${JSON.stringify(stream)},${space}"seq":`));

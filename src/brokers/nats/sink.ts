@@ -36,13 +36,13 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
     return found;
   };
 
-  /** What is said of a message when the publish is called off. */
+  /** The results of messages when the publish is called off. */
   const late = {
     looking: unavailable(outage(`${place} did not say in time which stream has the topic`)),
     sent: unknown(outage(`${place} did not answer before the publish was called off`)),
   };
 
-  /** Those of a flight that go to one topic. */
+  /** Sends the messages of a flight that go to one topic. */
   const sendTo = async (connection: Connection, { topic, places, messages }: TopicPart, results: PublishResult[], signal: AbortSignal) => {
     const say = (result: PublishResult): void => places.forEach((at) => void (results[at] = result));
     const stream = await streamOf(connection, topic, signal).catch(asError);
@@ -68,7 +68,7 @@ export function createSink({ link, provision, replicas }: SinkOptions): Pick<Sin
     } catch (error) {
       if (!signal.aborted) for (const { places } of parts) for (const at of places) results[at] = unavailable(asError(error));
     }
-    // What is answered later changes nothing in what is said now.
+    // A copy: answers that come later must not change these results.
     return [...results];
   };
 

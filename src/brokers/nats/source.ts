@@ -27,7 +27,7 @@ const flushMs = 2_000;
 
 /**
  * Each receiving has a durable consumer of its own, which starts behind what its predecessor had acknowledged. Acknowledgements are sent
- * at once and not waited for; those given after the iteration has ended are taken by the server when they resolve.
+ * at once and not waited for. After the iteration has ended, one resolves when the server has taken it, or after `flushMs`.
  */
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> & { flush(): Promise<void> } {
   const reading = new Set<TopicReader>();
@@ -105,12 +105,12 @@ function contentOf({ head, data, raw }: NatsMessage, place: string): Content & {
   return { ...unreadable(place, why, raw.slice()), bytes: raw.byteLength };
 }
 
-/** A link that has just died does not answer, and nobody should wait for it. */
+/** Waits for `flushMs` at most: a connection that has just died does not answer. */
 async function withinFlush(clock: Clock, readers: readonly TopicReader[]): Promise<void> {
   await within(clock, flushMs, Promise.all(readers.map((reader) => reader.flush())));
 }
 
-/** `outer` ends what watches the streams, too. */
+/** `outer` also ends the loops of `watchUnread`. */
 function openAll(
   { consumer, topics, prefetch, waiting = 0, missed }: Subscription,
   outer: AbortSignal,
@@ -123,7 +123,7 @@ function openAll(
     const { connection } = api;
     const stream = await streamFor(api, topic, provision ? replicas : null);
     const taken = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
-    // Nobody knows how many of them were the topic's.
+    // It is unknown how many of the removed messages were the topic's.
     if (stream.isLimited && !stream.isGapless && stream.firstSeq > taken.from + 1) missed?.(topic, null);
     const unread = stream.isLimited && !stream.isGapless ? watch(connection, stream.name, taken.durable, topic) : null;
     const came: TopicReaderOptions["came"] = (before, sequence, delivery) => {

@@ -6,13 +6,13 @@ import { streamName } from "./names.ts";
 export interface Stream {
   readonly name: string;
   readonly lastSeq: number;
-  /** The oldest message that it has, or the next that it will have. */
+  /** The number of the oldest message, or of the next one when the stream is empty. */
   readonly firstSeq: number;
   /** Null when it is empty. */
   readonly oldest: Date | null;
-  /** Every number is a message of the topic, and only limits remove one: a number that is left out was removed unread. */
+  /** Every number is a message of the topic, and only limits remove messages: a missing number was removed unread. */
   readonly isGapless: boolean;
-  /** Only limits remove a message, whoever has read it. */
+  /** Only limits remove a message, whether it was read or not. */
   readonly isLimited: boolean;
   /** A message goes to one reader and is gone: there is no place in it to come back to. */
   readonly isQueue: boolean;
@@ -53,7 +53,7 @@ export async function findStream(api: Api, topic: string): Promise<Stream | null
   };
 }
 
-/** The topic's stream, which is made with so many replicas where none takes the topic; null makes none. */
+/** The topic's stream. Where no stream takes the topic, one is created with so many replicas; with null, this throws instead. */
 export async function streamFor(api: Api, topic: string, replicas: number | null): Promise<Stream> {
   if (replicas !== null) return makeStream(api, topic, replicas);
   const stream = await findStream(api, topic);
@@ -64,7 +64,7 @@ export async function streamFor(api: Api, topic: string, replicas: number | null
 export const noStream = (place: string, topic: string): WaybillError =>
   outage(`no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${topic}`);
 
-/** Finds the topic's stream, or makes one of its own: on files, refusing when it is full rather than dropping what nobody has read. */
+/** Finds the topic's stream, or creates one: on files, refusing messages when it is full rather than dropping unread ones. */
 export async function makeStream(api: Api, topic: string, replicas: number): Promise<Stream> {
   const found = await findStream(api, topic);
   if (found !== null) return found;
@@ -86,7 +86,7 @@ export async function makeStream(api: Api, topic: string, replicas: number): Pro
     });
   } catch (error) {
     if (!isApiError(error, codes.streamNameInUse, codes.subjectsOverlap)) throw error;
-    // Somebody else was quicker; or the name is taken, and then there is still none.
+    // Another process was quicker. Or the name is taken, and then still no stream takes the topic.
     const quicker = await findStream(api, topic);
     if (quicker !== null) return quicker;
     const why = `${api.place} cannot have the stream ${name} for the subject ${JSON.stringify(topic)}: ${error.message}`;

@@ -8,7 +8,7 @@ export interface Settings {
   readonly token: string | null;
   /** The content of a credentials file. */
   readonly credentials: Buffer | null;
-  /** As Tls of the kit. */
+  /** Like `Tls` in kit/url.ts. */
   readonly tls: { readonly ca: string | null; readonly cert: string | null; readonly key: string | null } | null;
 }
 
@@ -19,7 +19,7 @@ const bad = (why: string, cause?: unknown): WaybillError =>
   new WaybillError("BAD_URL", `nats: ${why}${cause === undefined ? `; a URL is written as ${example}` : ""}`, { cause });
 const { addressOf, decoded, fileOf, tlsOf } = urlParts(bad);
 
-/** `nats:` is not encrypted, `tls:` is, and verified. Several servers of one cluster are written with commas. */
+/** `nats:` is not encrypted, `tls:` is encrypted and verified. Several servers of one cluster are written with commas. */
 export function settingsOf(text: string): Settings {
   const [, scheme, login, places = "", , query = ""] = /^(nats|tls):\/\/(?:([^@/?#]*)@)?([^@/?#]+)(\/?)(?:\?([^#]*))?$/i.exec(text) ?? [];
   if (scheme === undefined) throw bad("the URL cannot be understood");
@@ -42,6 +42,6 @@ function loginOf(login: string | undefined): Pick<Settings, "user" | "password" 
   return { user: decoded(first), password: decoded(rest.join(":")), token: null };
 }
 
-/** For messages: who connects, and with which secret, stays out. */
+/** For error messages: without user, password or token. */
 export const placeOf = ({ addresses: [first], tls }: Settings, address: Address = first!): string =>
   `${tls === null ? "nats" : "tls"}://${address.host}:${address.port}`;

@@ -1,9 +1,9 @@
 import { createAckLedger } from "../kit/ack-ledger.ts";
 import type { Channel } from "./driver.ts";
 
-/** The acknowledgements of one channel. Those that come up together, and leave no gap behind them, are one. */
+/** The acknowledgements of one channel. Those that come together, with no unacknowledged tag below them, are sent as one. */
 interface Acks {
-  /** Notes what has arrived; the answer acknowledges it. */
+  /** Notes a delivery. The returned function acknowledges it. */
   note(tag: number): () => void;
 }
 
@@ -16,7 +16,7 @@ export function createAcks(channel: Pick<Channel, "ack">): Acks {
     fresh = [];
     const whole = tags.filter((tag) => tag <= upTo);
     const last = whole.at(-1);
-    // The tag that is named must be one that the server still waits for; those below it may have been acknowledged before.
+    // The tag that is sent must be one that the server still waits for. Tags below it may have been acknowledged before.
     if (last !== undefined) channel.ack(last, whole.length > 1);
     for (const tag of tags.slice(whole.length)) channel.ack(tag, false);
   };

@@ -26,14 +26,14 @@ export const rabbitmqAdapter: BrokerAdapter = {
     };
   },
   openRun({ text }, run, { timeoutMs }) {
-    // An exchange of its own: a queue of the user's may be bound to everything that goes through the usual one.
+    // The run has an exchange of its own: a queue of the user may be bound to everything that goes through the usual one.
     const broker = rabbitmq({ url: text, exchange: run, timeoutMs });
     return {
       broker,
       provision: (topics, consumers) => broker.provision(topics, consumers),
       async remove(topics, consumers) {
         const links = createLinks({ settings: settingsOf(text), timeoutMs: 5_000, clock });
-        // One after the other: RabbitMQ may answer with INTERNAL_ERROR, and end the connection, when two delete the same at once.
+        // One after the other: RabbitMQ may answer INTERNAL_ERROR and end the connection when two channels delete the same thing at once.
         const stages = topics.flatMap((topic) => consumers.map((consumer) => ({ topic, consumer })));
         const removing = links.consuming
           .open(never)

@@ -5,17 +5,16 @@ import type { Binding, Management } from "./management.ts";
 import { isRefusal, onChannel, type Topology } from "./topology.ts";
 import type { Settings } from "./url.ts";
 
-/** What the server said. */
 export interface Answers extends Topology {
   readonly version: string;
   readonly topics: readonly string[];
-  /** Null where we may not ask. */
+  /** Null where this user may not ask. */
   readonly exchangeThere: boolean | null;
-  /** Null without the management plugin's URL; the reason where it could not be asked. */
+  /** Null without the management plugin's URL; an error where the plugin could not be asked. */
   readonly page: PageAnswers | Error | null;
 }
 
-/** What the management plugin adds; the reason instead of what this user may not see. */
+/** What the management plugin adds. An error stands for what this user may not see. */
 export interface PageAnswers {
   readonly nodes: readonly NodeAnswers[] | Error;
   readonly exchange: { readonly type: string; readonly durable: boolean; readonly arguments: Arguments } | null;

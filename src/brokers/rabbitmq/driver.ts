@@ -12,10 +12,10 @@ import type { Properties } from "./tables.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
 
-/** What the server closed a channel or a connection with. */
+/** The error that the server closed a channel or a connection with. */
 export class AmqpRefusal extends Error {
   readonly code: number;
-  /** It was a basic.publish that the server did not like. */
+  /** The server refused a basic.publish. */
   readonly publishing: boolean;
 
   constructor(code: number, text: string, publishing: boolean) {
@@ -26,12 +26,12 @@ export class AmqpRefusal extends Error {
   }
 }
 
-/** The protocol's numbers that something depends on. */
+/** The AMQP reply codes that our code depends on. */
 export const codes = { contentTooLarge: 311, accessRefused: 403, notFound: 404, resourceLocked: 405, preconditionFailed: 406 } as const;
 
 export type Table = Readonly<Record<string, string | number | boolean>>;
 
-/** A message that came. */
+/** A received message. */
 export interface Arrival {
   readonly tag: number;
   readonly content: Buffer;
@@ -45,33 +45,33 @@ interface Confirmation {
 }
 
 export interface Channel {
-  /** Aborts when it is over, with an AmqpRefusal or why the connection ended as its reason. */
+  /** Aborts when the channel has ended. The reason is an AmqpRefusal, or why the connection ended. */
   readonly ended: AbortSignal;
   checkExchange(name: string): Promise<void>;
-  /** Durable; of this type. */
+  /** Declares a durable exchange. */
   declareExchange(name: string, type: "topic" | "fanout"): Promise<void>;
   /** How many messages it has that no reader holds. */
   checkQueue(name: string): Promise<number>;
-  /** Durable; with these arguments. */
+  /** Declares a durable queue. */
   declareQueue(name: string, args: Table): Promise<void>;
   bind(queue: string, exchange: string, key: string): Promise<void>;
-  /** With everything in it; one that is not there is gone already. */
+  /** Deletes its messages too. A queue that does not exist counts as deleted. */
   deleteQueue(name: string): Promise<void>;
   deleteExchange(name: string): Promise<void>;
-  /** How many of each queue may be unacknowledged; before they are consumed. */
+  /** How many messages of each queue may be unacknowledged. To be called before `consume`. */
   prefetch(count: number): Promise<void>;
   /**
-   * Null when the server has ended it: the queue is gone, or its node. The server does not answer, since an answer would be behind the
-   * messages of other queues, which may not be read; what it does not like ends the channel.
+   * `take` gets null when the server has ended the consumer: the queue or its node is gone. The server sends no answer, which would come
+   * behind messages of other queues that may be waiting unread. If it refuses, it ends the channel.
    */
   consume(queue: string, take: (arrival: Arrival | null) => void): void;
   ack(tag: number, multiple: boolean): void;
   close(): Promise<void>;
 }
 
-/** A channel in confirm mode. What is published is numbered from 1. */
+/** A channel in confirm mode. Published messages are numbered from 1. */
 interface Publishing extends Channel {
-  /** What its frames are marked with, and how large they may be. */
+  /** The channel number of its frames, and how large they may be. */
   readonly number: number;
   readonly frameMax: number;
   /** Whole frames, of whole messages. Throws when the channel has ended, and then nothing was sent. */
@@ -80,16 +80,16 @@ interface Publishing extends Channel {
 
 export interface Listener {
   confirmed(confirmation: Confirmation): void;
-  /** No queue takes it; its confirmation follows. */
+  /** No queue takes the message. Its confirmation follows. */
   returned(messageId: string, why: string): void;
 }
 
-/** One connection to one node, which is not mended: its end is the end of all its channels, and whoever needs one dials again. */
+/** One connection to one node. It never reconnects: all its channels end with it, and the caller that needs another dials again. */
 export interface Connection {
   readonly shown: string;
   /** The server's. */
   readonly version: string;
-  /** Why the server takes no messages at present; it goes on when it can. */
+  /** Why the server takes no messages at present. It resumes by itself. */
   readonly blocked: string | null;
   readonly ended: AbortSignal;
   openChannel(): Promise<Channel>;
@@ -98,7 +98,7 @@ export interface Connection {
   pause(): void;
   resume(): void;
   end(why: Error): void;
-  /** In order, or at once when the server does not answer. */
+  /** With the protocol's handshake, or without it when the server does not answer. */
   close(): Promise<void>;
 }
 
@@ -110,7 +110,7 @@ interface Dial {
   readonly clock: Clock;
 }
 
-/** In seconds. Either side gives the other up after two of them without a word, or three; a busy process must not be taken for a dead one. */
+/** In seconds. Either side drops the connection after two or three silent intervals. A busy process must not be taken for a dead one. */
 const heartbeat = 3;
 const closeMs = 1_000;
 
@@ -124,7 +124,7 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
     try {
       const [hostname, port] = [address.host, address.port];
       return await client.connect(
-        // It decodes the virtual host itself.
+        // The client decodes the virtual host itself.
         {
           ...{ protocol: tls === null ? "amqp" : "amqps", hostname, port, vhost: encodeURIComponent(vhost) },
           username: user,
@@ -134,13 +134,13 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
         {
           ...{ noDelay: true, keepAlive: true, keepAliveDelay: 10_000, clientProperties: { connection_name: "waybill" } },
           ...(tls === null ? {} : { ...tls, rejectUnauthorized: true, minVersion: "TLSv1.2" as const }),
-          ...{ signal: socket.signal }, // ends the socket, which the client does not while a server is silent
+          ...{ signal: socket.signal }, // ends the socket: the client does not, while a server is silent
         },
       );
     } catch (error) {
       if (outer.aborted) throw notWaitedFor(shown);
       if (signal.aborted) throw unreachable(shown, new Error(`it took no connection within ${timeoutMs} ms`));
-      // The client does not tell what the server said then.
+      // The client's error does not include what the server said here.
       const entering = /ConnectionOpenOk; got <ConnectionClose/.test(String(error));
       throw unreachable(shown, entering ? new Error(`there is no virtual host ${vhost}, or this user may not enter it`) : error);
     } finally {
@@ -150,7 +150,7 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
   return wrap(model, { shown, socket, timeoutMs, clock });
 }
 
-/** What the client keeps to itself. */
+/** Private fields of the client. */
 interface Inside {
   readonly stream?: unknown;
   readonly heartbeater?: { readonly sendTimer?: unknown; readonly recvTimer?: unknown } | null;
@@ -180,7 +180,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
   model.on("blocked", (reason: string) => (blocked = reason));
   model.on("unblocked", () => (blocked = null));
 
-  /** The client waits for an answer for as long as it takes. A server that blocks is not silent. */
+  /** The client has no timeout for answers. A server that has blocked the connection is not silent. */
   const silence = createSilence({
     clock,
     ms: timeoutMs,
@@ -193,7 +193,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
     const landed = silence.begin();
     try {
       ended.signal.throwIfAborted();
-      // The client forgets some of what the end of its connection cuts short, such as the closing of a channel.
+      // When its connection ends, the client never settles some pending calls, such as the closing of a channel.
       return await orAborted(work(), ended.signal, () => {
         throw ended.signal.reason as Error;
       });
@@ -249,7 +249,7 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
   let failure: Error | null = null;
   channel.on("error", (error: Error) => void (failure ??= refusalOf(error)));
   channel.on("close", () =>
-    // When it ends with its connection, the channel hears of it first, and the reason comes after.
+    // When the connection ends, its channels close first, and the reason comes after.
     queueMicrotask(() => ended.abort(failure ?? (over.aborted ? over.reason : new Error("the channel was closed")))),
   );
   return {
@@ -272,7 +272,7 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
   };
 }
 
-/** The client, as far as its sending goes. */
+/** The parts of the client that send. */
 interface Sending {
   readonly frameMax?: number;
   readonly channels?: readonly ({ readonly channel: unknown; readonly buffer: { write(bytes: Uint8Array): unknown } } | null)[];
@@ -280,8 +280,8 @@ interface Sending {
 }
 
 /**
- * The client's own way makes buffers, strings and objects for each message. What is written here goes through the channel's queue, in which
- * each entry is of whole frames; the client sends one entry after the other.
+ * The client's own publish creates buffers, strings and objects for each message. These writes go through the channel's queue. Each entry
+ * of the queue holds whole frames, and the client sends one entry after the other.
  */
 function writerOf(connection: object, channel: object, ended: AbortSignal): Pick<Publishing, "number" | "frameMax" | "write"> {
   const sending = connection as Sending;
@@ -295,7 +295,7 @@ function writerOf(connection: object, channel: object, ended: AbortSignal): Pick
     write(frames) {
       ended.throwIfAborted();
       const queue = mine();
-      // Its number may be another channel's by now.
+      // Another channel may have its number by now.
       if (queue?.channel !== channel) throw new Error("the channel was closed");
       queue.buffer.write(frames);
       sending.sentSinceLastCheck = true;
@@ -303,7 +303,7 @@ function writerOf(connection: object, channel: object, ended: AbortSignal): Pick
   };
 }
 
-/** The client, as far as its consumers go; its own way to make one waits for an answer. */
+/** The parts of the client that consume. Its own `consume` waits for an answer. */
 interface Consuming {
   registerConsumer(tag: string, take: (message: Client.ConsumeMessage | null) => void): void;
   sendImmediately(method: number, fields: object): void;

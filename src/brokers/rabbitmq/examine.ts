@@ -56,7 +56,7 @@ const serverRules: readonly Rule<Answers>[] = [
       return bad(`${found.durable ? "durable" : "not durable"} ${found.type}`, why, { remedy: `delete it, and ${remedy}` });
     },
   ),
-  // Neither AMQP nor the management plugin tells it.
+  // Neither AMQP nor the management plugin reports it.
   rule(
     "max_message_size",
     "always unknown: the server does not report it",

@@ -1,7 +1,7 @@
 import { WaybillError } from "../../core/errors.ts";
 import { propertiesOf } from "./tables.ts";
 
-/** The client's connection, as far as its reading of frames goes; see docs/decisions/0020. */
+/** The parts of the client's connection that read frames; see docs/decisions/0020. */
 interface Reading {
   recvFrame(): unknown;
   rest: Buffer;
@@ -20,8 +20,8 @@ const [headerFrame, basicClass] = [2, 60];
 const [frameHead, contentHead] = [7, 12];
 
 /**
- * Puts a bounded decoder of message properties in the place of the client's, which overflows the stack on tables that the server carries. The
- * client asks `recvFrame` for each frame, and itself again when it has read more, so that every whole header frame is met here first.
+ * Replaces the client's decoder of message properties, which overflows the stack on tables that the server carries, with a bounded one. The
+ * client calls `recvFrame` for each frame, and `recvFrame` calls itself after it has read more: every whole header frame comes here first.
  */
 export function tapFrames(connection: object): Frames {
   const reading = connection as Reading;
@@ -43,7 +43,7 @@ export function tapFrames(connection: object): Frames {
       fields: propertiesOf(rest.subarray(frameHead + contentHead, end)),
     };
   };
-  // A server whose words are not read is not silent; whether it lives is seen by what is sent to it.
+  // A server that we do not read, while paused, is not silent. Whether it is alive shows in what we send to it.
   let heard = reading.recvSinceLastCheck;
   Object.defineProperty(reading, "recvSinceLastCheck", {
     get: () => paused || heard,

@@ -22,13 +22,13 @@ export interface RabbitmqOptions {
   readonly url: string;
   /** The durable topic exchange that events are published to. @default "waybill" */
   readonly exchange?: string;
-  /** Of the queues that are made here, and of those that are read. @default "quorum" */
+  /** The type of the queues that are created and read. @default "quorum" */
   readonly queueType?: "quorum" | "classic";
-  /** The exchange comes into being with the first message, a consumer's queues when it first receives. @default false */
+  /** Creates the exchange with the first message, and a consumer's queues when it first receives. @default false */
   readonly provision?: boolean;
   /** The largest message, attributes and headers included; the server has a limit of its own. @default 16777216 */
   readonly maxBytes?: number;
-  /** `http://user:password@host:15672`: the management plugin, which tells what AMQP does not; the user is that of `url` where it has none. */
+  /** `http://user:password@host:15672`: the management plugin, which reports what AMQP does not. Without a user, that of `url` is used. */
   readonly management?: string;
   /** How long connecting, and an answer, may take before the connection is given up. @default 5000 */
   readonly timeoutMs?: number;
@@ -37,7 +37,7 @@ export interface RabbitmqOptions {
 
 export interface Rabbitmq extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: true };
-  /** Makes the exchange, and a queue for each consumer and topic that takes what is published from then on; what is there stays as it is. */
+  /** Creates the exchange, and a queue for each consumer and topic that gets what is published from then on. What exists stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
 }
 

@@ -5,14 +5,14 @@ import { outage } from "../kit/outage.ts";
 import { AmqpRefusal, dial, type Connection } from "./driver.ts";
 import type { Settings } from "./url.ts";
 
-/** The server stops reading from a connection that publishes when it runs out of memory or disk: consumers have one of their own. */
+/** When the server runs out of memory or disk, it stops reading from connections that publish. So consumers have one of their own. */
 export interface Links {
   readonly shown: string;
   readonly publishing: Pick<Shared<Connection>, "open">;
   readonly consuming: Pick<Shared<Connection>, "open">;
-  /** One for a single reader, who may pause it. Its end is for the reader to see to. */
+  /** A connection for a single reader, which may pause it and must close it. */
   own(signal: AbortSignal): Promise<Connection>;
-  /** Opens one that either of them takes over. */
+  /** Opens a connection that the first of the three above takes over. */
   connect(signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
@@ -61,7 +61,7 @@ export function createLinks({ settings, timeoutMs, clock }: LinksOptions): Links
   };
 }
 
-/** The server's refusals in Waybill's words; all of them are the destination's. */
+/** Turns a refusal by the server into a Waybill error. The destination is to blame for all of them. */
 export function explain(error: unknown, shown: string): Error {
   if (!(error instanceof AmqpRefusal)) return error as Error;
   return outage(`${shown} refused: ${error.message}`, error);

@@ -11,9 +11,9 @@ export interface Binding {
   readonly destination: string;
 }
 
-/** The management plugin's HTTP API: what AMQP itself does not tell. It is read, never written. */
+/** The management plugin's HTTP API, for what AMQP itself does not report. It is read, never written. */
 export interface Management {
-  /** Null where there is no such thing. */
+  /** Null when the resource does not exist. */
   get<T>(path: readonly string[], signal: AbortSignal, columns?: readonly string[]): Promise<T | null>;
   bindings(exchange: string, signal: AbortSignal): Promise<readonly Binding[]>;
 }

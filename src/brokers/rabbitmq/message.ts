@@ -17,7 +17,7 @@ const maxHeaderBytes = 60_000;
 const flags = 0x8000 | 0x2000 | 0x1000 | 0x80 | 0x40 | 0x20;
 const persistent = 2;
 
-/** The properties, as they stand in a header frame. Throws for what AMQP cannot carry: the event is to blame for that. Says how long the table is. */
+/** Writes the properties of a header frame, and returns the table's length. Throws for what AMQP cannot carry: the event is to blame. */
 export function writeProperties(writer: ByteWriter, message: Outgoing): number {
   const { id, type, contentType, createdAt } = message.envelope;
   writer.uint(flags, 2);
@@ -35,7 +35,7 @@ function writeTable(writer: ByteWriter, { envelope, source }: Outgoing): number 
   const from = writer.at;
   writer.uint(0, 4);
   eachAttribute(envelope, source, (name, value) => {
-    // The content type is a property of the message, and as the binding says no header.
+    // The CloudEvents binding makes the content type a property of the message, not a header.
     if (name !== "datacontenttype") writeHeader(writer, headerOf(name), value);
   });
   for (const name of Object.keys(headers)) {
@@ -98,14 +98,14 @@ function checkName(name: string): void {
 /** What a header's name and value take in memory besides their bytes: a message may have thousands of empty ones. */
 const valueBytes = 128;
 
-/** What a message counts against the bound in bytes. A nested header is text as JSON, which may be six times as long as it was. */
+/** How much a message counts against the bound in bytes. A nested header becomes JSON text, which may be six times as long. */
 export function bytesInMemory({ properties, content }: Omit<Arrival, "tag">, envelope: Envelope): number {
   let text = 0;
   for (const [name, value] of Object.entries(envelope.headers)) text += name.length + value.length;
   return content.length + Math.max(properties.raw.length, text) + properties.values * valueBytes;
 }
 
-/** An event, or in words why it is none: it came from elsewhere, or is damaged. */
+/** The event, or the reason why the message is none: it came from elsewhere, or is damaged. */
 export function envelopeOf({ properties: { wrong, contentType, headers, garbled }, content }: Omit<Arrival, "tag">): Envelope | string {
   if (wrong !== null) return wrong;
   const attributes: [string, string][] = contentType === undefined ? [] : [["datacontenttype", contentType]];
@@ -118,14 +118,14 @@ export function envelopeOf({ properties: { wrong, contentType, headers, garbled 
       if (garbled.includes(name)) return "one of its cloudEvents: headers is not UTF-8";
       attributes.push([name.slice(prefix.length), textOf(value)]);
     }
-    // The server's own, such as x-delivery-count.
+    // Headers with x- are the server's own, such as x-delivery-count.
     else if (!name.startsWith("x-")) others.push([name, textOf(value)]);
   }
   const event = fromAttributes(Object.fromEntries(attributes), Object.fromEntries(others), owned(content));
   return event ?? "it has no cloudEvents:id, or no cloudEvents:type, and is no event";
 }
 
-/** The client's bytes may be a view into all that came with them, which a delivery that waits would keep in memory. */
+/** The client's bytes may be a view into a larger buffer, which a waiting delivery would keep in memory. */
 const owned = (content: Buffer): Uint8Array =>
   content.byteLength === content.buffer.byteLength ? new Uint8Array(content.buffer) : new Uint8Array(content);
 

@@ -1,9 +1,9 @@
 import { show, WaybillError } from "../../core/errors.ts";
 
-/** What AMQP writes with one byte for its length: names, routing keys, and the properties of a message. */
+/** AMQP writes the length of names, routing keys and text properties of a message with one byte. */
 export const shortBytes = 255;
 
-/** A topic is a routing key and a binding key. In the latter, * and # as words of their own would match the topics of others. */
+/** A topic is both a routing key and a binding key. In a binding key, the words * and # would also match other topics. */
 export function checkTopic(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTION"): void {
   const fits = typeof topic === "string" && topic !== "" && Buffer.byteLength(topic) <= shortBytes && !/[\0-\x1f\x7f]/.test(topic);
   if (fits && topic.split(".").every((word) => word !== "*" && word !== "#")) return;
@@ -13,7 +13,7 @@ export function checkTopic(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTION
   );
 }
 
-/** `inventory.order.events`: the consumer, a dot, and the topic. A dot in the consumer's name is written %2E, so that no two share a queue. */
+/** `inventory.order.events`: the consumer, a dot, the topic. A dot in the consumer's name is written %2E, so that no two share a queue. */
 export function queueName(consumer: string, topic: string): string {
   const fits = typeof consumer === "string" && consumer !== "" && !/[\0-\x1f\x7f]/.test(consumer);
   const name = `${String(consumer).replaceAll("%", "%25").replaceAll(".", "%2E")}.${topic}`;

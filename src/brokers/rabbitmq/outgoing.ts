@@ -3,12 +3,12 @@ import { asError, WaybillError } from "../../core/errors.ts";
 import { ByteWriter } from "../kit/bytes.ts";
 import { writeProperties, writeShort } from "./message.ts";
 
-/** Where messages go that are sent at once. */
+/** Where the messages of one write go. */
 export interface PublishFrames {
   readonly channel: number;
   readonly exchange: string;
   readonly topic: string;
-  /** The largest frame that the server takes; of a message, headers included, the largest that is sent. */
+  /** `frameMax`: the largest frame that the server takes. `maxBytes`: the largest message that is sent, headers included. */
   readonly frameMax: number;
   readonly maxBytes: number;
 }
@@ -20,7 +20,7 @@ const [frameHead, frameEnd] = [7, 0xce];
 /** What a message takes besides its data, as a first guess. */
 const headGuess = 1_024;
 
-/** One buffer with the frames of each message. `unfit` is told the place of one that cannot be sent; no byte of that one is in it. */
+/** One buffer with the frames of all messages. `unfit` gets the place of a message that cannot be sent; the buffer has no byte of it. */
 export function framesOf(route: PublishFrames, messages: readonly Outgoing[], unfit: (place: number, error: Error) => void): Uint8Array {
   let guess = 0;
   for (const { envelope } of messages) guess += envelope.data.byteLength + headGuess;
@@ -39,7 +39,7 @@ export function framesOf(route: PublishFrames, messages: readonly Outgoing[], un
   return writer.written();
 }
 
-/** The method, which is the same for all of them. */
+/** The method frame, which is the same for all messages. */
 function publishOf({ channel, exchange, topic }: PublishFrames): Uint8Array {
   const writer = new ByteWriter(64);
   const from = beginFrame(writer, methodFrame, channel);

@@ -1,6 +1,6 @@
 import type { Arguments, PolicyAnswers } from "./answers.ts";
 
-/** What policies say of a queue or an exchange: of those that match, the one of highest priority, and the operator's above it. */
+/** The settings of the matching policy with the highest priority, and above it those of the matching operator policy. */
 export function definitionOf(
   policies: readonly PolicyAnswers[] | Error,
   kind: "queue" | "exchange",

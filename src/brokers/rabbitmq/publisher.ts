@@ -11,23 +11,23 @@ export type MessageFate =
   | { readonly is: "returned"; readonly why: string }
   /** A queue did not take it. */
   | { readonly is: "nacked" }
-  /** It cannot be sent, for what it is. */
+  /** It cannot be sent because of its own content or size. */
   | { readonly is: "unfit"; readonly error: Error }
-  /** The channel had ended before. */
+  /** The channel had ended before it was sent. */
   | { readonly is: "unsent"; readonly error: Error }
-  /** Its channel ended first. Alone, it was the only one without an answer; on a fresh channel, none had had one before. */
+  /** The channel ended before the answer. `alone`: no other message was unanswered. `fresh`: no message had been answered before. */
   | { readonly is: "lost"; readonly error: Error; readonly alone: boolean; readonly fresh: boolean };
 
-/** A confirm channel for one topic: what ends it, such as a message that is too large, concerns no other topic. */
+/** A confirm channel for one topic. Its end, as after a message that is too large, affects no other topic. */
 export interface Publisher {
-  /** Sends all of them in one write. `take` is told each one's fate once, by its place. Resolves when all have one; never rejects. */
+  /** Sends all messages in one write. `take` gets each one's fate once, with its place. Resolves when all have one; never rejects. */
   fly(messages: readonly Outgoing[], take: (fate: MessageFate, place: number) => void): Promise<void>;
   /** How many have no answer yet. */
   readonly pending: number;
   /** How many answers have come. */
   readonly heard: number;
   readonly ended: AbortSignal;
-  /** What has no answer yet is lost, and nothing more is sent. */
+  /** Messages without an answer get the fate `lost`, and nothing more is sent. */
   end(why: Error): void;
 }
 
@@ -35,11 +35,11 @@ interface PublisherOptions {
   readonly exchange: string;
   readonly topic: string;
   readonly maxBytes: number;
-  /** Looks at the exchange first, on the same channel. */
+  /** Checks or declares the exchange on the same channel, before the first message. */
   ready(channel: Channel): Promise<void>;
 }
 
-/** Messages that were sent at once. Their numbers follow each other. */
+/** Messages of one write. Their numbers are consecutive. */
 interface Sent {
   readonly first: number;
   readonly ids: readonly string[];

@@ -11,13 +11,13 @@ import { lasting } from "./tables.ts";
 /** One receiver of one or more queues, on a connection of its own. */
 export interface QueueReader {
   readonly queues: readonly string[];
-  /** The next of what has arrived, if there is room for as many bytes as it has. Throws why nothing more will come. */
+  /** The next message that has arrived, if its bytes fit into the room. Throws the failure after which nothing more will come. */
   next(room: Room): readonly Received[] | null;
   /** How many were given out and are not acknowledged. */
   readonly out: number;
   /** Why nothing more will come. */
   failure(): Error | null;
-  /** What is not acknowledged goes back to where it was in its queue, for the next receiver. The connection ends with it. */
+  /** Unacknowledged messages return to their place in the queue, for the next receiver. The connection ends too. */
   close(): Promise<void>;
 }
 
@@ -28,7 +28,7 @@ interface ReaderOptions {
   readonly prefetch: number;
   /** Nothing more is read while this many bytes have arrived and are neither set aside nor acknowledged, or too many are set aside. */
   readonly bytes: number;
-  /** Called when there may be something to take or to tell. */
+  /** Called when `next` may have a message or a failure. */
   readonly changed: () => void;
 }
 
@@ -38,7 +38,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
   const acks = createAcks(channel);
   const arrived: Received[] = [];
   let out = 0;
-  // By count, the server bounds it.
+  // The server limits the count, by its prefetch.
   const room = createRoom({ prefetch: Infinity, bytes });
   let closing = false;
   let failure: Error | null = null;
@@ -49,7 +49,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
   channel.ended.addEventListener("abort", () => fail(channel.ended.reason as Error), { once: true });
 
   const readOrPause = (): void => {
-    // AMQP has no window of bytes: what is not read from the socket stays with the server.
+    // There is no prefetch limit in bytes: messages that are not read from the socket stay with the server.
     if (room.left === 0 && !closing) connection.pause();
     else connection.resume();
   };
@@ -63,7 +63,7 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
     return {
       topic,
       ...read,
-      // Rejects when the channel has ended: then it is delivered again.
+      // Rejects when the channel has ended: then the message is delivered again.
       async ack() {
         if (acked) return;
         acked = true;
@@ -107,11 +107,11 @@ export async function openReader({ connection, queues, prefetch, bytes, changed 
       return [next];
     },
     failure: () => failure,
-    // Not by basic.cancel: the next receiver would be given newer messages while ours are not acknowledged.
+    // Not by basic.cancel: the server would give the next receiver newer messages while ours are not acknowledged.
     async close() {
-      closing = true; // an acknowledgement that comes late must not stop the reading either
+      closing = true; // a late acknowledgement must not pause the connection again
       const closed = channel.close();
-      connection.resume(); // the answer is behind what the server has sent meanwhile, which is dropped
+      connection.resume(); // the answer comes behind messages that the server has sent meanwhile, which are dropped
       await closed;
       await connection.close();
     },
@@ -122,7 +122,7 @@ function readOf(arrival: Arrival): Pick<Received, "envelope" | "unreadable" | "b
   const envelope = envelopeOf(arrival);
   if (typeof envelope !== "string") return { envelope, bytes: bytesInMemory(arrival, envelope) };
   const { content, properties } = arrival;
-  // A queue has no places that stay, and delivered again the message has one header more.
+  // A message has no permanent place in a queue, and when it is redelivered it has one more header.
   const id = idOfBytes(...lasting(properties.raw), content);
   const raw = Buffer.concat([properties.raw, content]);
   return { envelope: unreadableEnvelope(id), unreadable: { why: envelope, raw }, bytes: raw.length };

@@ -6,7 +6,7 @@ import { AmqpRefusal, codes } from "./driver.ts";
 import { explain } from "./link.ts";
 import type { MessageFate } from "./publisher.ts";
 
-/** What its fate means for a message: by the protocol's numbers, never by words. */
+/** Turns a message's fate into a result: by AMQP's reply codes, never by their text. */
 export function resultOf(fate: MessageFate, { topic, envelope: { id } }: Outgoing, shown: string, exchange: string): PublishResult {
   switch (fate.is) {
     case "stored":
@@ -27,9 +27,9 @@ export function resultOf(fate: MessageFate, { topic, envelope: { id } }: Outgoin
 function lostResult({ error, alone, fresh }: MessageFate & { is: "lost" }, id: string, shown: string): PublishResult {
   const why = explain(error, shown);
   if (!(error instanceof AmqpRefusal) || !error.publishing) return unknown(why);
-  // Rights are looked at before the first message of a channel, and then remembered.
+  // The server checks permissions before a channel's first message, and then remembers them.
   if (error.code === codes.accessRefused && (alone || fresh)) return unavailable(why);
-  // With others on the channel, nobody says which of them the server means, nor which it had stored before.
+  // With several unanswered messages, the server does not say which one it refused, nor which ones it had stored before.
   if (!alone) return unknown(why);
   if (error.code === codes.notFound) return unavailable(why);
   if (error.code !== codes.preconditionFailed && error.code !== codes.contentTooLarge) return unknown(why);

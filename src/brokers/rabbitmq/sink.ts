@@ -25,7 +25,7 @@ interface SinkOptions {
   readonly clock: Clock;
 }
 
-/** A connection has 2047 by the server's default. */
+/** By the server's default, a connection has at most 2047 channels. */
 const maxPublishers = 1_000;
 
 const check = (topic: string): void => checkTopic(topic, "ROUTE_FAILED");
@@ -63,7 +63,7 @@ export function createSink({
     if (known === undefined) publishers.set(connection, (known = new Map<string, Promise<Publisher>>()));
     const there = known.get(topic);
     if (there !== undefined) {
-      // The one that was used last is the last to go.
+      // The most recently used channel is the last to be closed.
       known.delete(topic);
       known.set(topic, there);
       return there;
@@ -79,8 +79,8 @@ export function createSink({
   };
 
   /**
-   * A channel that is silent may be so for its topic alone, as when a queue lacks its leader; a server that does not answer at all loses
-   * its connection.
+   * A channel may be silent because of its topic alone, as when a queue lacks its leader. A server that does not answer on another channel
+   * either loses its connection.
    */
   const silenceOf = (connection: Connection, publisher: Publisher): Silence => {
     let known = silences.get(publisher);
@@ -95,7 +95,7 @@ export function createSink({
     return known;
   };
 
-  /** Those of a flight that go to one topic. */
+  /** Sends the messages of a flight that go to one topic. */
   const sendTo = async (connection: Connection, { topic, places, messages }: TopicPart, results: PublishResult[], signal: AbortSignal) => {
     const say = (result: PublishResult): void => places.forEach((at) => void (results[at] = result));
     const publisher = await publisherOf(connection, topic).catch(asError);
@@ -115,7 +115,7 @@ export function createSink({
     const sending = parts.map((part) => sendTo(connection, part, results, signal));
     await orAborted(Promise.all(sending), signal, () => []);
     const { blocked } = connection;
-    // What is answered later changes nothing in what is said now.
+    // A copy: answers that come later must not change these results.
     return results.map((result) => (result.status === "unknown" && blocked !== null ? unknown(blockedBy(shown, blocked)) : result));
   };
 
@@ -125,7 +125,7 @@ export function createSink({
     async probe(topic, signal) {
       check(topic);
       const connection = await links.publishing.open(signal);
-      // A connection that the server has blocked answers nothing.
+      // The server does not answer on a connection that it has blocked.
       if (connection.blocked !== null) throw blockedBy(shown, connection.blocked);
       const looked = onChannel(connection, (channel) => ready(connection, channel)).then(() => management?.bindings(exchange, signal));
       const bindings = await orAborted(
@@ -142,7 +142,7 @@ export function createSink({
   };
 }
 
-/** Makes room for one more channel, where there are too many: one that has nothing under way. */
+/** Makes room for one more channel when there are too many: ends the least recently used one that has no message pending. */
 async function dismiss(known: Map<string, Promise<Publisher>>): Promise<void> {
   if (known.size < maxPublishers) return;
   for (const [topic, opened] of known) {

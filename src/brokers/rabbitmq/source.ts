@@ -26,7 +26,7 @@ const maxPrefetch = 65_535;
 
 interface Readers {
   readonly all: Set<QueueReader>;
-  /** Whose receiving has ended, and which still wait for acknowledgements. */
+  /** Readers whose receiving has ended, and which still wait for acknowledgements. */
   readonly leaving: Set<QueueReader>;
 }
 
@@ -34,7 +34,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
   const readers: Readers = { all: new Set(), leaving: new Set() };
   return {
     close: async () => void (await Promise.all([...readers.all].map((reader) => closed(reader, options.clock)))),
-    // AMQP does not tell what a reader holds: up to `prefetch` + `waiting` messages are left out while one is there.
+    // AMQP does not report what a reader holds: while there is one, up to `prefetch` + `waiting` messages are left out.
     async lag(topic, signal, consumer) {
       const { links } = options;
       checkTopic(topic, "INVALID_OPTION");
@@ -72,8 +72,8 @@ function check(subscription: Subscription): readonly string[] {
 }
 
 /**
- * Until the channel is closed, nobody else is given anything of its queues, so that what comes late is still acknowledged and not
- * overtaken; then what is not acknowledged comes again, in order.
+ * Until the channel is closed, the server gives no other receiver messages of its queues. So late acknowledgements still count, and no
+ * message is overtaken. After that, the server redelivers unacknowledged messages in order.
  */
 async function leave(reader: QueueReader, clock: Clock, readers: Readers): Promise<void> {
   readers.leaving.add(reader);
@@ -90,7 +90,7 @@ async function leave(reader: QueueReader, clock: Clock, readers: Readers): Promi
   })();
 }
 
-/** A server that does not answer is not waited for. */
+/** Waits for `closeMs` at most: the server may not answer. */
 async function closed(reader: QueueReader, clock: Clock): Promise<void> {
   await within(clock, closeMs, reader.close());
 }
@@ -108,7 +108,7 @@ async function open(
     if (make) await provision(connection, topology, topics, [consumer]);
     const queues: { topic: string; name: string }[] = [];
     for (const topic of topics) queues.push({ topic, name: await needQueue(connection, topology, consumer, topic) });
-    // One that has ended, here, and still waits for acknowledgements would keep its messages from this one.
+    // A reader here that has ended, and still waits for acknowledgements, would keep its messages from the new one.
     const before = [...readers.leaving].filter((reader) => reader.queues.some((queue) => queues.some(({ name }) => name === queue)));
     await Promise.all(before.map((reader) => closed(reader, clock)));
     const reader = await openReader({ connection, queues, prefetch: prefetch + waiting, bytes, changed });

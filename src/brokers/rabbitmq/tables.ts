@@ -3,18 +3,18 @@ import { isUtf8 } from "node:buffer";
 /** A value of a header table. Times and decimals are texts, as are whole numbers that JavaScript cannot hold. */
 export type TableValue = string | number | boolean | null | readonly TableValue[] | { readonly [name: string]: TableValue };
 
-/** What a message came with beside its body. */
+/** Everything that a message carries besides its body. */
 export interface Properties {
   readonly contentType?: string;
   readonly messageId?: string;
   readonly headers: readonly (readonly [name: string, value: TableValue])[];
   /** How many values the tables have, nested ones included. */
   readonly values: number;
-  /** Names of headers whose text is not UTF-8: what was read of it is not what was written. */
+  /** Names of headers whose text is not UTF-8: the decoded text differs from what the publisher wrote. */
   readonly garbled: readonly string[];
-  /** Why they could not be read. Then nothing else of them is true. */
+  /** Why the properties could not be read. Then no other field but `raw` can be trusted. */
   readonly wrong: string | null;
-  /** As they came. */
+  /** The bytes as they came. */
   readonly raw: Buffer;
 }
 
@@ -57,7 +57,7 @@ export function propertiesOf(raw: Buffer): Properties {
   };
 }
 
-/** What a message is known by when it comes again: its headers without those that the server adds on the way. */
+/** The bytes that identify a message when it is redelivered: its properties without the headers that the server adds on the way. */
 export function lasting(raw: Buffer): readonly Buffer[] {
   try {
     const cursor = cursorOf(raw);
@@ -67,7 +67,7 @@ export function lasting(raw: Buffer): readonly Buffer[] {
     if (!(flags & has.headers)) return [raw];
     const parts = [raw.subarray(2, cursor.at)];
     const table = inside(cursor);
-    // One part for all that stand between two of the server's: there may be thousands.
+    // All headers between two of the server's are one part: there may be thousands.
     let from = table.at;
     while (table.at < table.end) {
       const before = table.at;
@@ -87,18 +87,18 @@ interface Cursor {
   readonly bytes: Buffer;
   at: number;
   readonly end: number;
-  /** Of all tables together. */
+  /** Collected over all tables of the message. */
   readonly found: { values: number; readonly garbled: string[] };
 }
 
 const cursorOf = (raw: Buffer): Cursor => ({ bytes: raw, at: 2, end: raw.length, found: { values: 0, garbled: [] } });
 
-/** What is thrown beyond our own bounds. One object for each: a flood of such messages must not cost a stack each. */
+/** Thrown beyond our own bounds. Each error is created once: a flood of such messages must not cost a stack trace each. */
 class Beyond extends RangeError {}
 const tooDeep = new Beyond(`its headers are nested more than ${maxDepth} deep`);
 const tooMany = new Beyond(`its headers have more than ${maxValues} values`);
 
-/** Moves on by so many bytes, and says from where. */
+/** Advances by so many bytes, and returns where they begin. */
 function past(cursor: Cursor, bytes: number): number {
   const from = cursor.at;
   if (from + bytes > cursor.end) throw new RangeError("beyond the end");
@@ -118,7 +118,7 @@ function long(cursor: Cursor): Buffer {
   return cursor.bytes.subarray(from, cursor.at);
 }
 
-/** Of what lies within a length, behind which the outer one goes on. */
+/** A cursor over the next length-prefixed part. The outer cursor moves past that part. */
 function inside(cursor: Cursor): Cursor {
   const length = cursor.bytes.readUInt32BE(past(cursor, 4));
   const from = past(cursor, length);
@@ -200,7 +200,7 @@ function skip(cursor: Cursor): void {
   else past(cursor, widths[tag] ?? Infinity);
 }
 
-/** The last that JavaScript has a date for. */
+/** The last second that a JavaScript Date can hold. */
 const lastSecond = 8_640_000_000_000n;
 
 const whole = (value: bigint): number | string =>

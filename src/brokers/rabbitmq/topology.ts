@@ -9,13 +9,13 @@ export interface Topology {
   readonly queueType: QueueType;
 }
 
-/** Where whatever a policy of the server's throws out of a queue goes; the last ten thousand. */
+/** Takes messages that a policy of the server removes from a queue, and keeps the last ten thousand. */
 const skippedName = (exchange: string): string => `${exchange}.skipped`;
 const skippedKept = 10_000;
 
 /**
- * One reader at a time, so that an aggregate's order is kept. When a policy gives the queue a length, it refuses and does not drop. From
- * RabbitMQ 4 on, a quorum queue would drop what has been delivered twenty times.
+ * One reader at a time keeps an aggregate's order. When a policy limits the queue's length, a full queue refuses messages and drops none.
+ * From RabbitMQ 4 on, a quorum queue would drop a message that has been delivered twenty times.
  */
 export function queueArguments({ exchange, queueType }: Topology, version: string): Table {
   return {
@@ -27,7 +27,7 @@ export function queueArguments({ exchange, queueType }: Topology, version: strin
   };
 }
 
-/** The exchange, and for each consumer a queue of each topic, bound to it. What is there and fits stays as it is. */
+/** Creates the exchange, and a queue bound to it for each consumer and topic. What exists and fits stays as it is. */
 export async function provision(
   connection: Connection,
   topology: Topology,
@@ -51,7 +51,7 @@ export async function provision(
   });
 }
 
-/** Takes away what `provision` made, with everything in it. */
+/** Deletes what `provision` created, with all messages in it. */
 export async function removeTopology(
   connection: Connection,
   exchange: string,
@@ -69,7 +69,7 @@ export async function declareExchange(connection: Connection, channel: Channel, 
   await channel.declareExchange(exchange, "topic").catch(unfit(connection, `the exchange ${exchange}`));
 }
 
-/** The name of a queue that is there, and as it must be; whoever may not declare it cannot ask the latter. */
+/** The name of a queue that exists and has the right arguments. A user that may not declare it cannot check the arguments. */
 export async function needQueue(connection: Connection, topology: Topology, consumer: string, topic: string): Promise<string> {
   const name = queueName(consumer, topic);
   await onChannel(connection, (channel) => channel.checkQueue(name)).catch((error: unknown) => {
@@ -98,14 +98,14 @@ async function declareQueue(connection: Connection, topology: Topology, name: st
   try {
     await declare(args);
   } catch (error) {
-    // A server that has been upgraded has queues without the argument.
+    // After an upgrade of the server, earlier queues lack the argument.
     await (limit !== undefined && isRefusal(error, codes.preconditionFailed) ? declare(earlier) : Promise.reject(error as Error)).catch(
       unfit(connection, `the queue ${name}`),
     );
   }
 }
 
-/** A channel that is refused something is closed by the server: each question has one of its own. */
+/** The server closes a channel on which it refuses something, so each piece of work has a channel of its own. */
 export async function onChannel<T>(connection: Connection, work: (channel: Channel) => Promise<T>): Promise<T> {
   const channel = await connection.openChannel();
   try {

@@ -8,7 +8,7 @@ export interface Settings {
   readonly password: string;
   readonly vhost: string;
   readonly tls: Tls;
-  /** As it may be shown: without whoever connects. */
+  /** The URL as it may be shown: without user and password. */
   readonly shown: string;
 }
 
@@ -18,7 +18,7 @@ const bad = (why: string, cause?: unknown): WaybillError =>
   new WaybillError("BAD_URL", `rabbitmq: ${why}; a URL is written as ${example}`, { cause });
 const { addressOf, decoded, tlsOf } = urlParts(bad);
 
-/** `amqp:` is not encrypted, `amqps:` is, and verified. Several nodes of one cluster are written with commas. */
+/** `amqp:` is not encrypted, `amqps:` is encrypted and verified. Several nodes of one cluster are written with commas. */
 export function settingsOf(text: string): Settings {
   const [, scheme, login, places = "", path = "", query = ""] =
     /^(amqps?):\/\/(?:([^@/?#]*)@)?([^@/?#]+)(?:\/([^/?#]*))?(?:\?([^#]*))?$/i.exec(text) ?? [];
