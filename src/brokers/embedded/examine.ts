@@ -9,11 +9,11 @@ export interface Answers extends FileAnswers {
   /** The broker's tables and indexes that are there, by their names. */
   readonly present: readonly string[];
   readonly topics: readonly { readonly topic: string; readonly exists: boolean }[];
-  /** Whether a topic comes into being with its first message. */
+  /** Whether a topic is created with its first message. */
   readonly provision: boolean;
 }
 
-/** Over a connection of its own: the log's would make tables that are not there. */
+/** Uses its own connection: the log's would create missing tables. */
 export function createExamination(options: ConnectionOptions, provision: boolean): Examination {
   return {
     async examine(topics) {
@@ -32,7 +32,7 @@ export const judge = (answers: Answers): readonly Finding[] => applyRules(rules,
 const script = versions.join("\n");
 const made = [...script.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm)]
   .map(([, kind, name]) => ({ kind: kind!.toLowerCase(), name: name! }))
-  .filter(({ name }) => !script.includes(`DROP TABLE ${name};`)); // made for the move to a later version, and gone with it
+  .filter(({ name }) => !script.includes(`DROP TABLE ${name};`)); // a migration creates it and drops it again
 
 export const rules: readonly Rule<Answers>[] = [
   ...fileRules,

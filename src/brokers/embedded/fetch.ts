@@ -11,13 +11,13 @@ interface Stored extends Omit<Received, "ack"> {
 
 interface Wanted {
   readonly count: number;
-  /** No message follows one that reached them. */
+  /** No message follows one that reached this number. */
   readonly bytes: number;
-  /** Reading has failed again and again: one message at a time, and one that is too large to be read is given as far as it can. */
+  /** Reading has failed several times: read one message at a time, and of one that is too large to read, only the first bytes. */
   readonly careful: boolean;
 }
 
-/** The next messages after each topic's cursor, in the order they were stored, over all topics no more than are wanted. */
+/** The next messages after each topic's cursor, in the order they were stored. The limits are for all topics together. */
 export function readAfter(
   statements: Statements,
   places: ReadonlyMap<string, { readonly cursor: number }>,
@@ -39,7 +39,7 @@ export function readAfter(
     try {
       return read(whole, 1).map(stored);
     } catch (error) {
-      if (!isTooLarge(error)) throw error; // a file that is locked or cannot be read says nothing of the message
+      if (!isTooLarge(error)) throw error; // a locked or unreadable file says nothing about the message
       const { topic, offset } = stored(next);
       const raw = bytesOf(next["data"]);
       const why = `it could not be read in several receivings, and these are its first bytes: ${asError(error).message}`;
@@ -51,7 +51,7 @@ export function readAfter(
   return within === 0 ? [] : read(whole, within).map(stored);
 }
 
-/** How many of them there are up to the first that reaches the bound. */
+/** How many messages there are up to the first that reaches the bound, that one included. */
 function reaching(sizes: readonly SqliteRow[], bytes: number): number {
   let left = bytes;
   const at = sizes.findIndex((row) => (left -= Number(row["bytes"])) <= 0);
@@ -61,12 +61,12 @@ function reaching(sizes: readonly SqliteRow[], bytes: number): number {
 const next = (nth: number, columns: string): string =>
   `SELECT ${nth} AS nth, "offset", ${columns} FROM waybill_broker_messages WHERE topic = ? AND "offset" > ? ORDER BY "offset" LIMIT ?`;
 
-// Whatever a column holds; SQLite knows the length of a BLOB without reading it.
+// For any type of value; SQLite knows the length of a BLOB without reading it.
 const lengthOf = (column: string): string =>
   `CASE typeof(${column}) WHEN 'blob' THEN length(${column}) ELSE length(CAST(${column} AS BLOB)) END`;
 const size = `${lengthOf("attributes")} + ${lengthOf("headers")} + ${lengthOf("data")} AS bytes`;
 
-// Everything as bytes: text that is not UTF-8 makes one client (libsql) end the whole process.
+// Everything as bytes: one client (libsql) ends the whole process at text that is not UTF-8.
 const start = `0 AS bytes, x'' AS attributes, x'' AS headers, substr(CAST(data AS BLOB), 1, 65536) AS data`;
 const whole = `${size}, CAST(attributes AS BLOB) AS attributes, CAST(headers AS BLOB) AS headers, CAST(data AS BLOB) AS data`;
 

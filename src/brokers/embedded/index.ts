@@ -17,14 +17,14 @@ import { createSource } from "./source.ts";
 export interface EmbeddedOptions {
   /** The file; may be the outbox's own. Its folder must exist. */
   readonly path: string;
-  /** Another SQLite client than the one that is found. */
+  /** A SQLite client to use instead of the one that is found. */
   readonly open?: OpenSqlite;
   readonly clock?: Clock;
-  /** A topic comes into being with its first message. @default true */
+  /** Creates a topic with its first message. @default true */
   readonly provision?: boolean;
   /** The largest message, attributes and headers included. @default 1048576 */
   readonly maxBytes?: number;
-  /** How often a source that has nothing looks for more. @default 50 */
+  /** How long a source that found nothing waits before it polls again. @default 50 */
   readonly pollIntervalMs?: number;
   /** How long to wait for other processes' locks. @default 5000 */
   readonly lockTimeoutMs?: number;
@@ -32,18 +32,18 @@ export interface EmbeddedOptions {
 
 export interface Embedded extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly assign: false };
-  /** Creates the tables and these topics; those that are there stay as they are. */
+  /** Creates the tables and these topics; existing ones stay as they are. */
   provision(topics: readonly string[]): Promise<void>;
   /**
-   * Deletes messages older than `before`, never one that a known consumer of its topic has still to acknowledge;
-   * says how many.
+   * Deletes messages older than `before`, and answers how many. It keeps every message that a known consumer of its topic has still to
+   * acknowledge.
    */
   purge(before: Date): Promise<number>;
 }
 
 const known = ["path", "open", "clock", "provision", "maxBytes", "pollIntervalMs", "lockTimeoutMs"];
 
-/** A durable log in a SQLite file that several processes may share; its tables are made on first use. */
+/** A durable log in a SQLite file that several processes may share. Its tables are created on first use. */
 export function embedded(options: EmbeddedOptions): Embedded {
   checkOptions("embedded", options, known);
   if (typeof options.path !== "string") throw new WaybillError("INVALID_OPTION", `path must name a file, not ${String(options.path)}`);

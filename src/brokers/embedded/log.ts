@@ -21,7 +21,7 @@ interface LogOptions {
 
 export function createLog(options: LogOptions): Log {
   const writer = createConnection(options);
-  // A connection of its own, or a publish that waits for another process's lock would keep readers waiting too.
+  // A second connection: otherwise a publish that waits for another process's lock would keep readers waiting too.
   const reader = createConnection(options);
   let opened: Promise<void> | null = null;
   const open = (): Promise<void> =>

@@ -5,17 +5,17 @@ import { bytesOf, type Statements } from "../../drivers/sqlite/connection.ts";
 import type { Log } from "./log.ts";
 import type { Mark, ReaderPlace, AckedRange } from "./place.ts";
 
-/** Where each consumer stands. What is noted is written soon, many notes in one transaction, never one each. */
+/** Where each consumer stands. Notes are written soon, many in one transaction, never one each. */
 export interface Offsets {
-  /** Where a consumer goes on in each topic. From its first call on, retention keeps what it has not acknowledged. */
+  /** Where a consumer continues in each topic. From its first call on, retention keeps messages that it has not acknowledged. */
   start(consumer: string, topics: readonly string[]): Promise<ReadonlyMap<string, Mark>>;
-  /** How many messages of the topic it has not acknowledged, as far as that is durable; null for a consumer that is not known there. */
+  /** How many messages of the topic the consumer has not acknowledged, by durable acks; null for a consumer unknown there. */
   undone(consumer: string, topic: string): Promise<number | null>;
-  /** What `place` tells has changed. */
+  /** The mark of `place` has changed. */
   note(consumer: string, topic: string, place: Pick<ReaderPlace, "mark">): void;
   /** Resolves when everything noted so far is durable. */
   flush(): Promise<void>;
-  /** Why the last write failed; what it held is kept and written with the next. */
+  /** Why the last write failed. Its notes are kept and written with the next. */
   readonly failure: Error | null;
 }
 
@@ -59,7 +59,7 @@ export function createOffsets(log: Log, clock: Clock, closing: AbortSignal): Off
       scheduled = false;
       return flush();
     });
-    later.catch(() => undefined); // kept as `failure`, and told by whoever receives
+    later.catch(() => undefined); // kept as `failure`, which every receiver throws
   };
 
   return {
@@ -95,7 +95,7 @@ const count = `SELECT count(*) AS messages FROM waybill_broker_messages WHERE to
 
 const register = `INSERT OR IGNORE INTO waybill_broker_consumers (consumer, topic, "offset", updated_at) VALUES (?, ?, 0, ?)`;
 
-// Two readers of one consumer may overlap for a moment; the one that is behind must not take the other back.
+// Two readers of one consumer may overlap for a moment; the one that is behind must not move the offset back.
 const advance = `INSERT INTO waybill_broker_consumers (consumer, topic, "offset", beyond, updated_at) VALUES (?, ?, ?, ?, ?)
   ON CONFLICT (consumer, topic) DO UPDATE SET "offset" = excluded."offset", beyond = excluded.beyond, updated_at = excluded.updated_at
   WHERE excluded."offset" >= "offset"`;
@@ -112,7 +112,7 @@ function positions(statements: Statements, consumer: string, topics: readonly st
   return found;
 }
 
-/** Empty where it cannot be read: then more is delivered again than need be, and nothing is lost. */
+/** Empty when it cannot be read: then more messages than necessary are delivered again, and none is lost. */
 function runsIn(json: unknown): readonly AckedRange[] {
   try {
     const runs = JSON.parse(Buffer.from(bytesOf(json)).toString()) as readonly AckedRange[];

@@ -1,13 +1,13 @@
 import { createAckLedger } from "../kit/ack-ledger.ts";
 
-/** The first and the last offset of what is acknowledged in a row. */
+/** The first and the last offset of messages that are acknowledged without a gap. */
 export type AckedRange = readonly [number, number];
 
 /** What is recorded of a consumer's place in a topic. */
 export interface Mark {
   /** Everything up to here is acknowledged. */
   readonly offset: number;
-  /** And so are these, beyond the first that is not: they are not delivered again. */
+  /** Acknowledged ranges beyond the first message that is not: they are not delivered again. */
   readonly beyond: readonly AckedRange[];
 }
 
@@ -15,7 +15,7 @@ export interface Mark {
 export interface ReaderPlace {
   /** The last offset that was read. */
   readonly cursor: number;
-  /** Reads on to this offset. What comes back acknowledges it; null where it was acknowledged before. */
+  /** Reads on to this offset. Returns a function that acknowledges it, or null where it was acknowledged before. */
   read(offset: number): (() => void) | null;
   mark(): Mark;
 }

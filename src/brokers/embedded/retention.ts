@@ -4,12 +4,12 @@ import type { Log } from "./log.ts";
 const batch = 2_000;
 
 /**
- * Deletes messages that are older than `before` and that every known consumer of their topic has acknowledged; in a topic
- * that no consumer has received from, those that are older. Records of skipped messages go by age. Says how many messages.
+ * Deletes messages that are older than `before` and that every known consumer of their topic has acknowledged. In a topic that no consumer
+ * has received from, age alone decides. Records of skipped messages are deleted by age. Returns how many messages it deleted.
  */
 export async function purge(log: Log, before: Date): Promise<number> {
   const limit = before.toISOString();
-  // As bytes: a topic written by somebody else need not be proper text.
+  // As bytes: a topic that another program wrote need not be valid text.
   const topics = await log.read((statements) =>
     statements.all("SELECT DISTINCT CAST(topic AS BLOB) AS topic FROM waybill_broker_messages"),
   );
@@ -23,7 +23,7 @@ export async function purge(log: Log, before: Date): Promise<number> {
         if (end === undefined || end === null) return null;
         return { end: Number(end), deleted: statements.run(remove, [topic, from, Number(end), limit]) };
       });
-      // Offsets ascend with time but for clocks that step back: a whole chunk with nothing old in it ends the search.
+      // Offsets rise with time unless a clock steps back, so a whole chunk with nothing old in it ends the search.
       if (step === null || step.deleted === 0) break;
       purged += step.deleted;
       from = step.end;

@@ -12,18 +12,18 @@ BEGIN
 END;`;
 
 /**
- * The broker's tables, one entry per version; a version that has been released is never changed, only followed.
+ * The broker's tables, one entry per version. A released version is never changed: a change is a new version.
  *
  * waybill_broker_messages is the log: `offset` ascends over all topics and is never used twice, `key` is the aggregate id,
  * `attributes` the CloudEvents attributes and `headers` the user's headers (JSON objects of strings), `data` the payload's
  * bytes, `stored_at` UTC as 2030-01-31T23:59:59.999Z. SQLite has one writer at a time, so that offsets are in commit order
  * and a reader never has to look back.
  *
- * waybill_broker_consumers has, per consumer and topic, the offset up to which everything is acknowledged, and `beyond` it a
- * JSON array with the first and the last offset of each run that is acknowledged too. A consumer becomes known when it first receives, and retention keeps what it has not acknowledged for as long as its row is there:
- * delete the row of one that will never come back.
+ * waybill_broker_consumers has, per consumer and topic, the offset up to which everything is acknowledged. `beyond` is a JSON array with
+ * the first and the last offset of each later run that is acknowledged too. A consumer becomes known when it first receives. Retention
+ * keeps what it has not acknowledged for as long as its row exists: delete the row of a consumer that will never come back.
  *
- * waybill_broker_skipped named messages that are no events, before they became letters of the consumer's inbox; nothing is written to it.
+ * waybill_broker_skipped is no longer written to. It named messages that are not events, before they became letters of the inbox.
  */
 export const versions: readonly string[] = [
   `CREATE TABLE waybill_broker_topics (
@@ -57,7 +57,7 @@ CREATE TABLE waybill_broker_skipped (
   skipped_at TEXT NOT NULL,
   PRIMARY KEY (consumer, "offset")
 ) WITHOUT ROWID;`,
-  // One offset that a number cannot hold silenced its topic: the rows behind it were taken for read. Such rows move behind all others.
+  // One offset that a number cannot hold silenced its topic: the rows behind it counted as read. Such rows move behind all others.
   `CREATE TABLE waybill_broker_moved AS
   SELECT "offset" AS was, ${last} + row_number() OVER (ORDER BY "offset") AS moved
   FROM waybill_broker_messages WHERE "offset" NOT BETWEEN 1 AND ${maxOffset};
@@ -72,7 +72,7 @@ ${refuse('UPDATE OF "offset"')}`,
 
 const versionTable = `CREATE TABLE IF NOT EXISTS waybill_broker_schema (version INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)`;
 
-/** Creates or upgrades the tables; writes nothing when they are there. */
+/** Creates or upgrades the tables; writes nothing when they are up to date. */
 export async function migrate(connection: Connection, path: string, clock: Clock): Promise<void> {
   if ((await connection.read((statements) => versionOf(statements, path))) === versions.length) return;
   await connection.write((statements) => {

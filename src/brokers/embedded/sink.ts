@@ -27,7 +27,7 @@ interface Row {
 
 const insert = `INSERT INTO waybill_broker_messages (topic, "key", attributes, headers, data, stored_at) VALUES (?, ?, ?, ?, ?, ?)`;
 
-/** The whole batch is one transaction: what is not refused beforehand is stored together, in the order given, or not at all. */
+/** The whole batch is one transaction: messages not refused beforehand are stored together, in the order given, or not at all. */
 export function createSink({ log, clock, provision, maxBytes, onStored }: SinkOptions): Pick<Sink, "publish" | "probe"> {
   type Batch = readonly (Row | PublishResult)[];
   const write = (statements: Statements, messages: readonly Outgoing[], batch: Batch): readonly PublishResult[] => {
@@ -83,7 +83,7 @@ export function createSink({ log, clock, provision, maxBytes, onStored }: SinkOp
     },
 
     async probe(topic, signal) {
-      // An empty transaction: it is refused where a publish would be, and writes nothing.
+      // An empty transaction fails where a publish would fail, and writes nothing.
       const work = log.write((statements) => {
         if (!provision && !isThere(statements, topic)) throw absent(topic);
       });
@@ -121,7 +121,7 @@ function encode(message: Outgoing, maxBytes: number): Row | PublishResult {
 
 const absent = (topic: string): WaybillError => outage(`the embedded broker has no topic ${JSON.stringify(topic)}: provision it first`);
 
-/** Did the transaction certainly end without a trace? A COMMIT that met a lock was rolled back. */
+/** True when the transaction was certainly rolled back. A COMMIT that met a lock was. */
 function undone(error: unknown): boolean {
   return isWaybillError(error, "TRANSACTION_LOST") || (isWaybillError(error) && isBusy(error.cause));
 }

@@ -15,14 +15,14 @@ interface SourceOptions {
   readonly clock: Clock;
   readonly pollIntervalMs: number;
   readonly closing: AbortSignal;
-  /** Those who wait; a publish of the same process wakes them. */
+  /** One per open receiving; a publish of the same process wakes them. */
   readonly wakes: Set<Wake>;
 }
 
 /**
- * Reads from the consumer's acknowledged offset on, past what it acknowledged beyond it, and counts what is in hand. An ack
- * is noted at once and durable soon; one given after the iteration has ended is durable when it resolves. When acks cannot be
- * written, the iteration rejects.
+ * Reads from the consumer's acknowledged offset on, skips what it acknowledged beyond that, and counts unacknowledged deliveries. An ack is
+ * noted at once and durable soon. An ack after the iteration has ended is durable when it resolves. When acks cannot be written, the
+ * iteration rejects.
  */
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> {
   return {
@@ -30,7 +30,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
       const row = await options.log.read((statements) => statements.get(oldest, [topic]));
       if (row === undefined) return null;
       const at = new Date(Buffer.from(bytesOf(row["at"])).toString());
-      // A time that cannot be read may be any: then nothing is known to be gone.
+      // A time that cannot be read may be any. With 1970 the inbox forgets no mark.
       return Number.isNaN(at.getTime()) ? new Date(0) : at;
     },
     lag: (topic, _signal, consumer) => options.offsets.undone(consumer, topic),

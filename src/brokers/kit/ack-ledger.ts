@@ -1,12 +1,12 @@
 /**
- * Which deliveries of one log are acknowledged. Acks may come in any order; only the position up to which all of them
- * have come may be committed, since a commit beyond a gap would lose what is in the gap. It holds no more than the gaps:
- * however long one delivery waits, what was acknowledged behind it is one run.
+ * Which deliveries of one log are acknowledged. Acks may come in any order. Only the position up to which all have come may be committed:
+ * a commit beyond a gap would lose the deliveries in the gap. The ledger grows with the gaps only: however long one delivery waits, the
+ * acknowledged deliveries behind it are one run.
  */
 export interface AckLedger<Position> {
   /**
-   * Notes a delivery, or all of them from `first` to `last`; positions must ascend. The answer acknowledges it, and says
-   * whether `settled` has moved; twice is harmless.
+   * Notes a delivery, or all of them from `first` to `last`; positions must ascend. The returned function acknowledges it, and returns
+   * whether `settled` has moved. Calling it twice is harmless.
    */
   open(first: Position, last?: Position): () => boolean;
   /** Everything noted up to here is acknowledged; null while the first is not. */
@@ -15,7 +15,7 @@ export interface AckLedger<Position> {
   readonly beyond: readonly (readonly [Position, Position])[];
 }
 
-/** A delivery that is not acknowledged, or as many as are acknowledged in a row. */
+/** A delivery that is not acknowledged, or consecutive ones that are. */
 interface Run<Position> {
   first: Position;
   last: Position;

@@ -5,13 +5,13 @@ export const charset = (has: (code: number) => boolean): Charset => Uint8Array.f
 
 export const ascii = charset(() => true);
 
-/** From here on the native way of writing a text is faster than a loop. */
+/** From this length on, the native way of writing a text is faster than a loop. */
 const longText = 256;
 const [zero, cr, lf] = [48, 13, 10];
 
 /**
- * What goes to a socket at once. Each message of a batch is written straight into it: a string or a buffer for every field would be a third
- * of a sink's work, and most of its garbage.
+ * The bytes of one write to a socket. Each message of a batch is written straight into it: a string or a buffer for every field would be a
+ * third of a sink's work, and most of its garbage.
  */
 export class ByteWriter {
   bytes: Buffer;
@@ -31,7 +31,7 @@ export class ByteWriter {
     this.bytes = larger;
   }
 
-  /** Writes the text when all of it is of these characters; otherwise nothing. */
+  /** Writes the text if it has only these characters; otherwise writes nothing and returns false. */
   only(allowed: Charset, text: string): boolean {
     const { length } = text;
     this.room(length);
@@ -59,7 +59,7 @@ export class ByteWriter {
     this.at += data.byteLength;
   }
 
-  /** A whole number that is not negative, in digits. */
+  /** A non-negative integer, in decimal digits. */
   decimal(value: number): void {
     if (value < 10) {
       this.room(1);
@@ -77,7 +77,7 @@ export class ByteWriter {
     this.at += digits;
   }
 
-  /** A whole number in so many bytes, the highest first. */
+  /** An unsigned integer in `width` bytes, big-endian. */
   uint(value: number, width: number): void {
     this.room(width);
     let rest = value;
@@ -89,7 +89,7 @@ export class ByteWriter {
     this.at += width;
   }
 
-  /** Puts an ASCII text before what was written from there on. */
+  /** Inserts an ASCII text before what was written from `from` on. */
   insert(from: number, text: string): void {
     this.room(text.length);
     const end = this.at;

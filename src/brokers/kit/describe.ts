@@ -12,7 +12,7 @@ export const purgesItself = (why: string) => (): Promise<never> => Promise.rejec
 
 type Step = () => Promise<void>;
 
-/** Tries everything: one stage after the other, the steps of each at once. Rejects with all that failed. */
+/** Runs the stages one after the other, and the steps of a stage at once. A failure stops nothing. Rejects in the end with all failures. */
 export async function inStages(stages: readonly (readonly Step[])[]): Promise<void> {
   const failed: Error[] = [];
   for (const steps of stages) {

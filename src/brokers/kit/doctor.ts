@@ -1,7 +1,7 @@
 import type { Rule } from "../../contracts/doctor.ts";
 import { BESIDE_PAYLOAD_BYTES, DEFAULT_MAX_PAYLOAD_BYTES } from "../../core/draft.ts";
 
-/** A rule as a row of docs/doctor.md: setting, when it is bad, what that breaks, the remedy; and how it is seen. */
+/** A rule as a row of docs/doctor.md: setting, when it is bad, what that breaks, the remedy; and the function that looks. */
 export const rule = <A>(setting: string, badWhen: string, breaks: string, remedy: string, look: Rule<A>["look"]): Rule<A> => ({
   ...{ setting, badWhen, breaks, remedy, look },
 });

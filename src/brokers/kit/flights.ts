@@ -4,17 +4,17 @@ import { asError } from "../../core/errors.ts";
 import { aggregateKey, type Envelope } from "../../core/event.ts";
 import { skipped, stored } from "./results.ts";
 
-/** What is sent before its answers are waited for: the client keeps it in memory, and so does a server that cannot write it yet. */
+/** The most that is sent before answers are awaited: the client keeps it in memory, and so does a server that cannot write it yet. */
 const most = { messages: 2_048, bytes: 2 * 1024 * 1024 };
 
-/** An aggregate's next message is not sent any more once a publish has taken so long: one deadline is for all of them. */
+/** Once a publish has taken this long, no aggregate's next message is sent: one deadline covers all of them. */
 const longMs = 1_000;
 
 /**
- * Flight after flight: the next message of every aggregate, none of them before the one before it is stored. A broker goes on past a
- * message that it refused, so that two of one aggregate in one flight could be reordered. A message alone is always sent: the broker
- * decides. No flight begins after the first one once the publish is called off, nor an aggregate's next message once it has taken long: a
- * broker that has become slow is given them one by one.
+ * Sends flight after flight. Each has the next message of every aggregate whose previous message is stored. A broker goes on past a
+ * message that it refused, so two of one aggregate in one flight could be reordered. One message is always sent, whatever its size: the
+ * broker decides. Once the publish is called off, no flight begins after the first one. Once it has taken long, no aggregate's next message
+ * is sent: a broker that has become slow is given them one by one.
  */
 export async function inFlights(
   messages: readonly Outgoing[],
@@ -62,7 +62,7 @@ function weightOf({ data, headers }: Envelope): number {
 interface Line {
   /** The places of each aggregate's first message. */
   readonly firsts: readonly number[];
-  /** Which place follows another one's; null where every message is the only one of its aggregate, as a relay sends them. */
+  /** By place, the place of its aggregate's next message; null where each is alone of its aggregate, as a relay mostly sends them. */
   readonly nexts: ReadonlyMap<number, number> | null;
 }
 
@@ -83,14 +83,14 @@ function inLine(messages: readonly Outgoing[]): Line {
   return { firsts, nexts };
 }
 
-/** What of a flight goes to one topic, with its places. */
+/** The messages of a flight that go to one topic, with their places. */
 export interface TopicPart {
   readonly topic: string;
   readonly places: number[];
   readonly messages: Outgoing[];
 }
 
-/** `check` throws for a topic that the broker cannot have; `unfit` is told which places that concerns. */
+/** `check` throws for a topic that the broker cannot have; `unfit` is called for each message of such a topic. */
 export function byTopic(
   flight: readonly Outgoing[],
   check: (topic: string) => void,

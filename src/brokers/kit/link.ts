@@ -15,11 +15,11 @@ export function whenOver(opening: Promise<Ending>, over: () => void): void {
   opening.then(({ ended }) => void onAbort(ended, over), over);
 }
 
-/** A connection that all share. One attempt serves all who wait. */
+/** A shared connection. One attempt serves all callers that wait. */
 export interface Shared<Connection> {
   /** Dials when there is no connection, and again when it has ended. */
   open(signal: AbortSignal): Promise<Connection>;
-  /** What was opened last goes to the caller, and the next `open` dials; null when there is none. */
+  /** Hands the current connection to the caller, so that the next `open` dials; null when there is none. */
   handOver(): Promise<Connection> | null;
 }
 
@@ -45,14 +45,14 @@ export function oneConnection<Connection extends Ending>(shown: string, dial: ()
   };
 }
 
-/** Dials the next address, and after a failure those behind it, each once. It does not wait in between: the caller decides when to ask again. */
+/** Dials the next address, and after a failure those behind it, each once. It never waits in between: the caller decides when to retry. */
 export function inTurn<Address, Connection>(
   addresses: readonly Address[],
   dial: (address: Address) => Promise<Connection>,
 ): () => Promise<Connection> {
   let turn = 0;
   return () => {
-    // Its own: others that dial meanwhile would take addresses from it.
+    // A position of this call: concurrent calls would otherwise take addresses from it.
     let at = turn;
     return persist(
       () => {

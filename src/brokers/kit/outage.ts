@@ -4,7 +4,7 @@ import { asError, WaybillError } from "../../core/errors.ts";
 export const outage = (why: string, cause?: unknown): WaybillError =>
   new WaybillError("DESTINATION_UNAVAILABLE", why, cause === undefined ? {} : { cause });
 
-/** Some errors of sockets have a code and no message. */
+/** Some socket errors have a code and no message. */
 export function unreachable(shown: string, error: unknown): WaybillError {
   const cause = asError(error);
   const { code } = cause as { code?: unknown };

@@ -7,7 +7,7 @@ import { follow, type Follower } from "../../core/time.ts";
 import { unreadableEnvelope } from "../../core/unreadable.ts";
 import { createWake, type Wake } from "../../core/wake.ts";
 
-/** Refuses a subscription that nobody could serve; gives its topics, each once. */
+/** Throws for an invalid subscription. Returns its topics, each once. */
 export function checkSubscription({ consumer, topics, prefetch, waiting = 0, bytes, stalls = 0 }: Subscription): readonly string[] {
   if (typeof consumer !== "string" || consumer === "") {
     throw new WaybillError("INVALID_OPTION", `consumer must be a name, not ${JSON.stringify(consumer)}`);
@@ -20,7 +20,7 @@ export function checkSubscription({ consumer, topics, prefetch, waiting = 0, byt
   return [...new Set(topics)];
 }
 
-/** What `begin` yields, until one of the signals aborts or nobody wants more. */
+/** Yields what `begin` yields, until one of the signals aborts or the caller stops iterating. */
 export function receiving<T>(
   signal: AbortSignal,
   closing: AbortSignal,
@@ -29,15 +29,15 @@ export function receiving<T>(
   return {
     [Symbol.asyncIterator]() {
       const ending = follow(signal, closing);
-      // A generator that nobody resumes would not release it.
+      // A generator that the caller never resumes would not release it.
       ending.signal.addEventListener("abort", () => ending.release(), { once: true });
       const deliveries = begin(ending);
       return {
         next: () => deliveries.next(),
         return() {
-          // A generator that waits for its next message would not hear of it otherwise.
+          // Otherwise a generator that waits for its next message would not notice.
           ending.abort();
-          ending.release(); // a generator that has not begun does not
+          ending.release(); // a generator that has not begun does not release it
           return deliveries.return(undefined);
         },
       };
@@ -45,7 +45,7 @@ export function receiving<T>(
   };
 }
 
-/** What a message is, or why it is none. */
+/** The event of a message, or why it is not an event. */
 export type Content = Pick<Delivery, "envelope" | "unreadable">;
 
 export const unreadable = (place: string | number, why: string, raw: Uint8Array): Content => ({
@@ -63,7 +63,7 @@ export interface Received extends Content {
 
 /** Reads for one receiving. */
 export interface Reader {
-  /** What is to be delivered now, in order; null when there is nothing, or no room. Throws why nothing more will come. */
+  /** The messages to deliver now, in order; null when there is nothing, or no room. Throws the reason when nothing more will come. */
   next(room: Room): readonly Received[] | null | Promise<readonly Received[] | null>;
   /** The receiving is over: its signal has aborted. Acknowledgements may still come. */
   close?(): void | Promise<void>;
@@ -72,7 +72,7 @@ export interface Reader {
 export interface ReaderOptions {
   readonly clock: Clock;
   readonly closing: AbortSignal;
-  /** How long a reader that had nothing is left alone, unless it is woken. */
+  /** How long to wait after a read that found nothing, unless a hint comes. */
   readonly waitMs: number;
   open(signal: AbortSignal, wake: Wake): Reader | Promise<Reader>;
 }
@@ -88,7 +88,7 @@ async function* deliver(
 ): AsyncGenerator<Delivery, undefined> {
   const room = createRoom(bounds);
   const wake = createWake();
-  // Reading for every single ack would cost a look and a request each; a slow handler's delivery does not count against the room.
+  // Waking the reader for every single ack would cost a read and a request each. A slow handler's delivery does not count against the room.
   const enough = Math.max(1, Math.floor(bounds.prefetch / 2));
   const makeRoom = (): void => {
     if (room.left >= enough) wake.notify();
@@ -105,7 +105,7 @@ async function* deliver(
       }
     }
   } catch (error) {
-    // What the end cuts short is no failure when the end was asked for.
+    // An error after the abort is no failure: the abort cut the work short.
     if (!signal.aborted) throw error;
   } finally {
     abort();

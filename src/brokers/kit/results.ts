@@ -36,7 +36,7 @@ export function encoded<T extends { readonly bytes: number }>(
   }
 }
 
-/** Each message's result in turn; after one of its aggregate that is not stored, the rest are skipped. */
+/** Each message's result in turn. After one that is not stored, the rest of its aggregate are skipped. */
 export function inOrder(batch: readonly Outgoing[], resultOf: (message: Outgoing, at: number) => PublishResult): readonly PublishResult[] {
   const failed = new Set<string>();
   return batch.map((message, at) => {

@@ -1,8 +1,8 @@
 import type { Clock } from "../../core/clock.ts";
 
-/** Notices that a server says nothing although an answer is awaited. One timer, however many answers are awaited. */
+/** Notices that a server is silent while an answer is awaited. One timer serves all awaited answers. */
 export interface Silence {
-  /** An answer is awaited, for `extraMs` longer than usual, until what this returns is called. */
+  /** An answer is awaited, for `extraMs` longer than usual, until the returned function is called. */
   begin(extraMs?: number): () => void;
 }
 
@@ -11,7 +11,7 @@ interface SilenceOptions {
   /** How long an answer may take while nothing at all is heard. */
   readonly ms: number;
   readonly ended: AbortSignal;
-  /** A slow server is not a silent one: it is waited for while this changes, or is NaN because the server has said that it must wait. */
+  /** A slow server is not a silent one: the wait goes on while this changes, or is NaN because the server has said that it must wait. */
   heard(): number;
   /** Called once. */
   silent(ms: number): void;
@@ -19,7 +19,7 @@ interface SilenceOptions {
 
 interface AwaitedAnswer {
   readonly ms: number;
-  /** What was heard when it was last looked at, and when it is looked at next. */
+  /** What `heard()` returned at the last check, and when the next check is due. */
   heard: number;
   due: number;
 }

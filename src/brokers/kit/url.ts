@@ -7,12 +7,12 @@ export interface Address {
 
 export const written = ({ host, port }: Address): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
-/** Null for a connection that is not encrypted; otherwise it is verified, by the system's authorities or by those given (PEM). */
+/** Null for an unencrypted connection. Otherwise the server is verified, by the system's authorities or by those given (PEM). */
 export type Tls = { readonly ca?: string; readonly cert?: string; readonly key?: string } | null;
 
 export const tlsFiles: readonly string[] = ["ca", "cert", "key"];
 
-/** What the URLs of brokers have in common; `bad` has the adapter's own words. */
+/** Parsing that all brokers' URLs share; `bad` makes the adapter's own error. */
 export function urlParts(bad: (why: string, cause?: unknown) => Error, server = "server") {
   const fileOf = (name: string, path: string): Buffer => {
     try {
@@ -37,7 +37,7 @@ export function urlParts(bad: (why: string, cause?: unknown) => Error, server = 
         throw bad(`${what} is not percent-encoded as it should be`);
       }
     },
-    /** Reads the certificates. Refuses them without encryption, which has this scheme, and parameters that are not `known`. */
+    /** Reads the certificates. Refuses them unless `encrypted`, and parameters that are not `known`. `scheme` is that of encrypted URLs. */
     tlsOf(search: URLSearchParams, encrypted: boolean, scheme: string, known = tlsFiles): Tls {
       for (const name of search.keys())
         if (!known.includes(name)) throw bad(`the URL has a parameter ${JSON.stringify(name)}, and may have ${known.join(", ")}`);

@@ -12,7 +12,7 @@ export type { Message };
 
 export interface MemoryBrokerOptions {
   readonly clock?: Clock;
-  /** A topic comes into being with its first message. @default true */
+  /** Creates a topic with its first message. @default true */
   readonly provision?: boolean;
   /** The largest message, attributes and headers included. @default 1048576 */
   readonly maxBytes?: number;
@@ -25,11 +25,11 @@ export interface MemoryBroker extends Sink, Source {
   /** Another handle on the same messages and offsets, as another process would have it; closing one leaves the others open. */
   reopen(): MemoryBroker;
   provision(topics: readonly string[]): Promise<void>;
-  /** Deletes messages older than `before`, never one that a known consumer has still to acknowledge; says how many. */
+  /** Deletes messages older than `before`, and answers how many. It keeps what a known consumer has still to acknowledge. */
   purge(before: Date): Promise<number>;
 }
 
-/** The embedded broker's behaviour within one process, for tests and simulations; nothing of it is durable. */
+/** Behaves like the embedded broker within one process, for tests and simulations. Nothing is durable. */
 export function memoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
   checkOptions("memoryBroker", options, ["clock", "provision", "maxBytes"]);
   return handle(createLog(), {

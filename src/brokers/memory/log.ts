@@ -1,7 +1,7 @@
 import type { Attributes } from "../../core/cloudevents.ts";
 import type { Wake } from "../../core/wake.ts";
 
-/** A message as the embedded broker would have it in a row. */
+/** A message, with the columns of the embedded broker's row. */
 export interface Message {
   readonly offset: number;
   readonly topic: string;
@@ -18,7 +18,7 @@ export interface Log {
   readonly topics: Map<string, Message[]>;
   /** By topic, then by consumer: the offset up to which everything is acknowledged. */
   readonly consumers: Map<string, Map<string, number>>;
-  /** Those who wait for a message. */
+  /** One per open receiving; a publish wakes them. */
   readonly wakes: Set<Wake>;
 }
 
@@ -46,7 +46,7 @@ function firstAfter(messages: readonly Message[], offset: number): number {
   return low;
 }
 
-/** Where the consumer goes on; from now on, purge keeps what it has not acknowledged. */
+/** Where the consumer continues. From now on, purge keeps messages that it has not acknowledged. */
 export function start(log: Log, consumer: string, topic: string): number {
   const consumers = log.consumers.get(topic) ?? new Map<string, number>();
   log.consumers.set(topic, consumers);
@@ -55,7 +55,7 @@ export function start(log: Log, consumer: string, topic: string): number {
   return offset;
 }
 
-/** How many messages it has not acknowledged without a gap; null for a consumer that never received from the topic. */
+/** How many messages follow the consumer's acknowledged offset; null for a consumer that never received from the topic. */
 export function undone(log: Log, consumer: string, topic: string): number | null {
   const offset = log.consumers.get(topic)?.get(consumer);
   if (offset === undefined) return null;

@@ -12,7 +12,7 @@ interface SourceOptions {
   readonly closing: AbortSignal;
 }
 
-// Every message and every ack is a hint; this is only for the one that was given while nobody waited.
+// How long the reader waits without a hint. A message is a hint, and so is an ack that makes enough room.
 const waitMs = 1_000;
 
 export function createSource({ log, clock, closing }: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> {

@@ -4,7 +4,7 @@ import type { CommandsSent, Reply } from "./driver.ts";
 import type { RedisCommand } from "./protocol.ts";
 import { explain, type Link } from "./link.ts";
 
-/** Acknowledgements of all consumers, as many in one flight as came up while the one before was under way. */
+/** Acknowledgements of all consumers. Those that come while a round trip is under way go together in the next one. */
 export interface Acks {
   /** Resolves when the server has it. */
   ack(topic: string, consumer: string, id: string): Promise<void>;
@@ -47,7 +47,7 @@ export function createAcks(link: Link): Acks {
         }
       }
     }
-    running = null; // in the same breath as the look: what comes after it begins another run
+    running = null; // in the same tick as the last check of `noted`: a later ack starts another flush
   };
 
   return {
@@ -60,7 +60,7 @@ export function createAcks(link: Link): Acks {
   };
 }
 
-/** What one command can acknowledge: one topic, one consumer, and not too many. */
+/** Groups acks into commands: one XACK takes ids of one topic and one consumer, at most `idsPerCommand`. */
 function partsOf(noted: readonly Noted[]): readonly (readonly Noted[])[] {
   const parts: Noted[][] = [];
   const last = new Map<string, Noted[]>();

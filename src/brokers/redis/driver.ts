@@ -11,7 +11,7 @@ import type { ServerAddress } from "./url.ts";
 /** Strings of any kind come as bytes. */
 export type Reply = Buffer | number | null | readonly Reply[];
 
-/** What the server answered instead of doing it. Its first word is the protocol's own code for the reason. */
+/** An error reply of the server. Its first word is the protocol's code for the reason. */
 export class RedisRefusal extends Error {
   readonly word: string;
 
@@ -26,29 +26,29 @@ export class RedisRefusal extends Error {
 export interface CommandsWritten<T> {
   readonly bytes: Uint8Array;
   readonly count: number;
-  /** Makes of a command's own answer what is kept of it: of a reply, a RedisRefusal, or why the connection ended without either. */
+  /** Turns an answer into what is kept of it. The answer is a reply, a RedisRefusal, or why the connection ended without either. */
   read(answer: Reply | Error, place: number): T;
 }
 
 /** Commands that were written at once. */
 export interface CommandsSent<T> {
-  /** By place; undefined while it is to come. */
+  /** By place; undefined until the answer has come. */
   readonly answers: readonly (T | undefined)[];
-  /** Resolves when all are there; never rejects. */
+  /** Resolves when all answers are there; never rejects. */
   readonly landed: Promise<void>;
 }
 
-/** One connection, from its beginning to its end: it is not mended, and nothing is ever sent twice. */
+/** One connection. It never reconnects, and never sends anything twice. */
 export interface Connection {
   send<T>(flight: CommandsWritten<T>): CommandsSent<T>;
-  /** How many bytes have come so far: a large answer is under way for long. */
+  /** How many bytes have arrived so far. A large answer takes long, and this number shows that it is still coming. */
   readonly heard: number;
   end(why: Error): void;
-  /** Its reason is why. */
+  /** Its abort reason says why. */
   readonly ended: AbortSignal;
 }
 
-/** Connects, and sends nothing yet: who we are and which database we want is for the first commands. */
+/** Connects, and sends nothing yet: the caller's first commands authenticate and select the database. */
 export async function connect({ host, port, tls, shown }: ServerAddress, timeoutMs: number, signal: AbortSignal): Promise<Connection> {
   const { Redis: Client } = await loadClient("Redis", "ioredis", () => import("ioredis"));
   const client = new Client({
@@ -59,15 +59,15 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
     connectTimeout: timeoutMs,
     disconnectTimeout: 10,
     keepAlive: 10_000,
-    // A connection that is lost stays lost: whatever was under way is rejected at once, and nothing waits in a queue to be sent again.
+    // No reconnect: when the connection is lost, commands under way are rejected at once, and none is queued to be sent again.
     retryStrategy: () => null,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    // Its handshake goes on when SELECT or AUTH fails, and prints to the console; ours does not.
+    // The client's handshake continues when SELECT or AUTH fails, and prints to the console. Ours does not.
     enableReadyCheck: false,
     disableClientInfo: true,
-    ...{ protocol: 2 }, // from version 6 on it would begin with HELLO, before we have said who we are
+    ...{ protocol: 2 }, // from version 6 on, the client would send HELLO before we have authenticated
   });
   const ended = shared(new AbortController());
   let failure: Error | null = null;
@@ -83,7 +83,7 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
   if (!ended.signal.aborted) await client.connect().catch(() => end(lost()));
   leave();
   ended.signal.throwIfAborted();
-  // Not the client's own error: it holds the command's arguments, and a password may be among them, or an event's data.
+  // Not the client's own error: it holds the command's arguments, which may include a password or an event's data.
   const own = (error: Error): Error => (error.name === "ReplyError" ? new RedisRefusal(error.message) : lost());
   const { stream, commandQueue } = insideOf(client);
   const awaited = createAwaited(stream);
@@ -102,7 +102,7 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
       }
       void replies.landed.then(awaited.begin());
       stream.write(bytes);
-      // The client gives each reply to whoever is next in its queue. Nothing of its own comes between: both happen in one go.
+      // The client gives each reply to the next item in its queue. Write and push share a tick: no command of its own comes between.
       const command = { name: "call", args: [], resolve: replies.take, reject: (error: Error) => replies.take(own(error)) };
       const item = { command, stream, select: 0 };
       for (let i = 0; i < count; i++) commandQueue.push(item);
@@ -111,13 +111,13 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
   };
 }
 
-/** What the client keeps to itself. */
+/** Private fields of the client. */
 interface Inside {
   readonly stream?: Socket;
   readonly commandQueue?: { push(item: object): unknown };
 }
 
-/** The client's way makes an object, a promise and strings for each command. */
+/** For sending without the client's own method, which makes an object, a promise and strings for each command. */
 function insideOf(client: Redis): Required<Inside> {
   const { stream, commandQueue } = client as unknown as Inside;
   if (typeof stream?.write !== "function" || typeof commandQueue?.push !== "function")

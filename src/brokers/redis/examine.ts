@@ -19,7 +19,7 @@ const asked = [
 ] as const;
 type Name = (typeof asked)[number];
 
-/** What the server said; null for what we may not ask. */
+/** What the server answered; null for what this user may not ask, or the server does not know. */
 export interface Answers {
   readonly config: Readonly<Record<Name, string | null>>;
   readonly version: string | null;
@@ -78,7 +78,7 @@ const serverRules: readonly Rule<Answers>[] = [
     if (is === "no") return good(is, "The log is flushed while it is rewritten, too.");
     return bad(is, "While the log is rewritten nothing is flushed, whatever appendfsync says");
   }),
-  // Streams have no expiry, so that only the policies for all keys touch them.
+  // Streams have no expiry, so only the policies for all keys evict them.
   rule("maxmemory-policy", "`allkeys-…` with a `maxmemory`", "L", "set `noeviction`", ({ config }, { good, bad, unknown }) => {
     const is = config["maxmemory-policy"];
     if (is === null) return unknown(null, denied);

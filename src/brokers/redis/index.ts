@@ -17,30 +17,30 @@ import { placeOf } from "./url.ts";
 
 export interface RedisOptions {
   /**
-   * redis://user:password@host:6379/0, or rediss:// for TLS, which may have the parameters ca, cert and key: files, for an authority that
-   * the system does not know, and for a certificate of our own.
+   * redis://user:password@host:6379/0, or rediss:// for TLS. With TLS, the parameters ca, cert and key may name files: `ca` for an
+   * authority that the system does not know, `cert` and `key` for a client certificate.
    */
   readonly url: string;
-  /** A stream comes into being with its first message or its first consumer, a consumer's group when it first receives. @default false */
+  /** Creates a stream with its first message or its first consumer, and a consumer's group when it first receives. @default false */
   readonly provision?: boolean;
   /** The largest message, attributes and headers included; the server's own limit where that is lower. @default 1048576 */
   readonly maxBytes?: number;
   /**
-   * How many replicas must have a message before it counts as stored (WAIT); with fewer it is unknown, and published again. @default 0
+   * How many replicas must have a message before it counts as stored (WAIT). With fewer it is unknown, and published again. @default 0
    */
   readonly replicas?: number;
-  /** How long connecting, and an answer, may take before the connection is given up. @default 5000 */
+  /** Timeout for connecting and for an answer. The connection is given up after it. @default 5000 */
   readonly timeoutMs?: number;
   readonly clock?: Clock;
 }
 
 export interface Redis extends Sink, Source, Examination {
   readonly can: { readonly maxBytes: number; readonly run: 1; readonly assign: false };
-  /** Makes these streams, and in each a group for these consumers, from its beginning; what is there stays as it is. */
+  /** Creates these streams, and in each a group per consumer that reads from the beginning. What exists stays as it is. */
   provision(topics: readonly string[], consumers?: readonly string[]): Promise<void>;
   /**
-   * Deletes what is older than `before` in these streams, never an entry that one of their groups has still to acknowledge, and nothing
-   * where there is no group; says how many.
+   * Deletes entries older than `before` from these streams, and answers how many. It keeps every entry that a group has still to
+   * acknowledge, and deletes nothing from a stream without groups.
    */
   purge(before: Date, topics: readonly string[]): Promise<number>;
 }

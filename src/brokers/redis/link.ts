@@ -10,17 +10,17 @@ import { writeCommand, type RedisCommand } from "./protocol.ts";
 import type { ServerAddress } from "./url.ts";
 
 export interface Link {
-  /** The connection that all but blocking reads share, opened anew whenever it has been lost. */
+  /** The shared connection, for all but blocking reads. Dials again when it has been lost. */
   open(signal: AbortSignal): Promise<Connection>;
-  /** A connection of its own, which ends with the signal. */
+  /** A separate connection, which ends when the signal aborts. */
   dial(signal: AbortSignal): Promise<Connection>;
-  /** Sends on a connection that is given up when no answer comes for as long as one may take, and `extraMs` more. */
+  /** Sends, and ends the connection when the server is silent for the timeout plus `extraMs`. */
   fly<T>(connection: Connection, flight: CommandsWritten<T>, extraMs?: number): CommandsSent<T>;
   /** The same, for commands whose answers are kept as they are. */
   send(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): CommandsSent<Reply | Error>;
-  /** The same, for replies to all of them; rejects with the first error, in the server's own words. */
+  /** The same, but resolves with all replies. Rejects with the first error, in the server's own words. */
   ask(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): Promise<readonly Reply[]>;
-  /** The largest string that the server takes, where it tells. */
+  /** The largest string that the server takes; Infinity where the server does not say. */
   readonly serverMaxBytes: number;
   readonly shown: string;
   close(): void;
@@ -68,7 +68,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
 
   const dial = async (outer: AbortSignal): Promise<Connection> => {
     const connection = await endingWith(shown, [outer, closing.signal], (signal) =>
-      // The client's own limit does not cover a TLS handshake that hangs, nor a name that is not resolved.
+      // The client's own timeout covers neither a TLS handshake that hangs nor a name that is not resolved.
       withDeadline(
         clock,
         timeoutMs,
@@ -91,7 +91,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
     await landed;
     try {
       const pair = answers.at(-1);
-      // Not everybody may ask for it. Without a password where one is needed, nothing else may be done either.
+      // Some users may not ask for it, which is no failure. NOAUTH and DENIED are: the server refuses everything else too.
       const unasked = pair instanceof RedisRefusal && !["NOAUTH", "DENIED"].includes(pair.word);
       for (const answer of unasked ? answers.slice(0, -1) : answers) if (answer instanceof Error) throw answer;
       const bytes = Array.isArray(pair) ? Number(String(pair[1])) : NaN;
@@ -117,7 +117,7 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
   };
 }
 
-/** The server's refusals in Waybill's words; all of them are the destination's. */
+/** The server's refusals in Waybill's words. All of them blame the destination. */
 export function explain(error: unknown, shown: string): Error {
   if (!(error instanceof RedisRefusal)) return error as Error;
   return outage(`${shown} refused: ${error.message}`, error);

@@ -5,7 +5,7 @@ import type { ByteWriter } from "../kit/bytes.ts";
 import type { Reply } from "./driver.ts";
 import { writeData, writeText } from "./protocol.ts";
 
-/** What was written of an entry: how many names and values, and how many bytes they are. */
+/** How many names and values of an entry were written, and how many bytes they have. */
 interface Fields {
   readonly count: number;
   readonly bytes: number;
@@ -30,7 +30,7 @@ export function writeFields(writer: ByteWriter, { envelope, source }: Outgoing):
 }
 
 const fields = new Map<string, string>();
-/** An attribute's name as a field; put together once. */
+/** An attribute's field name, cached. */
 function fieldOf(name: string): string {
   let field = fields.get(name);
   if (field === undefined) fields.set(name, (field = name === "datacontenttype" ? "content-type" : `ce_${name}`));
@@ -39,7 +39,7 @@ function fieldOf(name: string): string {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The way back; null when the entry is no event. */
+/** Decodes an entry; null when it is not an event. */
 export function toEnvelope(fields: readonly Reply[]): Envelope | null {
   const attributes = new Map<string, string>();
   const headers = new Map<string, string>();
@@ -49,10 +49,10 @@ export function toEnvelope(fields: readonly Reply[]): Envelope | null {
       const name = utf8.decode(fields[i] as Buffer);
       const value = fields[i + 1] as Buffer;
       const attribute = name === "content-type" ? "datacontenttype" : name.startsWith("ce_") ? name.slice(3) : null;
-      // A field that is there twice: nobody can say which is meant.
+      // A field that is there twice is ambiguous.
       if (attribute !== null && attributes.has(attribute)) return null;
       if (name === "data" && data !== null) return null;
-      // A copy: the client's bytes are a view into all that came with them, which a delivery that waits would keep in memory.
+      // A copy: the client's bytes are a view into all that came with them, and a waiting delivery would keep all of that in memory.
       if (name === "data") data = new Uint8Array(value);
       else if (attribute !== null) attributes.set(attribute, utf8.decode(value));
       else if (name.startsWith("h_")) headers.set(name.slice(2), utf8.decode(value));
@@ -64,9 +64,9 @@ export function toEnvelope(fields: readonly Reply[]): Envelope | null {
   return fromAttributes(Object.fromEntries(attributes), Object.fromEntries(headers), data ?? new Uint8Array(0));
 }
 
-/** What a name or a value takes in memory besides its content: an entry may consist of empty ones. */
+/** Memory that a name or a value takes besides its content. It counts, since an entry may consist of empty ones. */
 export const fieldBytes = 64;
-/** An entry of more fields is not read. It is no event of an outbox: their headers are bounded, and make fewer. */
+/** An entry with more fields is not read. It is no event of an outbox: the limit on headers keeps events below this number. */
 export const maxFields = 32_768;
 
 export function bytesOf(fields: readonly Reply[]): number {

@@ -4,10 +4,10 @@ type Argument = string | Uint8Array;
 /** A command's name and its arguments. */
 export type RedisCommand = readonly [name: string, ...args: Argument[]];
 
-/** From here on a text is measured before it is written: measuring is cheaper than a loop that may be in vain. */
+/** From this length on, a text is measured before it is written: that is cheaper than an ASCII loop that may fail. */
 const longText = 256;
 
-/** A text as the protocol has it, with its length in front. Says how many bytes the text has. */
+/** Writes a text as the protocol has it, with its length in front. Returns how many bytes the text has. */
 export function writeText(writer: ByteWriter, text: string): number {
   const before = writer.at;
   if (text.length < longText) {
@@ -37,7 +37,7 @@ function writeLength(writer: ByteWriter, bytes: number): void {
   writer.crlf();
 }
 
-/** Puts how many there are before the arguments that were written from there on. */
+/** Inserts the number of arguments before those that were written from `from` on. */
 export const closeCommand = (writer: ByteWriter, from: number, args: number): void => writer.insert(from, `*${args}\r\n`);
 
 export function writeCommand(writer: ByteWriter, command: RedisCommand): void {

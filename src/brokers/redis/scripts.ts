@@ -2,8 +2,8 @@ import type { RedisCommand } from "./protocol.ts";
 import { fieldBytes, maxFields } from "./message.ts";
 
 /**
- * What has to happen without anything in between. Words of our own for what the server has none for: NOSTREAM when there is no such
- * key, FENCED when another session has taken the consumer over.
+ * Scripts, for steps that must be atomic. They add two error codes that the server does not have: NOSTREAM when there is no such key,
+ * FENCED when another session has taken the consumer over.
  */
 const asStream = `
 local kind = redis.call('TYPE', KEYS[1]).ok
@@ -21,7 +21,7 @@ local function find(list, name)
   end
 end`;
 
-/** KEYS: topic. ARGV: consumers. Makes an empty stream where there is nothing, and a group for each consumer that has none, from the beginning. */
+/** KEYS: topic. ARGV: consumers. Creates a missing stream, and a group from the beginning for each consumer that has none. */
 const provisionText = `
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
@@ -37,8 +37,8 @@ end
 return 1`;
 
 /**
- * KEYS: topic. ARGV: consumer, session. Gives everything pending in the group to this session, and removes all earlier ones, so that a read of theirs that is still on its way takes nothing. Answers with the ids that
- * were pending and are not in the stream any more.
+ * KEYS: topic. ARGV: consumer, session. Gives everything pending in the group to this session, and removes all earlier sessions: a read
+ * of theirs that is still on its way takes nothing. Answers the ids that were pending and are no longer in the stream.
  */
 const takeText = `${asStream}
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
@@ -61,11 +61,11 @@ redis.call('XGROUP', 'CREATECONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return deleted`;
 
 /**
- * KEYS: topic. ARGV: consumer, session, count, from: an id, for what is pending after it, or >, for what nobody was given yet; bytes: no
- * entry follows one that reached them, and 0 is no bound. Answers with entries; or, when there is nothing new, with the id after which to
- * wait, and how many entries were removed before the group was given them, or nil when nobody knows. (Redis 7 counts what was added and what
- * was read. It loses the latter at an entry that was deleted, and takes a guess that hides what was trimmed: so the script counts itself.)
- * An entry of more fields than are read comes as its id and their count, since each takes memory even where it is empty.
+ * KEYS: topic. ARGV: consumer, session, count, from, bytes. `from` is an id, for what is pending after it, or >, for what the group was
+ * not given yet. No entry follows one that reached `bytes`; 0 is no bound. Answers entries. When there is nothing new, it answers the id
+ * after which to wait, and how many entries were removed before the group was given them, or nil when that is unknown. (Redis 7 counts what
+ * was added and what was read. It loses the latter at a deleted entry, and its guess hides what was trimmed: so the script counts itself.)
+ * An entry with more fields than are read comes as its id and their number, since each field takes memory even where it is empty.
  */
 const fetchText = `${asStream}
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
@@ -106,8 +106,8 @@ reached(id, added)
 return {id, read and math.max(0, added - read)}`;
 
 /**
- * KEYS: topic. ARGV: an id, the most to delete at once. Deletes what is before the id and acknowledged by every group, and nothing while
- * there is none, since nobody has read it; answers with how many, and whether that was all.
+ * KEYS: topic. ARGV: an id, the most to delete at once. Deletes entries before the id that every group has acknowledged. Without groups
+ * it deletes nothing, since no consumer has read the stream. Answers how many, and whether that was all.
  */
 const purgeText = `${asStream}
 local function parts(id)

@@ -16,7 +16,7 @@ interface SessionOptions {
   readonly provision: boolean;
   readonly consumer: string;
   readonly topics: readonly string[];
-  /** Entries of a topic were removed before they were read, or before they were acknowledged; null when nobody knows how many. */
+  /** Entries of a topic were removed before they were read, or before they were acknowledged; null when their number is unknown. */
   readonly missed: (topic: string, entries: number | null) => void;
 }
 
@@ -24,9 +24,9 @@ interface Entry extends Omit<Received, "ack"> {
   readonly id: string;
 }
 
-/** One receiver on a connection of its own. Its name within the group is new, so that what an earlier one left under way is told apart. */
+/** One receiver on its own connection. Its name in the group is new, to distinguish what an earlier session left under way. */
 interface Session {
-  /** At most so many, of one topic, and none behind one that reaches so many bytes; none when nothing has come for a while. */
+  /** At most `most` entries, of one topic, and none behind one that reaches `bytes`. Empty when nothing has come for a while. */
   next(most: number, bytes: number): Promise<readonly Entry[]>;
   readonly ended: AbortSignal;
   close(): void;
@@ -35,7 +35,7 @@ interface Session {
 /** How far this session is in a topic. */
 interface Cursor {
   readonly topic: string;
-  /** What is pending after this id comes next; > when all of that has been had. */
+  /** Pending entries after this id come next; > once all of them have been read. */
   from: string;
   /** The group was given everything up to here. */
   reached: string;
@@ -107,7 +107,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
   return {
     ended: connection.ended,
     async next(most, bytes) {
-      // Each topic is the first in its turn.
+      // Topics take turns at being read first.
       for (let n = 0; n < cursors.length; n++) {
         const cursor = cursors[turn++ % cursors.length]!;
         let received: readonly Entry[] | null = [];
@@ -119,7 +119,7 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
         if (received !== null) return received;
       }
       const ids = cursors.map(({ reached }) => reached);
-      // A read without a group: should its answer be lost, nothing is lost with it.
+      // A read without a group takes no entry: if its answer is lost, no entry is lost with it.
       await ask([["XREAD", "COUNT", "1", "BLOCK", String(blockMs), "STREAMS", ...topics, ...ids]], blockMs).catch((error: unknown) => {
         throw failed(topics.join(", "), error);
       });

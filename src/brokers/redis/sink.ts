@@ -55,13 +55,13 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
     };
     const count = places.length + (copies.replicas === 0 ? 0 : 1);
     await orAborted(link.fly(connection, { bytes, count, read }).landed, signal, () => undefined);
-    // After a failover the name may lead to another server.
+    // After a failover the name may lead to another server, so the next publish dials again.
     if (replica !== null) connection.end(explain(replica, shown));
-    // What is answered later changes nothing in what is said now.
+    // A new array: an answer that comes after the abort must not change what is returned now.
     return results.map((result) => (result === stored && lack !== null ? unknown(lack) : result));
   };
 
-  /** One buffer with all that can be sent, and their places. */
+  /** One buffer with the commands of all messages that can be sent, and the places of these messages. */
   const commandsOf = (flight: readonly Outgoing[], refuse: (at: number, result: PublishResult) => void) => {
     const places: number[] = [];
     let guess = 0;
@@ -105,7 +105,7 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
 /** What an entry takes besides its data, as a first guess. */
 const fieldsGuess = 1_024;
 
-/** One XADD. Says how many bytes the entry's fields are. */
+/** One XADD. Returns how many bytes the entry's fields have. */
 function writeEntry(writer: ByteWriter, message: Outgoing, provision: boolean): number {
   const from = writer.at;
   writeText(writer, "XADD");

@@ -21,14 +21,14 @@ interface SourceOptions {
 const waitMs = 1_000;
 const maxDateMs = 8.64e15;
 /**
- * After a receiving without progress, entries are read one at a time until so many are acknowledged: the server may end connections for an
- * answer that is too large. Entries that are only delivered do not count: those of a failing aggregate come first in every receiving.
+ * After a receiving without progress, entries are read one at a time until this many are acknowledged: the server may close a connection
+ * for an answer that is too large. Mere deliveries do not count: the entries of a failing aggregate come first in every receiving.
  */
 const carefulAcks = 256;
 
 /**
- * A topic's consumers are the stream's groups. What a session was given and did not acknowledge is pending in the group, and comes
- * first, in order, to the next session; only then what is new.
+ * A topic's consumers are the stream's groups. Entries that a session was given and did not acknowledge stay pending in the group. The
+ * next session gets them first, in order, and new entries only after them.
  */
 export function createSource(options: SourceOptions): Required<Pick<Source, "receive" | "oldest" | "lag">> {
   return {
@@ -37,7 +37,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
       const [reply] = await link.ask(await link.open(signal), [["XRANGE", topic, "-", "+", "COUNT", "1"]]).catch((error: unknown) => {
         throw explain(error, link.shown);
       });
-      // An entry's id begins with the server's time in milliseconds, unless somebody gave it another: then it is as old as it says.
+      // An entry's id begins with the server's time in milliseconds. If its writer chose another id, the entry is as old as that says.
       const [first] = reply as readonly (readonly [Buffer, unknown])[];
       return first === undefined ? null : new Date(Math.min(Number.parseInt(String(first[0]), 10), maxDateMs));
     },
@@ -61,8 +61,8 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
 }
 
 /**
- * What is pending in the group, and what it was not given yet. Redis before 7 does not count the latter, and later versions do not know it
- * behind an entry that was deleted. Entries that were trimmed unread count until the consumer reads on.
+ * Entries that are pending in the group, and those it was not given yet. Redis before 7 does not count the latter, and later versions do
+ * not know their number behind a deleted entry. Entries that were trimmed unread count until the consumer reads on.
  */
 function undone(groups: readonly (readonly Reply[])[], consumer: string): number | null {
   for (const pairs of groups) {

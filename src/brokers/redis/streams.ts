@@ -4,7 +4,7 @@ import type { Reply } from "./driver.ts";
 import { explain, type Link } from "./link.ts";
 import { provisionScript, purgeScript } from "./scripts.ts";
 
-/** Deleted in one go; the server does nothing else meanwhile. */
+/** How many entries one call deletes; the server does nothing else meanwhile. */
 const chunk = "10000";
 
 export async function provisionStreams(link: Link, topics: readonly string[], consumers: readonly string[]): Promise<void> {
@@ -23,7 +23,7 @@ export async function purgeStream(link: Link, before: Date, topics: readonly str
   if (!(before instanceof Date) || Number.isNaN(before.getTime())) {
     throw new WaybillError("INVALID_OPTION", `purge needs a valid Date, not ${show(before)}`);
   }
-  // Entries are named by the server's clock in milliseconds.
+  // Entry ids begin with the server's time in milliseconds.
   const limit = `${Math.max(0, before.getTime())}-0`;
   let purged = 0;
   for (const topic of topics) {

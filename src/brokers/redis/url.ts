@@ -8,7 +8,7 @@ export interface ServerAddress {
   readonly username: string | null;
   readonly password: string | null;
   readonly database: number;
-  /** As it may be shown: without whoever connects. */
+  /** The URL as it may be shown: without user and password. */
   readonly shown: string;
 }
 
