@@ -1,4 +1,4 @@
-/** What is to be done at which moment, the earliest first; of one moment, what came first. A binary heap. */
+/** A binary heap of items by their time, the earliest first. Items of one time come in the order they were added. */
 interface Agenda<Item> {
   add(at: number, item: Item): void;
   first(): AgendaEntry<Item> | null;

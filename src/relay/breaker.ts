@@ -11,23 +11,23 @@ interface BreakerOptions {
   /** First wait before a probe; doubled up to the last. */
   readonly firstProbeMs: number;
   readonly lastProbeMs: number;
-  /** Told whenever there may be something to do. */
+  /** Notified whenever there may be something to do. */
   readonly changed: Pick<Wake, "notify">;
 }
 
 /**
- * One state per topic that is not known to be well:
+ * One state per topic that is not known to be healthy:
  *
  *   (none)    → open       the destination failed
- *   (none)    → releasing  events were found waiting for it, and this relay has not seen why: they are routed anew
- *   open      → trial      its metadata is well again, and one waiting aggregate was let go
- *   trial     → releasing  the destination answered to that one
- *   trial     → open       it did not, or nothing came of it in time
- *   releasing → (none)     everything that waited has been let go
+ *   (none)    → releasing  events were found waiting for it, and this relay has not seen why: they are routed again
+ *   open      → trial      the probe succeeded, and one waiting aggregate is released
+ *   trial     → releasing  the destination answered that event
+ *   trial     → open       it did not, or the trial timed out
+ *   releasing → (none)     everything that waited has been released
  *
- * Only an open topic, and one under trial, keep new events back. An event that ends unknown in a trial, where it is
- * alone on its topic, gets a strike when another event has been stored there since its last strike. At the third it is
- * the event that is to blame, not the destination.
+ * Only a topic that is open or under trial keeps new events back. An event that ends unknown in a trial, where it is alone on its topic,
+ * gets a strike when another event has been stored there since its last strike. At the third strike the event is to blame, not the
+ * destination.
  */
 export interface Breaker {
   /** Would `admit` say yes now? Takes no place in a trial. */
@@ -43,11 +43,11 @@ export interface Breaker {
   failed(topic: string, id: string, error: Error, unknown: boolean): boolean;
   /** Events of this topic wait in the store. */
   adopt(topic: string): void;
-  /** What is to be done now for the topic that has been due for longest, and is not in work; null: nothing is. Say `done` when it is over. */
+  /** The work for the topic that has been due for longest and is not in work; null when nothing is due. Call `done` when it is over. */
   next(): BreakerWork | null;
   done(topic: string): void;
   probeFailed(topic: string, error: Error): void;
-  /** The probe was well. True when one waiting aggregate is to be let go on trial. */
+  /** The probe succeeded. True when one waiting aggregate is to be released on trial. */
   probed(topic: string): boolean;
   /** Nothing waits for this topic any more. */
   released(topic: string): void;
@@ -59,7 +59,7 @@ export interface Breaker {
 
 export interface BreakerWork {
   readonly topic: string;
-  /** Ask for its metadata, or let go what waits for it. */
+  /** Check its metadata, or release what waits for it. */
   readonly as: "probe" | "release";
 }
 
@@ -69,7 +69,7 @@ interface Topic {
   failures: number;
   probeAt: number;
   trial: string | null;
-  /** Whether the opening was told, so that the closing is told too. */
+  /** Whether the opening was reported, so that the closing is reported too. */
   told: boolean;
 }
 
@@ -86,7 +86,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
   /** An entry whose topic has moved on since is stale. */
   const agenda = createAgenda<{ readonly name: string; readonly topic: Topic }>();
   const inWork = new Set<string>();
-  /** Came up while they were in work. */
+  /** Topics that came up while they were in work. */
   const passedOver = new Set<string>();
 
   const plan = (name: string, topic: Topic): void => {
@@ -166,7 +166,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
         set(name, { ...topic, state: "open", trial: null, probeAt: clock.monotonic() });
         return true;
       }
-      // A window's many failures are one: only the first of them moves the next probe.
+      // The many failures of a window count as one: only the first of them moves the next probe.
       if (topics.get(name)?.state !== "open") open(name, error.message);
       return false;
     },
@@ -193,7 +193,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
     done(name) {
       inWork.delete(name);
       const topic = topics.get(name);
-      // Not all that waits is let go in one step.
+      // One step need not release all that waits.
       const again = passedOver.delete(name) || topic?.state === "releasing";
       if (topic !== undefined && again) plan(name, topic);
     },

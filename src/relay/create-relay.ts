@@ -36,15 +36,15 @@ export interface RelayOptions {
   readonly route?: string | Route;
   /** CloudEvents `source` of every message. @default "/waybill" */
   readonly source?: string;
-  /** Events per window at most: windows widen while there is a backlog. @default 1000 */
+  /** The most events per window. Windows widen up to it while there is a backlog. @default 1000 */
   readonly batch?: number;
-  /** Windows claimed and not settled at once; times `batch`, that is how many duplicates one fault may cause. @default 3 */
+  /** Windows claimed and not settled at once. This times `batch` is how many duplicates one fault may cause. @default 3 */
   readonly batchesInFlight?: number;
-  /** Payload bytes per window; times `batchesInFlight`, that is what a relay holds. A larger event is claimed alone. @default 8 MiB */
+  /** Payload bytes per window. This times `batchesInFlight` is what a relay holds. A larger event is claimed alone. @default 8 MiB */
   readonly windowBytes?: number;
   /** Wait after a poll that found nothing. @default 100 */
   readonly pollIntervalMs?: number;
-  /** How long the others wait before they take a dead relay's lanes. @default 10000 */
+  /** How long other relays wait before they take a dead relay's lanes. @default 10000 */
   readonly leaseMs?: number;
   /** A publish without an answer by then is unknown; must be shorter than the lease. @default half of leaseMs */
   readonly publishTimeoutMs?: number;
@@ -57,11 +57,11 @@ export interface RelayOptions {
   readonly own?: readonly number[];
   /** Waits between probes of a broken destination: the first, doubled up to the last. @default 1000 and 30000 */
   readonly probeMs?: { readonly first: number; readonly last: number };
-  /** Purges and watches the store's tables while this relay holds lane 0; false leaves that to others. @default on, where the store has an operator */
+  /** Purges and watches the tables while this relay owns lane 0; false: other relays do. @default on, where the store has an operator */
   readonly housekeeping?: false | HousekeepingOptions;
-  /** Hears what happens on the path: a function, or a logger such as `console` or pino. False: nothing. @default deaths, troubles and recoveries to stderr */
+  /** Gets path events: a function, or a logger like `console` or pino. False: none. @default deaths, troubles and recoveries to stderr */
   readonly observe?: ObserveOption;
-  /** Names this relay in status, with a part added that tells its lives apart. @default made up */
+  /** Name shown in `status`; a unique suffix is added for each `createRelay`. @default generated */
   readonly relayId?: string;
   readonly clock?: Clock;
   readonly random?: Random;
@@ -75,13 +75,13 @@ export interface HousekeepingOptions {
   readonly retentionMs?: number;
   /** How long idempotency keys are known. @default 7 days */
   readonly keyRetentionMs?: number;
-  /** Is given published and discarded events before they are deleted; as long as it fails, they stay. */
+  /** Called with published and discarded events before they are deleted. While it fails, they stay. */
   readonly archive?: Archive;
-  /** From where on the watch warns. */
+  /** The thresholds above which the watch warns. */
   readonly warn?: Partial<Thresholds>;
 }
 
-/** Every option, for what must know them all. */
+/** The names of all options, for code that must know them all. */
 export const relayOptionNames = [
   "store",
   "sink",
@@ -114,7 +114,7 @@ export const housekeepingOptionNames = [
   "warn",
 ] as const satisfies readonly (keyof HousekeepingOptions)[];
 
-/** Takes events from the store's outbox to the sink. Any number of relays may run on one store. */
+/** Publishes events from the store's outbox to the sink. Any number of relays may run on one store. */
 export function createRelay(options: RelayOptions): Relay {
   checkOptions("createRelay", options, relayOptionNames);
   const { store, sink } = options;
@@ -136,7 +136,7 @@ export function createRelay(options: RelayOptions): Relay {
   const life = uuidv7(clock, random)();
   const coordinator = createLeases({
     leases: store.leases,
-    // A new life is a new relay, even under an old name: its past one's lanes must be won, and its windows be suspect.
+    // A restarted relay is a new one, even under an old name: it must win its former lanes, and its former windows are suspect.
     relay: options.relayId === undefined ? life : `${options.relayId}:${life.slice(-8)}`,
     strategy: strategyOf(options.coordination ?? "partitioned", options.own),
     leaseMs,

@@ -8,25 +8,25 @@ import type { RelayParts } from "./parts.ts";
 interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "coordinator" | "clock"> {
   readonly breaker: Breaker;
   readonly steps: Progress;
-  /** A release that takes longer is no progress: what waits must go to a relay that can let it go. */
+  /** A release that takes longer is no progress: the lanes must go to a relay that can release what waits. */
   readonly storeTimeoutMs: number;
   /** Tells the feed that there may be something to claim. */
   readonly wake: Wake;
-  /** Told by the breaker. */
+  /** Notified by the breaker. */
   readonly changed: Wake;
   readonly probeTimeoutMs: number;
   onTrouble(error: Error): void;
 }
 
 const longestWaitMs = 60_000;
-/** So many topics are asked for, or let go, side by side: thousands of missing ones must not drown the broker and the store. */
+/** How many topics are probed or released at once: thousands of missing ones must not overload the broker and the store. */
 const atOnce = 32;
 const releasePerStep = 1_000;
 const troubleMs = 500;
 
 /**
- * Finds broken destinations healthy again, beside the relay's loop so that they never slow the others: metadata first,
- * then one waiting aggregate after the other until one is stored, then all that wait.
+ * Finds out when broken destinations work again, beside the relay's loop, so that they never slow the others. It probes the metadata first,
+ * then releases one waiting aggregate after the other until one is stored, then all that wait.
  */
 export async function watchDestinations(options: DestinationsOptions, ending: AbortSignal): Promise<void> {
   const { breaker, coordinator, clock } = options;
@@ -51,7 +51,7 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
     options.wake.notify();
   };
 
-  // Each topic by itself, the one that has been due for longest first: one whose probe takes long keeps no other waiting.
+  // Each topic is a step of its own, the one that has been due for longest first: a slow probe keeps no other topic waiting.
   let running = 0;
   const step = async ({ topic, as }: BreakerWork): Promise<void> => {
     running += 1;

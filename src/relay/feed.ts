@@ -2,7 +2,7 @@ import type { Claim, Outcome, Window } from "../contracts/outbox-store.ts";
 
 /** Where a relay's windows come from. Polling is the only way in this version; the relay would not notice another one. */
 export interface Feed {
-  /** Windows one after the other, until the signal aborts; as many at once as are allowed to be unsettled. */
+  /** Yields windows until `draining` aborts, as many at once as may be unsettled. */
   windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;
   /** Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. */
   settle(window: FedWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
@@ -14,7 +14,7 @@ export interface Feed {
 
 export interface FedWindow extends Window {
   readonly id: string;
-  /** Counts claims and settles of this relay: was a settle finished before this claim began? */
+  /** The relay's count of claims and settles. It shows whether a settle had finished before this claim began. */
   readonly claimedAt: number;
 }
 

@@ -10,8 +10,8 @@ export interface Policy {
 }
 
 /**
- * What a result means for the event. Only what the event itself is to blame for costs an attempt; whatever belongs
- * to the destination, and whatever is unknown, waits for the destination.
+ * What a result means for the event. Only a failure that the event itself caused costs an attempt. When the destination is to blame, or the
+ * result is unknown, the event waits for the destination.
  */
 export function judge(claim: Claim, topic: string, result: PublishResult, policy: Policy): Outcome {
   switch (result.status) {

@@ -1,12 +1,12 @@
 import type { Parcel } from "./parcel.ts";
 
 /**
- * The one keeper of promise O in a relay: of an aggregate, nothing is sent before its earlier event is stored, and nothing behind one that
+ * Keeps promise O in a relay, and nothing else does: no event is sent before its aggregate's earlier event is stored, or behind one that
  * was not.
  *
- * Windows are claimed ahead. While an event that was not published is not settled, the table gives out its followers as if nothing had
- * happened, so a window whose claim began before that settle ended may hold some: they go back. Events before the stop may go: two
- * windows that wait for each other's end would never finish.
+ * Windows are claimed ahead. Until an event that was not published is settled, claims take its followers as if nothing had happened. So a
+ * window whose claim began before that settle ended may hold some, and they go back. Events before the stop may go: two windows that wait
+ * for each other's end would never finish.
  */
 export interface Order {
   /** One number for every claim and every finished settle, ascending. */
@@ -17,9 +17,9 @@ export interface Order {
   published(parcel: Parcel): Parcel | null;
   /** The event was not published. Its followers go back, and an earlier event that waits may be next. */
   stopped(parcel: Parcel): { readonly next: Parcel | null; readonly back: readonly Parcel[] };
-  /** What became of these stopped events is durable. */
+  /** The outcomes of these stopped events are durable. */
   settled(parcels: readonly Parcel[]): void;
-  /** No window is open: whatever is settled was settled before every claim to come. */
+  /** No window is open: every settle that ended did so before all claims to come. */
   forget(): void;
 }
 
@@ -30,7 +30,7 @@ interface Stop {
 
 export function createOrder(): Order {
   let now = 0;
-  /** By aggregate, the last of those that are on their way; `next` leads from the first to it. */
+  /** By aggregate, the last parcel that is on its way; `next` leads from the first to it. */
   const last = new Map<string, Parcel>();
   const stops = new Map<string, Stop[]>();
 

@@ -9,21 +9,21 @@ import { tooLargeToRead } from "../core/within-bytes.ts";
 import { isToBeRead, type FedWindow } from "./feed.ts";
 import { type Route, topicOf } from "./route.ts";
 
-/** A claim on its way, with what is worked out once: it is what the sink is given. */
+/** A claim on its way through the relay, with what is worked out once. The sink is given parcels. */
 export interface Parcel extends Outgoing {
-  /** Another one once its payload was read. */
+  /** Replaced once its payload was read. */
   claim: Claim;
   envelope: Claim["envelope"];
   readonly window: FedWindow;
   /** Names its aggregate. */
   readonly aggregate: string;
-  /** Why it cannot be sent. That counts when its turn comes, and not before those ahead of it are sent. */
+  /** Why it cannot be sent. This counts when the parcel's turn comes, and not before the parcels ahead of it are sent. */
   readonly fault: Error | null;
   /** Its payload is still to be read. */
   unread: boolean;
   /** The sink has it. */
   sent: boolean;
-  /** The next event of its aggregate that is on its way; the order's own. */
+  /** The next event of its aggregate that is on its way. Only the order changes it. */
   next: Parcel | null;
 }
 
@@ -39,7 +39,7 @@ interface Packing {
   readonly sink: Pick<Sink, "name" | "can">;
 }
 
-/** A window's claims as parcels, in their order. Never throws: what is wrong with an event is that event's fault. */
+/** A window's claims as parcels, in their order. Never throws: an error becomes the `fault` of its parcel. */
 export function pack(window: FedWindow, { route, source, sink }: Packing): readonly Parcel[] {
   const toBeRead = isToBeRead(window.claims);
   return window.claims.map((claim) => {
@@ -67,7 +67,7 @@ function faultOf({ deaths, unreadable }: Claim): Error | null {
 
 /** No character takes more bytes in UTF-8 than this for each of its code units. */
 const mostBytes = 3;
-/** The names of all attributes, and the values that are no column. */
+/** Room for the names of all attributes, and for the values that are not columns. */
 const besideBytes = 1_024;
 
 function checkSize({ envelope, unread = 0 }: Claim, source: string, { name, can }: Packing["sink"]): void {

@@ -25,7 +25,7 @@ export interface RelayParts {
   readonly publishTimeoutMs: number;
   readonly leaseMs: number;
   readonly probeMs: { readonly first: number; readonly last: number };
-  /** What a relay that goes on does besides, until the signal aborts; it never fails. */
+  /** What a relay does besides publishing, except in `runOnce`, until the signal aborts. It never fails. */
   readonly chores: (ending: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly random: Random;

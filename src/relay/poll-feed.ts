@@ -13,9 +13,9 @@ interface PollFeedOptions extends Pick<
 > {
   readonly steps: Progress;
   readonly order: Pick<Order, "tick" | "forget">;
-  /** A lane with so many events in flight gets no more until some are settled: an aggregate that is slow to publish must not take the room of all others. */
+  /** A lane with this many events in flight gets no more until some are settled: a slow aggregate must not take the room of all others. */
   readonly laneShare: number;
-  /** Payload bytes of a window; what is in flight has at most so many for each batch in flight. */
+  /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
   readonly windowBytes: number;
   /** How many bytes a message may have now. */
   largest(): number;
@@ -27,16 +27,16 @@ interface PollFeedOptions extends Pick<
   onTrouble(step: "claim" | "settle", error: Error): void;
 }
 
-/** While events come steadily, the next claim begins this long after one that took all there were: a few cost as much to claim as one. */
+/** While events come steadily, the next claim begins this long after one that took all there were: claiming a few costs as much as one. */
 const lullMs = 7;
 
-/** So many windows that followed each other do not end with one claim that finds nothing: at random, some intervals have no event. */
+/** After more windows in a row than this, one claim that finds nothing does not end the row: at random, some intervals have no event. */
 const longRun = 8;
 
-/** The first window has so many events at most. Each one that does not take all there is makes the next one twice as wide, up to `batch`. */
+/** The most events of the first window. After a window that did not take all there is, the next is twice as wide, up to `batch`. */
 const firstWidth = 250;
 
-/** So many windows of one event whose payload is still to be read may be open: they are read one after the other. */
+/** How many windows of one event whose payload is still to be read may be open: payloads are read one after the other. */
 const mostUnread = 32;
 
 interface OpenWindow {
@@ -45,7 +45,7 @@ interface OpenWindow {
   /** Held in memory until the whole window is settled. */
   readonly bytes: number;
   unsettled: number;
-  /** To be settled. */
+  /** Outcomes to be settled. */
   readonly known: Outcome[];
   /** The settle that began last, and the one that will begin when it ends. */
   settling: Promise<void>;
@@ -53,9 +53,9 @@ interface OpenWindow {
 }
 
 /**
- * Polls without a wait while there is more, every `pollIntervalMs` otherwise. Events that were in a dead relay's window
- * are claimed apart: nothing else is in flight with them, and every other window is an ordinary one, so that an event
- * which ends the process can be told from its neighbours, and they go on meanwhile.
+ * Polls without a wait while there is more, every `pollIntervalMs` otherwise. Events that were in a dead relay's window are claimed apart,
+ * with nothing else in flight, so that an event which ends the process can be told from its neighbours. Every second window is an ordinary
+ * one, so that other events go on meanwhile.
  */
 export function createPollFeed(options: PollFeedOptions): Feed {
   const { outbox, coordinator, clock, steps, order } = options;
@@ -80,7 +80,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     let narrow = false;
     let lull: number | null = null;
     let width = firstWidth;
-    /** How many windows have followed each other since events came faster than one by one. */
+    /** How many windows have followed each other since one had more than one event. */
     let run = 0;
     /** Until the next poll, or a hint that there is something. */
     const pause = async (): Promise<void> => void (await options.wake.wait(clock, options.pollIntervalMs, draining));
@@ -113,7 +113,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (open.size === 0) order.forget();
       const claimedAt = order.tick();
       const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
-      // The holding as it is now: a lane that is to be given away stays in use until it is known what was claimed from it.
+      // The holding as it is now. A lane that is to be given away stays in use until the claim has said what it took.
       const holding = (): Holding => {
         const lanes = [...coordinator.holding.lanes];
         claiming = new Map(lanes.filter(([lane]) => hasRoom(lane)));
@@ -179,9 +179,9 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (lost.length > 0) coordinator.lost(lost);
       await options.failpoints.hit("after-settle", idsOf(claims));
     }
-    // What moved nothing must not be claimed again in a tight circle.
+    // Events that were only returned must not be claimed again in a tight loop.
     fruitless = outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
-    found = true; // what was given back, or held, is for the next claim to see
+    found = true; // the next claim has to look at what was given back or held
     for (const { lane } of claims) countIn(lane, -1);
     if (full.some(hasRoom)) options.wake.notify();
     entry.unsettled -= outcomes.length;
@@ -195,7 +195,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const entry = open.get(window.id);
       if (entry === undefined) return;
       for (const outcome of outcomes) entry.known.push(outcome);
-      // One settle of a window after the other: what is concluded meanwhile goes together with the next.
+      // Settles of one window run one after the other. Outcomes that come meanwhile go together with the next.
       const before = entry.settling;
       entry.next ??= (async () => {
         await before;
@@ -216,7 +216,7 @@ const bytesOf = ({ claims }: FedWindow): number => claims.reduce((sum, { envelop
 
 const idsOf = (claims: FedWindow["claims"]): readonly string[] => claims.map(({ envelope }) => envelope.id);
 
-/** Repeats with a growing wait until it succeeds, or `end` aborts; undefined then, or at once when `now` aborts. */
+/** Retries with backoff until it succeeds, or `end` aborts. Answers undefined then, or at once when `now` aborts. */
 async function untilDone<T>(
   clock: Clock,
   { end, now }: { readonly end: AbortSignal; readonly now: AbortSignal },

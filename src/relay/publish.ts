@@ -21,12 +21,12 @@ interface PublisherOptions extends Pick<
   readonly order: Order;
   readonly steps: Progress;
   readonly readTimeoutMs: number;
-  /** What is ready and not sent then goes back. */
+  /** Parcels that are ready and not sent when it aborts go back. */
   readonly draining: AbortSignal;
   readonly stopping: AbortSignal;
   /** Work that the relay waits for before it ends. */
   track(work: Promise<unknown>): void;
-  /** The sink answered: so many events were published in so many milliseconds. */
+  /** The sink answered: these parcels were published in `ms` milliseconds. */
   onPublished(parcels: readonly Parcel[], ms: number): void;
   /** Resolves once the outcomes of this window's parcels are durable. */
   settle(window: FedWindow, concluded: readonly Concluded[]): Promise<void>;
@@ -48,12 +48,12 @@ interface Destination {
   wasHot: boolean;
 }
 
-/** So many calls of the sink may be under way for one topic: the next ones wait, and go together. */
+/** How many calls of the sink may be under way for one topic. Further parcels wait, and go together. */
 const mostFlights = 8;
 
 /**
- * A flight of hot aggregates takes as many round trips as fit into this time, by what the last one took, and no more than so many: one
- * deadline is for all of them, and each goes on where the one before it was stored.
+ * A flight of hot aggregates takes as many round trips as fit into `ms`, judged by the last such flight, and at most `most`. One deadline
+ * covers all of them, and each trip goes on where the one before it was stored.
  */
 const manyTrips = { ms: 10, most: 32 };
 
@@ -88,7 +88,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     if (draining.aborted || !isOurs(parcel)) return conclude(parcel, returned(parcel));
     if (parcel.fault !== null) return conclude(parcel, refuse(claim, parcel.fault, false, policy));
     if (claim.unread !== undefined) {
-      // In a window with others: the sink takes more than when it was claimed, and the next claim decides.
+      // In a window with others: the sink takes larger messages than at the time of the claim, so the next claim decides.
       if (!parcel.unread) return conclude(parcel, returned(parcel));
       if (!breaker.admits(topic)) return conclude(parcel, held(parcel));
       unread.push(parcel);
@@ -127,9 +127,9 @@ export function createPublisher(options: PublisherOptions): Publisher {
   };
 
   /**
-   * What goes next, at most a batch: as much of each aggregate as one round trip takes. Where that is not all that waits, those aggregates
-   * go apart, by turns with the others, so that neither waits for the answers to the other, and take more than one trip where the broker is
-   * quick.
+   * What goes next, at most a batch: as much of each aggregate as one round trip takes. Aggregates with more than that waiting are hot.
+   * They go in flights of their own, by turns with the others, so that neither waits for the answers to the other. Such a flight takes more
+   * than one trip where the broker is quick.
    */
   const load = (destination: Destination): { readonly flight: readonly Parcel[]; readonly trips: number | null } => {
     const { ready, trips, wasHot } = destination;
@@ -151,7 +151,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     }
     return { flight, trips: hot ? Math.ceil(longest / run) : null };
   };
-  /** Whether it may be sent, as the first of its aggregate or behind it; what became of the first one otherwise. */
+  /** Whether `each` may be sent, as the first of its aggregate or behind it. Concludes the first one when it may not. */
   const isReady = (first: Parcel, each: Parcel): boolean => {
     if (each !== first && (each.topic !== first.topic || each.fault !== null || each.claim.unread !== undefined)) return false;
     const ours = !draining.aborted && isOurs(each);
@@ -160,7 +160,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
     return false;
   };
 
-  /** `trips`: how many it takes; null where no aggregate of it is hot. */
+  /** `trips`: how many round trips it takes; null where no aggregate of it is hot. */
   const fly = async (destination: Destination, flight: readonly Parcel[], trips: number | null): Promise<void> => {
     destination.flights++;
     const started = clock.monotonic();
@@ -180,7 +180,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       parcel.sent = false;
       const outcome = answers === null ? unsent(parcel) : outcomeOf(parcel, answers[at] ?? noResult(sink.name));
       if (outcome.as === "published") published.push(parcel);
-      // Only the first event of an aggregate that was not stored is judged: the turn of the others comes when that one is settled.
+      // Of an aggregate's events that were not stored, only the first is judged. The turn of the others comes when that one is settled.
       const followed = outcome.as !== "published" && stopped.has(parcel.aggregate);
       if (outcome.as !== "published") stopped.add(parcel.aggregate);
       conclude(parcel, followed ? returned(parcel) : outcome);
@@ -201,7 +201,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       case "skipped":
         return unsent(parcel);
       case "unknown":
-        // Called off by us: that says nothing of the destination.
+        // The relay called the publish off, which says nothing about the destination.
         if (stopping.aborted) return unsent(parcel);
         if (breaker.failed(topic, envelope.id, result.error, true)) return refuse(claim, result.error, true, policy);
         break;
@@ -237,7 +237,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       const data = await readPayload(options, claim, draining);
       return data === null ? returned(parcel) : { data };
     } catch (cause) {
-      // A store that fails or is silent here is this event's own failure: it waits its back-off, and others go on.
+      // A store that fails or is silent here counts as this event's failure: the event waits for its backoff, and others go on.
       const error = asError(cause);
       if (isWaybillError(error) && error.code === "ROW_UNREADABLE") return refuse(claim, error, false, policy);
       const why = `its payload of ${claim.unread ?? 0} bytes could not be read: ${error.message}`;

@@ -7,13 +7,13 @@ import { graceMs } from "./send.ts";
 interface Reading {
   readonly outbox: Pick<OutboxStore, "payload">;
   readonly clock: Clock;
-  /** A payload of which nothing arrives for so long is its event's failure. */
+  /** When nothing of a payload arrives for this long, that is its event's failure. */
   readonly readTimeoutMs: number;
 }
 
 /**
- * The payload that the store left behind; null: the relay is draining. The read has ended when this does: two payloads must not be in
- * memory, nor hold two connections.
+ * Reads the payload that the claim left out; null when the relay is draining. The read has ended when this does: two payloads must not be
+ * in memory, nor hold two connections.
  */
 export async function readPayload(
   { outbox, clock, readTimeoutMs }: Reading,

@@ -50,7 +50,7 @@ const stopMs = 1_000;
 /** Where an aggregate's events go one per round trip, a lane with this part of a batch in flight has enough to do. */
 const shareOfBatch = 8;
 
-/** A payload of which nothing arrives for so many leases is its event's failure. The lease is renewed meanwhile. */
+/** When nothing of a payload arrives for this many leases, that is its event's failure. The lease is renewed meanwhile. */
 const readLeases = 3;
 
 interface RelayRun extends ServiceRun {
@@ -61,8 +61,8 @@ interface RelayRun extends ServiceRun {
 }
 
 /**
- * Once nothing more is claimed, the relay gives up when it has settled nothing for the time of a publish and of a lease. A store that is
- * away would keep the process for ever otherwise. What is left then is taken up by others, as after a crash.
+ * Once the relay claims nothing more, it gives up when it has settled nothing for `publishTimeoutMs` plus `leaseMs`. Otherwise a store that
+ * cannot be reached would keep the process for ever. Other relays take over what is left then, as after a crash.
  */
 async function bounded(parts: RelayParts, run: ServiceRun, work: (run: RelayRun) => Promise<void>): Promise<void> {
   const { clock, publishTimeoutMs, leaseMs } = parts;
@@ -90,7 +90,7 @@ async function bounded(parts: RelayParts, run: ServiceRun, work: (run: RelayRun)
   }
 }
 
-/** Stopping waits for what is under way for a moment only: a step that hangs must not keep the process. */
+/** A stop waits only a moment for the work under way: a step that hangs must not keep the process. */
 async function orStopped(clock: Clock, stopping: AbortSignal, work: Promise<void>): Promise<void> {
   const ended = new AbortController();
   const hung = new Promise<void>((resolve) => onAbort(stopping, resolve)).then(() => clock.sleep(stopMs, ended.signal));
@@ -145,7 +145,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     },
     onTrouble: (step, error) => {
       troubles.met(step, error);
-      // For cron, a store that stays away is a failed run; a relay that goes on waits for it.
+      // For `runOnce`, a store that stays unreachable is a failed run. Any other relay waits for it.
       const now = clock.monotonic();
       if (!failingSince.has(step)) failingSince.set(step, now);
       if (once && now - failingSince.get(step)! > parts.leaseMs) fail(error);
@@ -174,7 +174,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     observe({ type: "relay.published", relay: name, count: parcels.length, ms, ...ids, ...ages });
   };
   const underWay = new Set<Promise<unknown>>();
-  /** Nothing here fails by design: what does is a fault of ours, and ends the relay instead of being passed over. */
+  /** By design this work never fails. If it does, that is a bug in Waybill, and ends the relay instead of being ignored. */
   const track = (work: Promise<unknown>): void => {
     const tracked: Promise<unknown> = work.catch((error: unknown) => fail(asError(error))).finally(() => underWay.delete(tracked));
     underWay.add(tracked);
@@ -193,7 +193,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     { leaving: leaving.signal, stopping: run.stopping },
     run.ready,
   );
-  lanes.catch(() => done.abort()); // the failure itself is met below
+  lanes.catch(() => done.abort()); // `await lanes` below throws the failure itself
   const probes = watchDestinations(
     {
       ...parts,
@@ -210,7 +210,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
   const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done) : Promise.resolve();
 
   try {
-    // A broker that is away is an outage, met by the breaker once there is something to publish.
+    // A broker that cannot be reached is an outage. The breaker handles it once there is something to publish.
     const connected = withDeadline(
       clock,
       parts.publishTimeoutMs,

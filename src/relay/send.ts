@@ -11,12 +11,12 @@ interface Sending extends Pick<RelayParts, "coordinator" | "clock" | "failpoints
   readonly steps: Progress;
 }
 
-/** Where less than this part of its time is left before the lease is doubtful, a publish is not begun: called off, it may leave a copy. */
+/** No publish begins when the lease is trusted for less than `publishTimeoutMs / leastShare`: called off, it may leave a copy. */
 const leastShare = 4;
-/** A sink, or a store's read, that ignores its signal is left behind after this. */
+/** How long the relay waits for a sink, or for a store's read, that ignores its signal. */
 export const graceMs = 1_000;
 
-/** One call of the sink, with one deadline. Null: nothing was sent, since the lease leaves hardly any time for it. Never rejects. */
+/** One call of the sink, with one deadline. Null when nothing was sent, since the lease leaves hardly any time. Never rejects. */
 export async function send(options: Sending, flight: readonly Parcel[], stopping: AbortSignal): Promise<readonly PublishResult[] | null> {
   const { sink, clock, publishTimeoutMs } = options;
   const unknown = (why: string): readonly PublishResult[] => {

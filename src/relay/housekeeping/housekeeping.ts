@@ -21,12 +21,12 @@ export interface HousekeepingParts {
 }
 
 const watchEveryMs = 60_000;
-/** How soon whoever wins lane 0 with something overdue notices it. */
+/** How soon a relay that wins lane 0 notices that something is overdue. */
 const lookMs = 1_000;
 
 /**
- * What the relay that holds lane 0 does beside publishing, until the signal aborts. Nothing of it can end the relay, and
- * nothing waits for it. A relay that starts does not wait for the whole interval, or one that is often restarted would never come to it.
+ * What the relay that owns lane 0 does besides publishing, until the signal aborts. No failure of it ends the relay, and publishing never
+ * waits for it. A relay that starts does not wait for the whole interval: otherwise one that restarts often would never get to it.
  */
 export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSignal) => Promise<void> {
   const { store, coordinator, everyMs, clock, random, observe } = parts;
@@ -35,7 +35,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   const troubles = relayTroubles(observe, relay, clock);
   const trouble = (cause: unknown): void => troubles.met("housekeeping", cause);
   const told = new Map<string, number>();
-  /** What goes on is told once in an interval. */
+  /** Reports a lasting condition once per interval. */
   const warn = (warnings: readonly WatchWarning[]): void => {
     const now = clock.monotonic();
     for (const warning of warnings) {
@@ -47,7 +47,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
     for (const [key, at] of told) if (now - at >= everyMs) told.delete(key);
   };
 
-  /** Nothing is purged while an archive hangs, and nobody would know. */
+  /** Reports work that does not end: nothing is purged while an archive hangs. */
   const watched = async (ending: AbortSignal, work: Promise<void>): Promise<void> => {
     const began = clock.monotonic();
     const done = follow(ending);
@@ -65,7 +65,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
     done.release();
   };
 
-  /** Again and again, while this relay is in charge. */
+  /** Repeats the job while this relay is in charge. */
   const repeat = async (ending: AbortSignal, firstMs: number, nextMs: () => number, job: () => Promise<void>): Promise<void> => {
     for (let at = clock.monotonic() + firstMs; !ending.aborted;) {
       const wait = at - clock.monotonic();
@@ -99,7 +99,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   };
 }
 
-/** One run: partitions for the time to come, then everything past its retention. Says what could not be done. */
+/** One run: creates the next partitions, then purges everything past its retention. Returns what could not be done. */
 async function tidy(parts: HousekeepingParts, signal: AbortSignal, trouble: (cause: unknown) => void): Promise<readonly WatchWarning[]> {
   const { store, clock, observe, archive, keyRetentionMs } = parts;
   const { relay } = parts.coordinator.holding;

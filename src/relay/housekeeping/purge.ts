@@ -2,13 +2,13 @@ import type { Clock } from "../../core/clock.ts";
 import type { Housekeeping, PartitionReport } from "../../contracts/housekeeping.ts";
 import type { Action, Operator, PurgeOptions } from "../../contracts/operator.ts";
 
-/** What of a store housekeeping works with. */
+/** The parts of a store that housekeeping works with. */
 export interface Kept {
   readonly operator: Operator;
   readonly housekeeping?: Housekeeping;
 }
 
-/** After a batch, so many times as long as it took: the database is for publishing first. */
+/** The pause after a batch, in multiples of the time it took: the database is for publishing first. */
 const pausePerBatch = 3;
 const longestPauseMs = 2_000;
 
@@ -20,14 +20,14 @@ export interface Purged {
   readonly moved: number;
   /** What could not be done with partitions, and why. */
   readonly undone: readonly string[];
-  /** Events that stay because the archive could not be given them, in words. */
+  /** Texts about events that stay because the archive could not be given them. */
   readonly kept: readonly string[];
 }
 
-/** As many events that stay are named; of others, how many there are. */
+/** How many of the events that stay are named. The others are only counted. */
 const named = 10;
 
-/** Whole partitions before single events; but where there is an archive, it is given every event before its partition goes. */
+/** Drops whole partitions, then purges events. With an archive it purges first: the archive gets every event before its partition goes. */
 export async function purgeStore({ operator, housekeeping }: Kept, before: Date, by: Action, options: PurgeOptions): Promise<Purged> {
   const { archive, signal } = options;
   const emptied = archive !== undefined;
@@ -56,7 +56,7 @@ export async function purgeStore({ operator, housekeeping }: Kept, before: Date,
   };
 }
 
-/** Rests several times as long as it worked: whoever purges at full load must not slow the relay down. */
+/** Pauses several times as long as the work took: a purge at full load must not slow the relay down. */
 export function pauses(clock: Clock, signal: AbortSignal): () => Promise<void> {
   let last = clock.monotonic();
   return async () => {

@@ -2,24 +2,24 @@ import type { Holder, Watch } from "../../contracts/housekeeping.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 
-/** From where on something is worth a warning. */
+/** The values above which the watch warns. */
 export interface Thresholds {
   /** An open transaction that has written something. @default 1 minute */
   readonly writerMs: number;
-  /** Whatever keeps dead rows from being cleaned up. @default 10 minutes */
+  /** A holder that keeps dead rows from being cleaned up. @default 10 minutes */
   readonly horizonMs: number;
   /** @default 1000000 */
   readonly deadRows: number;
-  /** Of the outbox with its indexes. @default no limit */
+  /** The size of the outbox with its indexes. @default no limit */
   readonly bytes: number;
 }
 
 export const defaultThresholds: Thresholds = { writerMs: 60_000, horizonMs: 600_000, deadRows: 1_000_000, bytes: Infinity };
 
-/** Where nobody may see for how long, it is judged by how many transactions have begun since: on a quiet database it does no harm. */
+/** Where a holder's age is unknown, the number of transactions begun since decides: on a quiet database a holder does no harm. */
 const manyTransactions = 10_000;
 
-/** What somebody should look at, naming who is to blame for it. */
+/** What an operator should look at, with the holder that is to blame for it. */
 export function warningsOf(watch: Watch, thresholds: Thresholds): readonly WatchWarning[] {
   const warnings: WatchWarning[] = [];
   const writer = late(watch.writer, thresholds.writerMs);
@@ -61,7 +61,7 @@ function nameOf(holder: Holder | null): string | null {
   return holder === null ? null : `${kinds[holder.kind]} ${holder.name}`;
 }
 
-/** Who it is, and since when, as far as anybody may know. */
+/** Describes the holder and its age, as far as this role may see them. */
 export function tell(holder: Holder): string {
   const { user, application, state, ageMs, transactions } = holder;
   const known = [user === "" ? "" : `user ${user}`, application === "" ? "" : `application ${application}`, `state ${state}`];

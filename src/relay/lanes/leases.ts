@@ -26,12 +26,12 @@ interface LeasesOptions {
 
 /** Lanes given back by a clean stop are noticed within this share of the lease. */
 const looksPerLease = 40;
-/** Where lanes are had in turns, a turn is at least this share of the lease. */
+/** Where relays own lanes in turns, a turn is at least this share of the lease. */
 const turnsPerLease = 20;
 
 /**
- * Expiry is judged by the database's clock. Trust in one's own lease is judged by the monotonic clock, counted from
- * before the renewal was sent and ending a fifth of the lease early, so that this side always gives up first.
+ * Expiry is judged by the database's clock. A relay's trust in its own lease is judged by the monotonic clock. It counts from before the
+ * renewal was sent and ends a fifth of the lease early, so that the relay always gives up first.
  */
 export function createLeases(options: LeasesOptions): Coordinator {
   const { leases, relay, strategy, leaseMs, clock, observe } = options;
@@ -75,14 +75,14 @@ export function createLeases(options: LeasesOptions): Coordinator {
     const mine = new Map(sight.table.lanes.filter(({ owner }) => owner === relay).map(({ lane, epoch }) => [lane, epoch]));
     const { lost, unknown } = held.compared(mine);
     drop(lost);
-    trustedUntil = renewedUntil; // not before: a renewal after a lapse says nothing of the lanes
-    // Won by a take whose answer was lost: nothing was ever claimed from them, so they are given back and won anew.
+    trustedUntil = renewedUntil; // not before: after a lapse, a renewal alone says nothing about the lanes
+    // Won by a take whose answer was lost: nothing was ever claimed from them, so they are given back and taken again.
     if (unknown.length > 0) {
       await leases.give(relay, unknown);
       await look();
     }
     const { take, give, turn } = strategy.decide(sight.sparing(clock.monotonic()), self());
-    // First out of the holding, so that nothing more is claimed from them; out of the table once nothing is under way.
+    // Lanes leave the holding first, so that nothing more is claimed from them. They leave the table once nothing is under way.
     held.leave(give);
     const idle = held.idle(work.lanesInUse());
     if (idle.length > 0) {
@@ -101,7 +101,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
     }
   };
 
-  /** A store that is away for a moment must not keep the lanes from the others for a whole lease. */
+  /** Retries: a short outage of the store must not keep the lanes from the other relays for a whole lease. */
   const leave = (): Promise<void> => {
     const until = clock.monotonic() + leaseMs;
     return persist(
@@ -115,7 +115,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
     trustedForMs: () => trustedUntil - clock.monotonic(),
     storeNow: () => storeClock.at(clock.monotonic()),
     settledIn() {
-      // A lane of another is still to come, unless that is one who gives nothing to those who share.
+      // Another relay's lane may still come, unless this relay shares and the owner does not: such an owner gives it nothing.
       const stays = (owner: string): boolean => owner === relay || (shares(strategy.name) && !shares(sight.table.strategies.get(owner)));
       const given = sight.table.lanes.map((lane) => (lane.owner === null || stays(lane.owner) ? lane : { ...lane, owner: null }));
       const { take, give } = strategy.decide({ ...sight.table, lanes: given }, self());

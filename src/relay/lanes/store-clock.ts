@@ -6,7 +6,7 @@ export interface StoreClock {
   at(monotonic: number): number | null;
 }
 
-/** A quick answer is the better one, until the clocks may have drifted apart. */
+/** The quickest answer is the best one. It is kept this long, since the clocks may drift apart. */
 const keepMs = 60_000;
 
 export function createStoreClock(): StoreClock {

@@ -5,20 +5,20 @@ import { LANES } from "../../core/lane.ts";
 /** What a relay knows of itself when it looks at the lanes. */
 export interface Self {
   readonly relay: string;
-  /** The lanes that it claims from, the one it won first coming first, and for how many turns it has had each. */
+  /** The lanes that it claims from, in the order in which it won them, and for how many turns it has owned each. */
   readonly turns: ReadonlyMap<number, number>;
-  /** Where it begins to take. It goes round, so that no lane is passed over for ever. */
+  /** The lane where it begins to take. It moves round all lanes, so that none is passed over for ever. */
   readonly from: number;
 }
 
 interface Moves {
   readonly take: readonly number[];
   readonly give: readonly number[];
-  /** Lanes change hands as a matter of course. */
+  /** True when lanes change their owner as a matter of routine. */
   readonly turn: boolean;
 }
 
-/** What to take and what to give up, from one look at the lanes. Pure; the store decides who wins a race. */
+/** What to take and what to give up, from one look at the lanes. Pure; the store decides which relay wins a race. */
 export interface Strategy {
   readonly name: StrategyName;
   decide(table: LaneTable, self: Self): Moves;
@@ -51,12 +51,12 @@ export function strategyOf(name: StrategyName, own: readonly number[] | undefine
   }
 }
 
-/** Those who share take free lanes up to their share, and give up what they have beyond it. */
+/** Relays that share take free lanes up to their share, and give up lanes beyond it. */
 export const shares = (strategy: string | undefined): boolean => strategy === "partitioned" || strategy === "competing";
 
 /**
- * Among those who share, nobody needs more lanes than this. What live relays that do not share own is not counted in,
- * and they themselves are not: while any lane is free, somebody who shares has less than the share and takes it.
+ * The most lanes that a relay needs among those that share. Live relays that do not share are not counted, and neither are their lanes:
+ * while any lane is free, some relay that shares has less than its share and takes it.
  */
 function shareOf(table: LaneTable, me: string): number {
   const live = new Set(table.live);
@@ -65,7 +65,7 @@ function shareOf(table: LaneTable, me: string): number {
   return Math.ceil((LANES - kept) / sharing.size);
 }
 
-/** All who share have about the same number of lanes. */
+/** All relays that share own about the same number of lanes. */
 function partitioned(table: LaneTable, { relay }: Self): Moves {
   const { mine, free } = sides(table, relay);
   const share = shareOf(table, relay);
@@ -73,8 +73,8 @@ function partitioned(table: LaneTable, { relay }: Self): Moves {
 }
 
 /**
- * One relay has everything: whoever of its kind owns the lowest lane leads, and takes the rest as it comes free. While
- * nobody leads, the first lane that is not kept by one who neither leads nor shares decides who does.
+ * One relay owns everything. Of the relays with this strategy, the owner of the lowest lane leads, and takes the rest as it comes free.
+ * While none leads, the lowest lane decides which one will, leaving out lanes of live relays that neither lead nor share.
  */
 function leader(table: LaneTable, { relay }: Self): Moves {
   const { mine, free } = sides(table, relay);
@@ -98,12 +98,12 @@ const fixed =
     return { take: free.filter((lane) => own.has(lane)), give: mine.filter((lane) => !own.has(lane)), turn: false };
   };
 
-/** This part of the share changes hands at once; the rest goes on meanwhile. */
+/** This part of the share changes its owner at a time; the rest goes on meanwhile. */
 const inTurn = 1 / 4;
 
 /**
- * Lanes are had for a turn and then given back, as long as somebody else might take them, so that they come to
- * whoever has time: a slow relay is late with what it has, and takes nothing new before it has given that back.
+ * A relay owns a lane for a turn and then gives it back, as long as another relay might take it. So lanes come to relays that have time: a
+ * slow relay is late with the lanes it has, and takes no new ones before it has given those back.
  */
 function competing(table: LaneTable, { relay, turns, from }: Self): Moves {
   const { mine, free } = sides(table, relay);
@@ -117,7 +117,7 @@ function competing(table: LaneTable, { relay, turns, from }: Self): Moves {
   return { take: ahead.slice(0, Math.max(0, share - mine.length + give.length)), give, turn: wanted };
 }
 
-/** Only of one that is partitioned can it be seen that it has all it takes. */
+/** Only for a `partitioned` relay does the table show that it has all the lanes it would take. */
 function mightTake(table: LaneTable, other: string, share: number): boolean {
   return table.strategies.get(other) !== "partitioned" || table.lanes.filter(({ owner }) => owner === other).length < share;
 }
