@@ -1,13 +1,13 @@
 /**
- * Things under way, in no order. Not a Set: it replaces its table after every few additions, and the old table refers to the new one. Once a
- * full collection has made one table old, V8 keeps all that follow it, and what was in them, until the next full collection. For things that
- * come and go with each event, copying that cost a third of our own code's time.
+ * Things under way, in no order. Not a Set: a Set replaces its table after every few additions, and the old table refers to the new one.
+ * Once a full garbage collection has made one table old, V8 keeps all later tables and their contents until the next full collection. For
+ * things that come and go with each event, copying those cost a third of our own code's time.
  */
 export interface Bag<T extends Placed> {
   put(thing: T): void;
-  /** False when it is not in there. */
+  /** False when the thing is not in the bag. */
   remove(thing: T): boolean;
-  /** Those that are in there now. */
+  /** The things that are in the bag now. */
   things(): readonly T[];
 }
 

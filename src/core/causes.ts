@@ -2,10 +2,10 @@ import { readSafely } from "./errors.ts";
 
 const inside = ["cause", "driverError", "parent", "original", "previous", "meta", "driverAdapterError"];
 
-/** What clients tell about an error: callers read these without a guard. */
+/** Fields in which client libraries describe an error. Callers read them without a guard. */
 const told = ["message", "code", "errno", "severity", "sqlState", "state", "originalCode", "fatal"];
 
-/** An error, and what libraries have wrapped inside it, from the outside in; without those that throw when they are read. */
+/** An error and the errors that libraries wrapped inside it, from the outside in. Errors that throw when they are read are left out. */
 export function causesOf(error: unknown): readonly object[] {
   const found: object[] = [];
   const look = (value: unknown): void => {
@@ -24,6 +24,6 @@ export function causesOf(error: unknown): readonly object[] {
 export function sqlStateOf(error: object): string | null {
   const { code, severity, sqlState, state, originalCode } = error as Readonly<Record<string, unknown>>;
   const found = sqlState ?? state ?? originalCode ?? (severity === undefined ? null : code);
-  // 45 and three digits are numbers of the mariadb connector, which look like one.
+  // 45 and three digits are error numbers of the mariadb connector, which look like a SQLSTATE.
   return typeof found === "string" && /^(?!45)[0-9A-Z]{5}$/.test(found) ? found : null;
 }

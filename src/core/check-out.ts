@@ -1,4 +1,4 @@
-/** A client of a pg pool: it says in an event when its session ends between two statements. */
+/** A client of a pg pool. It emits an event when its session ends between two statements. */
 export interface PooledClient {
   on(event: "error", listener: (error: Error) => void): unknown;
   off(event: "error", listener: (error: Error) => void): unknown;
@@ -6,8 +6,8 @@ export interface PooledClient {
 
 /**
  * A client of a pg pool, with `listen` on its errors. The pool stops listening when it hands a client out, and an error without a
- * listener ends the process. A server that ends a session as it begins says both in one packet, before a promise can tell: so the pool
- * is given a callback, which runs at once. A wrapper that knows promises only works as well, without that.
+ * listener ends the process. A server that ends a session as it begins sends both in one packet, before a promise can resolve. So the
+ * pool is given a callback, which runs at once. A wrapper that only knows promises works too, without that protection.
  */
 export function checkOut<Client extends PooledClient>(
   pool: { connect(): Promise<Client> },

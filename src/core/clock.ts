@@ -2,16 +2,16 @@
 export interface Clock {
   /** Wall clock in milliseconds, for records. */
   now(): number;
-  /** For deadlines and trust in one's own lease; never compared across processes. */
+  /** For deadlines, and for how long a process trusts its own lease. Never compared across processes. */
   monotonic(): number;
   /**
-   * Resolves after `ms`, soon when that is over already, or as soon as the signal aborts; never rejects. An idle sleep does not keep the
-   * process alive: it is for what a connection does while nobody waits for it.
+   * Resolves after `ms` (soon if `ms` is 0 or less), or as soon as the signal aborts. Never rejects. An idle sleep does not keep the
+   * process alive: it is for what a connection does while no caller waits for it.
    */
   sleep(ms: number, signal?: AbortSignal, idle?: "idle"): Promise<void>;
 }
 
-/** What setTimeout can wait for at once; it would fire at once if asked for more. */
+/** The longest time that setTimeout can wait. It would fire at once if asked for more. */
 const longestMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -30,16 +30,16 @@ export const systemClock: Clock = {
         timer = left > longestMs ? setTimeout(() => wait(left - longestMs), longestMs) : setTimeout(done, left);
         if (idle === "idle") timer.unref();
       };
-      // Newer Nodes warn on the process's stderr of a time that is over.
+      // Newer versions of Node print a warning on stderr for a negative time.
       wait(Math.max(0, ms));
       signal?.addEventListener("abort", done);
     }),
 };
 
-/** Milliseconds since the machine began: all its processes share it, and nobody can set it. */
+/** Milliseconds since the machine started. All its processes share this clock, and it cannot be set. */
 export const sharedNow = (): number => Math.round(Number(process.hrtime.bigint()) / 1_000) / 1_000;
 
-/** Runs it then, unless the process has ended before: it keeps no process alive. */
+/** Calls `run` after `ms`, unless the process has ended before: the timer does not keep it alive. */
 export const later = (ms: number, run: () => void): void => void setTimeout(run, ms).unref();
 
 /** Resolves once everything that could run without waiting has run. */

@@ -28,7 +28,7 @@ export function eachAttribute(envelope: Envelope, source: string, take: (name: s
 let second = NaN;
 let untilSecond = "";
 
-/** The same as toISOString, which takes as long as all other attributes together. Most events are of the second that the last one was of. */
+/** The same as toISOString, which takes as long as all other attributes together. Most events share their second with the last event. */
 function isoOf(date: Date): string {
   const ms = date.getTime();
   if (Math.floor(ms / 1_000) !== second) {
@@ -39,7 +39,7 @@ function isoOf(date: Date): string {
   return `${untilSecond}${rest < 10 ? "00" : rest < 100 ? "0" : ""}${rest}Z`;
 }
 
-/** The way back. Null when a message lacks what makes it an event: it came from elsewhere, or is damaged. */
+/** The reverse of toAttributes. Null when a message has no id or no type: it came from elsewhere, or is damaged. */
 export function fromAttributes(attributes: Attributes, headers: Readonly<Record<string, string>>, data: Uint8Array): Envelope | null {
   const { id, type, subject, aggregatetype, sequence, eventversion, time } = attributes as Record<string, string | undefined>;
   // An empty id would make every such message the same event to an inbox.

@@ -2,8 +2,8 @@ import { causesOf, sqlStateOf } from "./causes.ts";
 import { isWaybillError, WaybillError } from "./errors.ts";
 
 /**
- * Runs a transaction of somebody else's making. Once the work is done, a failure without the database's own refusal is
- * neither yes nor no, and must not be taken for either: COMMIT_UNKNOWN.
+ * Runs a transaction that `begin` opens and commits. Once the work is done, a failure that is not the database's own refusal does not
+ * say whether the transaction was committed, and must not be taken for either: COMMIT_UNKNOWN.
  */
 export async function committed<Tx, T>(begin: (work: (tx: Tx) => Promise<T>) => Promise<T>, work: (tx: Tx) => T | Promise<T>): Promise<T> {
   let done = false;
@@ -34,7 +34,7 @@ export async function committed<Tx, T>(begin: (work: (tx: Tx) => Promise<T>) => 
   throw failure; // a library that rolls back need not reject: Knex does not for a failure that is undefined
 }
 
-/** A lost link (08), a server that ends or kills the session (57P, 70100) and an unknown completion (40003) say nothing about the commit. */
+/** A lost link (08), a server that ends or kills a session (57P, 70100) and an unknown completion (40003) say nothing about the commit. */
 function isRefusal(error: unknown): boolean {
   return causesOf(error).some((cause) => {
     const state = sqlStateOf(cause);

@@ -3,12 +3,12 @@ import { systemClock, type Clock } from "./clock.ts";
 
 /**
  * Time limits of many short waits, on one timer: a timer and a signal for each statement and each handler cost more than the waiting.
- * The timer keeps no process alive: whoever waits has a socket or a loop of its own that does.
+ * The timer does not keep the process alive: the waiting caller has a socket or a loop of its own that does.
  */
 export interface Deadlines {
-  /** Calls `late` after `ms`, unless the answer is called before. */
+  /** Calls `late` after `ms`, unless the returned function is called before. */
   set(ms: number, late: () => void): () => void;
-  /** What `work` gives, or null after `ms`; the work itself goes on, and its failure is nobody's then. */
+  /** The result of `work`, or null after `ms`. The work itself then goes on, and its failure is ignored. */
   within<T>(ms: number, work: Promise<T>): Promise<T | null>;
 }
 

@@ -6,11 +6,11 @@ import { canonicalId, type NewId } from "./ids.ts";
 
 /** The strictest broker's default (Kafka and NATS: 1 MiB with everything) leaves room for headers above this. */
 export const DEFAULT_MAX_PAYLOAD_BYTES = 256 * 1024;
-/** What a message takes beside the payload at most: the user's headers, and the attributes with what a broker adds. */
+/** The most bytes that a message takes besides the payload: the user's headers, then the attributes with what a broker adds. */
 export const BESIDE_PAYLOAD_BYTES = 16 * 1024 + 4 * 1024;
 const maxNameBytes = 255;
 
-/** Checks and encodes a draft. Everything is refused here, before anything is written. */
+/** Checks and encodes a draft. Every refusal happens here, before anything is written. */
 export function prepare(draft: Draft, newId: NewId, maxPayloadBytes: number): Row {
   if (typeof draft !== "object" || draft === null) {
     throw new WaybillError("INVALID_DRAFT", `an event must be an object, not ${show(draft)}`);
@@ -65,7 +65,7 @@ function encode(payload: unknown, type: string, maxBytes: number): string | Uint
 }
 
 function json(payload: unknown, type: string): string {
-  // JSON would make {} of these without a word.
+  // JSON.stringify would silently misrepresent these, most of them as {}.
   if (types.isPromise(payload)) throw unserialisable(type, "is a promise: await it first");
   if (types.isMap(payload) || types.isSet(payload)) throw unserialisable(type, "is a Map or Set: use Object.fromEntries or an array");
   if (types.isAnyArrayBuffer(payload) || ArrayBuffer.isView(payload)) throw unserialisable(type, "is binary: give it as a Uint8Array");

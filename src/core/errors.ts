@@ -213,7 +213,7 @@ export type ErrorCode = keyof typeof errorTable;
 
 const brand = Symbol.for("waybill.error");
 
-/** One class for all of them: the code tells them apart, and survives two copies of this package in one process. */
+/** One class for all errors. The code distinguishes them, also with two copies of this package in one process. */
 export class WaybillError extends Error {
   readonly code: ErrorCode;
   readonly retryable: boolean;

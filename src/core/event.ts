@@ -14,7 +14,7 @@ export interface Draft<Type extends string = string, Payload = unknown> {
   readonly headers?: Readonly<Record<string, string>>;
   /** Adding twice with one key adds once, for as long as the key is kept. */
   readonly idempotencyKey?: string;
-  /** Not before this moment; the event joins its aggregate's order when it becomes available. */
+  /** The event is not published before this moment. It joins its aggregate's order when it becomes available. */
   readonly availableAt?: Date;
 }
 
@@ -48,7 +48,7 @@ export interface Envelope {
   readonly createdAt: Date;
 }
 
-/** The states a person meets. PUBLISHING is derived: a pending row inside a window that a live lease has claimed. */
+/** The states that an operator sees. PUBLISHING is derived: a pending row inside a window that a live lease has claimed. */
 export const states = ["PENDING", "PUBLISHING", "PUBLISHED", "FAILED", "BLOCKED", "DEAD", "DISCARDED"] as const;
 export type State = (typeof states)[number];
 

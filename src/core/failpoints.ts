@@ -1,5 +1,5 @@
 /**
- * Places where a test may crash, pause or fail the path. What users run has none of them set:
+ * Places where a test may crash, pause or fail the path. In a user's process none of them is set:
  * the default does nothing, and nothing reads the environment.
  */
 export type Failpoint =

@@ -4,11 +4,11 @@ export interface Finding {
   readonly setting: string;
   /** As it was read; null where it could not be. */
   readonly value: string | null;
-  /** `unknown` where the server, its version or our rights do not tell. */
+  /** `unknown` where the server, its version or our privileges do not let us read the setting. */
   readonly verdict: "good" | "bad" | "unknown";
   /** The promises that a bad value breaks, by their letters in docs/promises.md: `L`, `LO`. */
   readonly breaks: string;
-  /** What it means, and for a bad or unknown one what to do about it. */
+  /** What the value means, and what to do about a bad or unknown one. */
   readonly why: string;
 }
 
@@ -29,8 +29,8 @@ export const unknown = (setting: string, value: string | null, why: string): Fin
 });
 
 /**
- * One setting that doctor looks at. An adapter keeps its rules in a table; doctor's findings and docs/doctor.md are both made of it. Backquotes
- * are for the docs, and findings go without them.
+ * One setting that doctor looks at. An adapter keeps its rules in a table. Doctor's findings and docs/doctor.md are both generated from
+ * the table. Backquotes are for the docs, and findings go without them.
  */
 export interface Rule<A> {
   /** As the server calls it: `appendfsync`. */
@@ -55,7 +55,7 @@ export interface Say {
   as(setting: string): Say;
 }
 
-/** Looks at the answers by every rule, in the order of the table. `of` names what they are the answers of: `retention.ms of order.events`. */
+/** Applies every rule to the answers, in the order of the table. `of` names what the answers are about: `retention.ms of order.events`. */
 export const applyRules = <A>(rules: readonly Rule<A>[], answers: A, of?: string): readonly Finding[] =>
   rules.flatMap((rule) => rule.look(answers, sayAs(of === undefined ? rule.setting : `${rule.setting} of ${of}`, rule)));
 

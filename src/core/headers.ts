@@ -1,7 +1,7 @@
 import { show, WaybillError } from "./errors.ts";
 
 const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,255}$/;
-/** CC and BCC send RabbitMQ's copies to other queues. */
+/** CC and BCC make RabbitMQ send copies to other queues. */
 const reserved = /^(ce[-_]|nats-|x-|waybill-|content-type$|b?cc$)/i;
 const misread = /[\0\r\n]/;
 const maxTotalBytes = 16 * 1024;

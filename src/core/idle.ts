@@ -5,8 +5,8 @@ interface Handle {
 }
 
 /**
- * An idle connection must not keep the process alive. One that an answer is awaited from must, or the process would end in the middle of
- * the await. `handle` comes from inside a client: where a version of the client has none, the process ends once the connection is closed.
+ * An idle connection must not keep the process alive. A connection that owes an answer must, or the process would end in the middle of the
+ * await. `handle` is internal to the client library: where a version of it has none, the process ends once the connection is closed.
  */
 export function setIdle(handle: unknown, idle: boolean): void {
   if (!isHandle(handle)) return;
@@ -14,9 +14,9 @@ export function setIdle(handle: unknown, idle: boolean): void {
   else handle.ref();
 }
 
-/** Counts what is awaited from a connection. */
+/** Counts the answers that are awaited from a connection. */
 export interface Awaited {
-  /** One more answer is awaited. What this returns says that the answer has come, or will not; twice is harmless. */
+  /** One more answer is awaited. Call the returned function when the answer has come, or will not come. Twice is harmless. */
   begin(): () => void;
 }
 

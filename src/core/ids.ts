@@ -29,7 +29,7 @@ export function uuidv7(clock: Clock, random: Random): NewId {
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const ulid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
 
-/** One spelling per id, so that the same id in other letters is still the same event; null where it is neither. */
+/** One spelling per id, so that upper and lower case name the same event. Null when the id is neither a UUID nor a ULID. */
 export function canonicalId(id: string): string | null {
   if (uuid.test(id)) return id.toLowerCase();
   return ulid.test(id) ? id.toUpperCase() : null;

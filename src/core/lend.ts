@@ -1,9 +1,9 @@
 import { WaybillError } from "./errors.ts";
 
 /**
- * A transaction, for as long as it lasts. Work that timed out, or forgot an await, would write into the next transaction
- * of the same connection otherwise, and its effect would happen twice. `isOpen` knows whether the transaction is still there: after a
- * ROLLBACK of the work's own, statements would commit one by one.
+ * A handle of a transaction that works until it is taken back. Otherwise, work that timed out or forgot an await would write into the next
+ * transaction of the same connection, and its effect would happen twice. `isOpen` says whether the transaction is still open: after the
+ * work's own ROLLBACK, statements would commit one by one.
  */
 export function lend<T extends object>(thing: T, isOpen = () => true): { readonly handle: T; takeBack(): void } {
   let lent = true;
@@ -38,7 +38,7 @@ export function lend<T extends object>(thing: T, isOpen = () => true): { readonl
   };
 }
 
-/** Runs `work` with what it may use only until it is done. */
+/** Runs `work` with a handle that works only until `work` is done. */
 export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Promise<T>, isOpen?: () => boolean): Promise<T> {
   const lent = lend(tx, isOpen);
   try {
@@ -48,7 +48,7 @@ export async function lending<Tx extends object, T>(tx: Tx, work: (tx: Tx) => Pr
   }
 }
 
-/** A query of postgres.js is sent when it is awaited, which may be after the end. */
+/** A query of postgres.js is sent when it is awaited, which may be after the transaction's end. */
 function isLazy(value: unknown): value is object {
   return value instanceof Promise && value.constructor !== Promise;
 }
@@ -62,7 +62,7 @@ function isObject(value: unknown): value is object {
   return (typeof value === "object" && value !== null) || typeof value === "function";
 }
 
-/** A proxy must give such a property as it is. */
+/** A proxy must return a property as it is when it is neither configurable nor writable. */
 function isFixed(of: object, name: PropertyKey): boolean {
   const property = Reflect.getOwnPropertyDescriptor(of, name);
   return property !== undefined && property.configurable === false && property.writable === false;

@@ -12,7 +12,7 @@ export interface Letter extends Reason {
   readonly handlerVersion?: number;
   /** The message as it came, where it could not be read as an event. The envelope then only names its place. */
   readonly raw?: Uint8Array;
-  /** True where the inbox did not take all of the message, and this is what it took. @default false */
+  /** True where the inbox did not take the whole message, and the letter holds a part of it. @default false */
   readonly cut?: boolean;
   /** The number of the letter that was redriven, and failed again. */
   readonly again?: bigint;
@@ -23,7 +23,7 @@ export interface LetterRow {
   readonly consumer: string;
   readonly topic: string;
   readonly id: string;
-  /** Of the message: what comes later under the same id and is not the same is a letter of its own. */
+  /** Of the message. A different message that comes later under the same id becomes a letter of its own. */
   readonly digest: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
@@ -49,7 +49,7 @@ export function letterRow(letter: Letter): LetterRow {
     consumer: fit(consumer),
     topic: fit(topic),
     id: letterId(envelope.id),
-    // Where the id says which bytes it was, a broker may add something to them when it delivers the message again.
+    // An id made from the bytes identifies the message. Its `raw` may differ: a broker may add something when it delivers it again.
     digest: digestOf(Buffer.from(texts), data, ...(raw === undefined || isIdOfBytes(envelope.id) ? [] : [raw])),
     aggregateType: fit(envelope.aggregateType),
     aggregateId: fit(envelope.aggregateId),
@@ -79,10 +79,10 @@ export const maxMarkBytes = 255;
 export const markable = (id: string): boolean =>
   id !== "" && Buffer.byteLength(id) <= maxMarkBytes && !id.includes("\0") && id.isWellFormed();
 
-/** What a letter about this id is kept under. */
+/** The id under which a letter about this id is kept. */
 export const letterId = (id: string): string => (markable(id) ? id : `sha256:${createHash("sha256").update(id).digest("hex")}`);
 
-/** The text, cut and cleaned so that a column of that many bytes takes it on every store. */
+/** The text, cut and cleaned so that a column of `maxMarkBytes` takes it on every store. */
 export function fit(text: string): string {
   const clean = cleaned(text);
   if (Buffer.byteLength(clean) <= maxMarkBytes) return clean;

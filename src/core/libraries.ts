@@ -1,6 +1,6 @@
 import { readSafely, WaybillError } from "./errors.ts";
 
-/** The libraries of waybill/handles, by what their databases and transactions have. Knex has all that Drizzle has. */
+/** The libraries of waybill/handles, by properties of their databases and transactions. Knex comes first: it has all that Drizzle has. */
 const libraries: readonly (readonly [name: string, handle: string, marks: readonly (readonly string[])[]])[] = [
   ["Knex", "fromKnex", [["raw", "select", "insert"]]],
   ["Drizzle", "fromDrizzle", [["select", "insert", "transaction"]]],
@@ -27,8 +27,8 @@ const libraries: readonly (readonly [name: string, handle: string, marks: readon
 ];
 
 /**
- * Refuses what belongs to a library whose handle was forgotten. Asked by stores that know their database's own client only: several
- * libraries have a `query` like that client's, and mean something else by it.
+ * Refuses an object of a library whose handle was forgotten. Called by stores that only know their database's own client: several
+ * libraries have a `query` like that client's, with another meaning.
  */
 export function refuseLibrary(given: unknown): void {
   if ((typeof given !== "object" && typeof given !== "function") || given === null) return;

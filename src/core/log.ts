@@ -18,7 +18,7 @@ const warn = (text: string): LogLine => ({ level: "warn", text });
 const error = (text: string): LogLine => ({ level: "error", text });
 const quiet = (): null => null;
 
-/** One sentence for each path event; none for what happens with every event. */
+/** One sentence for each path event; none for those that come with every event. */
 export const sentences: Sentences = {
   "relay.claimed": quiet,
   "relay.published": quiet,
@@ -54,10 +54,10 @@ export const sentences: Sentences = {
   "subscriber.recovered": ({ step, ms }) => info(`${step} works again after ${inWords(ms)}`),
 };
 
-/** What an operator wants to read, without passwords of URLs and without control characters; null for what happens with every event. */
+/** A line for an operator, without passwords of URLs and control characters. Null for path events that come with every event. */
 export function lineOf(event: PathEvent): LogLine | null {
   const line = (sentences[event.type] as (event: PathEvent) => LogLine | null)(event);
-  // Names and errors come from rows and messages that anybody may have written, and the line may go straight to a terminal.
+  // Names and errors come from rows and messages that any program may have written, and the line may go straight to a terminal.
   return line === null ? null : { ...line, text: visible(redactText(line.text)) };
 }
 
@@ -72,7 +72,7 @@ export const logTo =
   (logger: Logger): Observe =>
   (event) => {
     const line = sharedLineOf(event);
-    // What the logger returns is passed on: `safely` takes care of a promise that rejects.
+    // The logger's result is passed on: `safely` takes care of a promise that rejects.
     if (line !== null) return logger[line.level](line.text);
   };
 

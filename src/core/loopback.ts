@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 
-/** Is this host, as a name or an address without brackets, this machine by any reading? What only a name server could tell is not. */
+/** Is this host, a name or an address without brackets, this machine in any case? A name that only a name server could resolve is not. */
 export function isLoopback(host: string): boolean {
   const name = host.toLowerCase();
   const v4 = name.startsWith("::ffff:") ? name.slice("::ffff:".length) : name;

@@ -5,10 +5,10 @@ import { logText, logTo, sharedLineOf, type Logger, type LogLine } from "./log.t
 import { safely, type Observe, type PathEvent } from "./path-events.ts";
 import { count, visible } from "./text.ts";
 
-/** An observer, a logger that gets a line for each path event that a person wants to read, or false: nothing is told. */
+/** An observer, a logger that gets a line for each path event that an operator wants to read, or false: nothing is reported. */
 export type ObserveOption = Observe | Logger | false;
 
-/** The observer of a relay or a subscriber. Its failures are its own. */
+/** The observer of a relay or a subscriber. Its failures do not affect the path. */
 export function observerOf(given: ObserveOption | undefined): Observe {
   if (given === undefined) return safely(notices(toStderr));
   if (given === false) return () => undefined;
@@ -27,7 +27,7 @@ function isLogger(given: unknown): given is Logger {
   return levels.every((level) => typeof methods[level] === "function");
 }
 
-/** `console` passes over a stderr that is closed or full; `process.stderr` would end the process. */
+/** `console` ignores a stderr that is closed or full; `process.stderr` would end the process. */
 const toStderr = (line: LogLine): void => console.error(logText(new Date(systemClock.now()), { ...line, text: `waybill: ${line.text}` }));
 
 const recoveries: ReadonlySet<PathEvent["type"]> = new Set([
@@ -37,7 +37,7 @@ const recoveries: ReadonlySet<PathEvent["type"]> = new Set([
   "subscriber.full",
 ]);
 
-/** So many lines of a kind are written in so many milliseconds; the others are counted. */
+/** At most `mostLines` lines of a kind are written in `limitMs`; the others are counted. */
 const mostLines = 5;
 const limitMs = 10_000;
 

@@ -1,6 +1,6 @@
 import { show, WaybillError } from "./errors.ts";
 
-/** A misspelt option that does nothing is a silent fault; every factory checks its own. */
+/** A misspelt option would silently do nothing, so every factory checks its own options. */
 export function checkOptions(where: string, options: object, known: readonly string[]): void {
   if (typeof options !== "object" || options === null) {
     throw new WaybillError("INVALID_OPTION", `${where} takes an object of options, not ${show(options)}`);

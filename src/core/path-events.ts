@@ -127,15 +127,15 @@ export interface Observe {
   readonly ages?: boolean;
 }
 
-/** The same observer, which is told the ids of the events that a relay claims and publishes. */
+/** The same observer, which also gets the ids of the events that a relay claims and publishes. */
 export const withIds = (observe: Observe): Observe => asking((event) => observe(event), [observe, { ids: true }]);
 
-/** The same observer, which is told how old the events are that a relay publishes. */
+/** The same observer, which also gets the ages of the events that a relay publishes. */
 export const withAges = (observe: Observe): Observe => asking((event) => observe(event), [observe, { ages: true }]);
 
 type Asking = Pick<Observe, "ids" | "ages">;
 
-/** This observer, which asks for what one of these asks for. */
+/** `tell` as an observer that asks for everything that one of `others` asks for. */
 export const asking = (tell: (event: PathEvent) => void, others: readonly Asking[]): Observe =>
   Object.assign(tell, others.some(({ ids }) => ids === true) && { ids: true }, others.some(({ ages }) => ages === true) && { ages: true });
 
@@ -147,7 +147,7 @@ type RelayStep = Extract<PathEvent, { readonly type: "relay.trouble" }>["step"];
 
 type RecoveringStep = Extract<PathEvent, { readonly type: "relay.recovered" }>["step"];
 
-/** Reports what a relay could not do, and once that it can again. */
+/** Reports what a relay could not do, and reports once when it works again. */
 export interface RelayTroubles {
   met(step: RelayStep, cause: unknown): void;
   /** The step has worked. */
@@ -173,7 +173,7 @@ export function relayTroubles(observe: Observe, relay: string, clock: Clock): Re
 
 export function safely(observe: Observe): Observe {
   const safe: Observe = (event) => {
-    // An observer's failure is its own, an asynchronous one's too; the path goes on.
+    // A failure of the observer, also an asynchronous one, does not affect the path.
     try {
       const returned: unknown = observe(event);
       if (types.isPromise(returned)) returned.catch(() => undefined);

@@ -3,7 +3,7 @@ import type { Clock } from "./clock.ts";
 
 /** Something that is waited for. */
 export interface Step {
-  /** It has got further: `ms` more from now. Nothing happens once it has ended. */
+  /** The step has made progress: it has `ms` more from now. Does nothing once the step has ended. */
   extend(ms: number): void;
   end(): void;
 }

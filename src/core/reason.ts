@@ -14,7 +14,7 @@ export interface Reason {
 const maxLine = 500;
 const maxDetail = 2_000;
 
-/** The parts of an error. `names` are what this event is called: its id, its aggregate's. */
+/** The parts of an error. `names` are the event's own: its id and its aggregate's id. */
 export function reasonOf(error: Error, names: readonly string[] = []): Required<Reason> {
   const root = rootOf(error);
   const text = oneLine(withoutNames(oneLine(messageOf(root), maxDetail), names));
@@ -22,7 +22,7 @@ export function reasonOf(error: Error, names: readonly string[] = []): Required<
   return { code: codeOf(root), error: text, detail: text === whole ? "" : whole };
 }
 
-/** Libraries wrap what the database said: the first cause with a code of its own tells more than "failed query". */
+/** Libraries wrap the database's error. The first cause with a code of its own says more than "failed query". */
 function rootOf(error: Error): Error {
   if (readSafely(() => isWaybillError(error), true)) return error;
   const coded = causesOf(error).find((cause) => cause instanceof Error && ownCodeOf(cause) !== "");
@@ -76,7 +76,7 @@ function withoutNames(line: string, names: readonly string[]): string {
 
 const escaped = (text: string): string => text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`);
 
-/** Is this word an id, a number, a moment or an address of somebody, which another event's message would have otherwise? */
+/** Is this word an id, a number, a time or an e-mail address, which would differ in another event's message? */
 function differs(word: string, before: string): boolean {
   if (word.includes("@")) return true;
   if (!/\d/.test(word) || /^(?:UTF-?(?:8|16)|SHA-?\d+|base64)\b/i.test(word)) return false;

@@ -2,7 +2,7 @@ import { show, WaybillError } from "./errors.ts";
 import { checkOptions } from "./options.ts";
 import type { Random } from "./random.ts";
 
-/** When a failed event gets its next attempt: `failures` counts the failed ones so far, this one included. */
+/** When a failed event gets its next attempt. `failures` counts the failed attempts so far, including the last. */
 export interface RetrySchedule {
   readonly attempts: number;
   /** Milliseconds to wait, or null when the attempts are used up. */
@@ -10,7 +10,7 @@ export interface RetrySchedule {
 }
 
 export interface RetryOptions {
-  /** Waits between attempts; one attempt more than there are waits. @default [1000, 5000, 30000, 120000] */
+  /** Waits between attempts. There is one attempt more than there are waits. @default [1000, 5000, 30000, 120000] */
   readonly delaysMs?: readonly number[];
   /** Each wait is varied by up to this share, up or down. @default 0.1 */
   readonly jitter?: number;
@@ -42,5 +42,5 @@ function areDelays(value: unknown): boolean {
   return Array.isArray(value) && value.every((ms) => typeof ms === "number" && Number.isFinite(ms) && ms >= 0);
 }
 
-/** An event that was alone in the window of so many relays in a row that died is parked, and is not even read again. */
+/** After this many relays in a row crashed with an event alone in their window, the event is parked, and is not even read again. */
 export const deathsToPark = 3;

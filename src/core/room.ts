@@ -1,12 +1,12 @@
-/** How many deliveries of one receiving are out, and how many more may be. */
+/** How many deliveries of one receiver are unacknowledged, and how many more may be. */
 export interface Room {
-  /** So many may be delivered now; 0 while the bytes that are out reach a bound. */
+  /** How many may be delivered now; 0 while the unacknowledged bytes reach a bound. */
   readonly left: number;
-  /** So many bytes may be delivered now, besides one delivery that goes beyond them while nothing is worked on. */
+  /** How many bytes may be delivered now. While nothing is worked on, one delivery may exceed them. */
   readonly bytesLeft: number;
-  /** May a delivery of so many bytes go out now? While nothing is worked on, one is let through whatever its size. */
+  /** May a delivery of this size go out now? While nothing is worked on, one is let through whatever its size. */
   fits(bytes: number): boolean;
-  /** Counts one delivery of so many bytes. */
+  /** Counts one delivery of this size. */
   take(bytes?: number): Taken;
 }
 
@@ -21,7 +21,7 @@ interface Bounds {
   readonly bytes?: number;
 }
 
-/** `prefetch` for those that are worked on, `waiting` more for those that are set aside, `bytes` for each of the two; see Subscription. */
+/** `prefetch` deliveries may be worked on, `waiting` more may be set aside, and each of the two may have `bytes`; see Subscription. */
 export function createRoom({ prefetch, waiting = 0, bytes: most = Infinity }: Bounds): Room {
   let out = 0;
   let asides = 0;
@@ -72,7 +72,7 @@ interface AsideBytes {
   readonly full: boolean;
 }
 
-/** The bytes of what is set aside. One message counts as half the bound at most: alone it never keeps others out, whatever its size. */
+/** Counts the bytes set aside. One message counts as half the bound at most, so alone it never keeps others out, whatever its size. */
 export function createAsideBytes(most: number): AsideBytes {
   let sum = 0;
   const counted = (bytes: number): number => Math.min(bytes, most / 2);

@@ -1,6 +1,6 @@
 import { aggregateKey, type Envelope } from "./event.ts";
 
-/** For each aggregate the places of its events, in the order given. */
+/** For each aggregate, the indexes of its events, in the order given. */
 export function runsOf(events: readonly Pick<Envelope, "aggregateType" | "aggregateId">[]): number[][] {
   const runs = new Map<string, number[]>();
   events.forEach((event, at) => {

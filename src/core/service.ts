@@ -1,15 +1,15 @@
 import { WaybillError } from "./errors.ts";
 import { shared } from "./time.ts";
 
-/** Whatever runs. Started twice, stopped twice, stopped before it started: all harmless. */
+/** A relay or a subscriber. Starting it twice, stopping it twice, or stopping it before it started is harmless. */
 export interface Service extends AsyncDisposable {
   /** Resolves when it is ready, rejects when it cannot become so. */
   start(): Promise<void>;
   /** Takes no more, finishes what it holds, gives the rest back. */
   drain(): Promise<void>;
-  /** Now: what is under way is aborted, leases lapse or are taken up by others. */
+  /** Ends now: work under way is aborted, and leases expire or are taken over by other processes. */
   stop(): Promise<void>;
-  /** True from when it is ready until it is told to end, or ends by itself. For readiness probes. */
+  /** True from when it is ready until it is drained or stopped, or ends by itself. For readiness probes. */
   isRunning(): boolean;
   /** Resolves when it has ended; rejects with the error that ended it. */
   readonly stopped: Promise<void>;

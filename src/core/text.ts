@@ -1,4 +1,4 @@
-/** Controls (C0, DEL and C1, which some terminals obey like an escape), line ends, and marks that turn the reading order. */
+/** Control characters (C0, DEL and C1, which some terminals obey like an escape), line ends, and marks that change the reading order. */
 const unseen = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 const short = new Map([
   ["\n", "\\n"],
@@ -6,7 +6,7 @@ const short = new Map([
   ["\t", "\\t"],
 ]);
 
-/** As it may be shown on a terminal. Twice is the same as once. */
+/** The text as it may be shown on a terminal. Idempotent. */
 export function visible(text: string): string {
   return text.replace(unseen, (c) => short.get(c) ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -19,9 +19,9 @@ export const count = (n: number, one: string, many = `${one}s`): string => `${n}
 const secretName = /pass|pwd|secret|token|key|auth|credential|signature/i;
 
 /**
- * Hides logins and secret parameters of URLs anywhere in a text, such as an error that a client wrote. A password may hold "@" or "/" that
- * nobody escaped, so everything up to the last "@" of the word goes. Texts come from outside and may be long: no pattern here begins a
- * second time within what it has already read.
+ * Hides logins and secret parameters of URLs anywhere in a text, such as an error of a client library. A password may hold an unescaped
+ * "@" or "/", so everything up to the last "@" of the word is hidden. Texts come from outside and may be long: no pattern here begins a
+ * second time within text that it has already read.
  */
 export function redactText(text: string): string {
   return text
@@ -47,5 +47,5 @@ function endsWithScheme(word: string, end: number): boolean {
   return false;
 }
 
-/** One word of a command line, whatever a shell would make of it. */
+/** Quotes the text where needed, so that a shell takes it as one word. */
 export const shellWord = (text: string): string => (/^[\w.@:/^+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { Clock } from "./clock.ts";
 
-/** For a signal that much work listens to at once: Node warns of a leak at the eleventh listener otherwise. */
+/** For a signal with many listeners at once: otherwise Node warns of a leak at the eleventh listener. */
 export function shared(controller: AbortController): AbortController {
   setMaxListeners(0, controller.signal);
   return controller;
@@ -10,17 +10,17 @@ export function shared(controller: AbortController): AbortController {
 /** A signal that never aborts. A socket never stops listening to its signal: give a socket one of its own. */
 export const never: AbortSignal = shared(new AbortController()).signal;
 
-/** What a signal of ours aborts with, where it does so for each publish, delivery or wait. Without a reason, `abort` would make a DOMException with a stack each time. */
+/** The abort reason for each publish, delivery or wait. Without a reason, `abort` would make a DOMException with a stack each time. */
 export const over = new DOMException("This operation was aborted", "AbortError");
 
-/** Calls `act` when the signal aborts, at once if it has. The answer stops listening. */
+/** Calls `act` when the signal aborts, or at once if it already has. The returned function stops listening. */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
   if (signal.aborted) act();
   else signal.addEventListener("abort", act, { once: true });
   return () => signal.removeEventListener("abort", act);
 }
 
-/** A signal of one's own that also aborts when one that it follows does. `release` it when the work is over. */
+/** A signal with its own `abort` that also aborts when a signal that it follows does. `release` it when the work is over. */
 export interface Follower {
   readonly signal: AbortSignal;
   abort(): void;
@@ -38,7 +38,7 @@ export function follow(...outers: readonly AbortSignal[]): Follower {
   };
 }
 
-/** What `work` gives, or what `instead` gives as soon as the signal aborts; the work itself goes on, and its failure is nobody's then. */
+/** The result of `work`, or that of `instead` as soon as the signal aborts. The work itself then goes on, and its failure is ignored. */
 export function orAborted<T>(work: Promise<T>, signal: AbortSignal, instead: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
     const leave = onAbort(signal, () => {
@@ -52,12 +52,12 @@ export function orAborted<T>(work: Promise<T>, signal: AbortSignal, instead: () 
   });
 }
 
-/** What `work` gives, or null as soon as the signal aborts. */
+/** The result of `work`, or null as soon as the signal aborts. */
 export function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T | null> {
   return orAborted<T | null>(work, signal, () => null);
 }
 
-/** The same for work after work, with one ear for the signal: listening anew costs more than most work. */
+/** The same for many pieces of work, with one listener on the signal: a new listener each time costs more than most work. */
 export function untilAborted(signal: AbortSignal): <T>(work: Promise<T>) => Promise<T | null> {
   const waiting = new Set<() => void>();
   onAbort(signal, () => {
@@ -82,14 +82,14 @@ export function untilAborted(signal: AbortSignal): <T>(work: Promise<T>) => Prom
     });
 }
 
-/** Whether the work was done before the signal aborted; a failure before that is the caller's. */
+/** Whether the work was done before the signal aborted. Rejects if the work failed before that. */
 export function finished(work: () => Promise<unknown>, signal: AbortSignal = never): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
   const done = (async () => work())().then(() => true);
   return orAborted(done, signal, () => false);
 }
 
-/** Calls `act` after `ms`, unless the answer is called before. */
+/** Calls `act` after `ms`, unless the returned function is called before. */
 export function alarm(clock: Clock, ms: number, act: () => void): () => void {
   const off = new AbortController();
   void clock.sleep(ms, off.signal).then(() => {
@@ -98,7 +98,7 @@ export function alarm(clock: Clock, ms: number, act: () => void): () => void {
   return () => off.abort(over);
 }
 
-/** What `work` gives, or null after `ms`, or as soon as the signal aborts; the work itself goes on, and its failure is nobody's then. */
+/** The result of `work`, or null after `ms` or as soon as the signal aborts. The work itself then goes on, and its failure is ignored. */
 export async function within<T>(clock: Clock, ms: number, work: Promise<T>, signal?: AbortSignal): Promise<T | null> {
   const ended = new AbortController();
   const first = Promise.race([work, clock.sleep(ms, ended.signal).then(() => null)]);
@@ -110,8 +110,8 @@ export async function within<T>(clock: Clock, ms: number, work: Promise<T>, sign
 }
 
 /**
- * Runs `work` with a signal that aborts after `ms`, or when `outer` does. With `instead`, work that does not heed it is left behind: at once
- * when `outer` aborts, and `graceMs` after the deadline.
+ * Runs `work` with a signal that aborts after `ms`, or when `outer` does. With `instead`, work that ignores the signal is left behind: at
+ * once when `outer` aborts, and `graceMs` after the deadline.
  */
 export async function withDeadline<T>(
   clock: Clock,
@@ -144,7 +144,7 @@ export async function withDeadline<T>(
   }
 }
 
-/** Tries again for as long as `again` gives a wait for the failure; null leaves the failure to the caller. */
+/** Retries for as long as `again` returns a wait for the failure. If it returns null, the failure is thrown. */
 export async function persist<T>(work: () => T | Promise<T>, again: (error: unknown, tried: number) => Promise<void> | null): Promise<T> {
   for (let tried = 1; ; tried++) {
     try {

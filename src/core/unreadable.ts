@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import type { Envelope } from "./event.ts";
 
-/** The envelope of a message that is no event: an id made from the message's place, and nothing else that is true. */
+/** The envelope of a message that is no event: its id is made from the message's place, and its other fields mean nothing. */
 export function unreadableEnvelope(id: string): Envelope {
   return {
     id,
     seq: 0n,
     aggregateType: "",
-    // Of its own: what cannot be read must not hold an aggregate that can.
+    // An aggregate of its own: an unreadable message must not hold an aggregate of readable ones.
     aggregateId: id,
     type: "",
     eventVersion: 1,
@@ -19,7 +19,7 @@ export function unreadableEnvelope(id: string): Envelope {
   };
 }
 
-/** For a broker whose messages have no place that stays: the same bytes are the same message. */
+/** For a broker whose messages have no stable position: the same bytes are the same message. */
 export function idOfBytes(...parts: readonly Uint8Array[]): string {
   const hash = createHash("sha256");
   for (const part of parts) hash.update(part);

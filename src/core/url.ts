@@ -1,9 +1,9 @@
 import { WaybillError } from "./errors.ts";
 
-/** A URL in its two halves, before anything is known of what it names. */
+/** A URL split into scheme and rest, before anything is known about what it names. */
 export interface Url {
   readonly text: string;
-  /** As it may be shown: without who connects, and with which secret. */
+  /** The URL as it may be shown: without the user and the secret that it connects with. */
   readonly shown: string;
   readonly role: "store" | "broker";
   readonly scheme: string;

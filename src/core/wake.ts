@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { follow } from "./time.ts";
 
-/** A hint between an outbox and a relay of one process: there may be something to claim. Polling is the truth. */
+/** A hint between an outbox and a relay of one process: there may be something to claim. Only polling finds every event. */
 export interface Wake {
   notify(): void;
   /** Resolves on the next hint, after `ms`, or when the signal aborts. True when it was a hint. */
@@ -13,7 +13,7 @@ export function createWake(): Wake {
   const waiting = new Set<() => void>();
   return {
     notify() {
-      // A hint given while nobody waits is kept, or a relay that is just finishing its poll would miss it.
+      // A hint given while nothing waits is kept, or a relay that is just finishing its poll would miss it.
       if (waiting.size === 0) pending = true;
       for (const wakeUp of waiting) wakeUp();
     },

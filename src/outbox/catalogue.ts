@@ -72,11 +72,11 @@ function isSchema(value: unknown): value is StandardSchema {
 }
 
 /**
- * Checks a draft against the catalogue and completes it; throws at once, or gives a promise where the schema does.
+ * Checks a draft against the catalogue and completes it. Throws at once, or returns a promise where the schema does.
  *
- * The payload that is stored is the schema's output, not what was given: with its defaults filled in and without
- * fields that the schema drops, it is what every reader was promised, in any language. An output that is no JSON
- * (a transform to BigInt, say) is refused by the encoding like any other payload.
+ * The stored payload is the schema's output, not the given value. It has the schema's defaults filled in, and lacks the fields that the
+ * schema drops. That is what every reader was promised, in any language. The encoding refuses an output that is not JSON, such as a
+ * transform to BigInt, like any other payload.
  */
 export function fit(events: EventMap, draft: Draft): Draft | Promise<Draft> {
   const type: unknown = draft?.type;

@@ -2,20 +2,20 @@ import type { OutputOf, StandardSchema } from "../core/standard-schema.ts";
 
 export interface EventDefinition {
   readonly schema: StandardSchema;
-  /** Stored as `eventVersion`; a draft cannot claim another. */
+  /** Stored as `eventVersion`; a draft cannot give another. */
   readonly version?: number;
-  /** Drafts may leave it out then, and cannot name another. */
+  /** If given, drafts may leave it out, and cannot name another. */
   readonly aggregateType?: string;
 }
 
-/** Event types and what is known of each: what `defineEvents` gives, and what outbox and subscriber are typed by. */
+/** Event types with their definitions. `defineEvents` returns it, and outbox and subscriber are typed by it. */
 export type EventMap = Readonly<Record<string, EventDefinition>>;
 
-/** The payload of a type as a subscriber reads it: what JSON makes of the schema's output, or the bytes as they are. */
+/** The payload of a type as a subscriber reads it: the JSON form of the schema's output, or the bytes as they are. */
 export type PayloadOf<Events extends EventMap, Type extends keyof Events> =
   OutputOf<Events[Type]["schema"]> extends infer Output ? (Output extends Uint8Array ? Uint8Array : Json<Output>) : never;
 
-/** A value after JSON: a Date is text, a function is gone, a BigInt never gets there. */
+/** A value after JSON: a Date is text, a function is gone, and a BigInt was refused before. */
 type Json<T> = 0 extends 1 & T
   ? T
   : T extends string | number | boolean | null | undefined

@@ -15,7 +15,7 @@ import { isHandle, libraryWay, ownWay, type Way } from "./way.ts";
 export interface OutboxOptions<Db, Tx, Given, Events extends EventMap> {
   /** Any store; only its writing side is used. */
   readonly store: { readonly writer: OutboxWriter<Tx>; readonly transactor: Transactor<Db, Tx>; readonly wake: Wake };
-  /** From the transaction that your own code has to the one that the store writes through. @default they are the same */
+  /** Turns your own code's transaction into the one that the store writes through. @default they are the same */
   readonly tx?: (given: Given) => Tx;
   /** The catalogue: only its events can be added. */
   readonly events?: Events;
@@ -41,15 +41,15 @@ interface LibraryOutboxOptions<Db, Tx, B extends Begins, Events extends EventMap
 export interface Outbox<Db, Tx, Given = Tx, D = Draft, B extends Begins = { readonly db: Db; readonly tx: Tx }> {
   /**
    * Adds inside your transaction; many drafts are one statement. Everything that can be refused is thrown, not
-   * rejected, and a store with a synchronous client has inserted when this returns: a synchronous transaction,
-   * in which nobody awaits, rolls back too. With an asynchronous client, await it before you commit.
+   * rejected, and a store with a synchronous client has inserted when this returns. So a synchronous transaction,
+   * which awaits nothing, rolls back too. With an asynchronous client, await `add` before you commit.
    */
   add(tx: Given, draft: D): Promise<Added>;
   add(tx: Given, drafts: readonly D[]): Promise<readonly Added[]>;
   /**
-   * Runs `work` in a transaction of its own, inserts what it added as the last statement, commits, and wakes the relay.
-   * Whatever `work` locks is locked before the insert: an aggregate's events are numbered in the order of its commits.
-   * A COMMIT without an answer is COMMIT_UNKNOWN, and is never tried again.
+   * Runs `work` in a transaction of its own, inserts its events as the last statement, commits, and wakes the relay.
+   * `work` takes its locks before the insert, so an aggregate's events are numbered in the order of its commits.
+   * A COMMIT without an answer rejects with COMMIT_UNKNOWN, and is never retried.
    */
   transaction<T, Of extends Db = Db>(db: Of, work: (tx: TxOf<B, Of>, events: EventBuffer<D>) => T | Promise<T>): Promise<T>;
 }
@@ -95,9 +95,9 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
 
   const notify = (): void => wake.notify();
   let hinting = false;
-  /** For a transaction whose end nobody tells: most have ended so soon. A relay that looks too early finds the event at its next poll. */
+  /** For a transaction whose end is not reported: most end within `unseenMs`. If a relay looks too early, its next poll finds the event. */
   const hint = (): void => {
-    if (synchronous) wake.notify(); // who waits goes on after the caller's synchronous code, and so after its commit
+    if (synchronous) wake.notify(); // a waiting relay goes on after the caller's synchronous code, and so after its commit
     if (hinting) return;
     hinting = true;
     void clock.sleep(unseenMs).then(() => {
@@ -111,7 +111,7 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
     const fitted = catalogue === null ? draft : fit(catalogue, draft);
     if (!(fitted instanceof Promise)) return prepare(fitted, newId, maxPayloadBytes);
     const row = fitted.then((late) => prepare(late, newId, maxPayloadBytes));
-    row.catch(() => undefined); // when another draft is refused first, nobody waits for this one
+    row.catch(() => undefined); // when another draft is refused first, this promise is never awaited
     if (mayWait) return row;
     throw new WaybillError(
       "ASYNC_SCHEMA",
@@ -189,7 +189,7 @@ function all(rows: readonly (Row | Promise<Row>)[]): Promise<readonly Row[]> {
   return Promise.all(rows.map(async (row) => row));
 }
 
-/** Goes on at once where there is nothing to wait for: within a synchronous transaction nothing may come between. */
+/** Goes on at once where there is no promise to wait for: within a synchronous transaction, no other code may run in between. */
 function after<T>(value: T | PromiseLike<T>, next: (value: T) => T | Promise<T>): T | Promise<T> {
   return isThenable(value) ? Promise.resolve(value).then(next) : next(value);
 }

@@ -8,7 +8,7 @@ export interface Way<Db, Tx, Given> {
   /** True where `append` has done all its work when it returns. */
   readonly synchronous: boolean;
   append(tx: Given, rows: readonly Row[]): Promise<readonly Added[]>;
-  /** Calls `then` when the transaction has ended. False where nobody tells when that is. */
+  /** Calls `then` when the transaction has ended. False where the end is not reported. */
   onEnd(tx: Given, then: () => void): boolean;
   transaction<T>(db: Db, work: (tx: Tx) => T | Promise<T>): Promise<T>;
   /** The last statement of a transaction; null when there is nothing to do. */
@@ -44,7 +44,7 @@ export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter | Staying
       ),
     last(tx, rows) {
       if (rows.length > 0) return append(tx, rows);
-      // Without an event, the server is asked all the same: one that has given the transaction up would "commit" nothing, and say nothing.
+      // Without an event, the server is asked too: one that has given the transaction up would "commit" nothing, and report no error.
       return guard === null ? handle(tx).query("SELECT 1", []) : null;
     },
   };

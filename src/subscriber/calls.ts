@@ -2,8 +2,8 @@ import type { Delivery } from "../contracts/source.ts";
 import { aggregateKey } from "../core/event.ts";
 
 /**
- * Which deliveries each call of a handler gets, one call after the other. A handler of batches gets as many as it can at once; each
- * aggregate's events still come in their order, so a call never gets an event whose predecessor is in a later one.
+ * Which deliveries each handler call gets. The calls run one after the other. A batch handler gets as many as it can at once. Each
+ * aggregate's events still come in their order: a call never gets an event whose predecessor is in a later call.
  */
 export function callsOf(
   deliveries: readonly Delivery[],

@@ -20,8 +20,8 @@ export interface DeadLetterTopicOptions {
 }
 
 /**
- * Letters on a topic of their own: the event as it came, and in headers why, after how many attempts, and from where. A letter that
- * the broker refuses for what it is, and a message that is no event, are left to the consumer's inbox.
+ * Publishes letters to a topic of their own: the event as it came, with the reason, the attempts and the origin in headers. The consumer's
+ * inbox keeps the others: a letter that the broker refuses for good because of the event itself, and a message that is no event.
  */
 export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
   checkOptions("deadLetterTopic", options, ["sink", "topic", "source", "clock"]);
@@ -44,7 +44,7 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
       });
     },
     async park(letter, signal) {
-      // A topic carries events: whoever reads this one would find a message that is none.
+      // A topic carries events only: its readers would find a message that is not one.
       if (letter.raw !== undefined) throw fatal(`a dead-letter topic takes events only, and this message is none: ${letter.error}`);
       const topic = topicFor(letter.topic, letter.consumer);
       await connect(signal);
@@ -64,11 +64,11 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
   };
 }
 
-/** For a person who has to create it. */
+/** The message for the operator who has to create the topic. */
 export const deadTopicAway = (deadTopic: string, topic: string, why: string): string =>
   `the dead-letter topic ${deadTopic} of ${topic} takes no letters (${why}): create it with waybill migrate --broker URL --topics ${deadTopic}`;
 
-/** Which topic a topic's letters go to; never the topic itself, where they would come back for ever. */
+/** Names the topic for a topic's letters. It is never the topic itself: the letters would come back for ever. */
 export function deadTopicNames(given: DeadTopic = "{topic}.dead"): (topic: string, consumer: string) => string {
   if (typeof given === "string") checkTemplate(given);
   return (topic, consumer) => {

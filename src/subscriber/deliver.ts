@@ -43,7 +43,7 @@ export async function deliver<Tx>(path: Path<Tx>, post: Taken): Promise<boolean>
   return false;
 }
 
-/** Why no handler may see the message: it is no event, or the inbox could not tell that it was applied. */
+/** Why no handler may see the message: it is no event, or its id does not fit a mark, so the inbox could not record that it was applied. */
 function unfitness<Tx>(path: Path<Tx>, { unreadable, envelope }: Delivery): WaybillError | null {
   if (unreadable !== undefined) return new WaybillError("MESSAGE_UNREADABLE", unreadable.why);
   if (markable(envelope.id) || !path.handles(envelope.type)) return null;
@@ -64,8 +64,8 @@ async function ignore<Tx>(path: Path<Tx>, post: Taken): Promise<boolean> {
 }
 
 /**
- * Mark and work commit together. The failure is the event's own; what belongs to the database costs no attempt, unless the database
- * works for others meanwhile, again and again.
+ * Commits the mark and the handler's work together. The returned failure is the event's own. A database failure costs no attempt, unless
+ * it comes again and again while the database works for other events.
  */
 async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typeof left> {
   const { envelope, letter } = post.delivery;
@@ -79,7 +79,7 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
     async (step) => {
       const from = clock.monotonic();
       const work: { began: boolean; failure: Error | null } = { began: false, failure: null };
-      // A store may let one transaction in at a time; then all the others' handlers come first.
+      // A store may run one transaction at a time. This one may then wait for the handlers of all the others.
       step.extend(path.concurrency * handlerTimeoutMs + graceMs);
       try {
         await failpoints.hit("before-handle", [id]);
@@ -96,7 +96,7 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
               await path.inTime(limits, (signal) => path.handle([post.delivery], tx, signal));
               await failpoints.hit("before-commit", [id]);
             } catch (error) {
-              throw (work.failure = asError(error)); // what the store judges must be readable
+              throw (work.failure = asError(error)); // the store inspects this error, so it must be readable
             } finally {
               step.extend(graceMs);
             }
@@ -113,7 +113,7 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
         });
         return null;
       } catch (error) {
-        // Known before the handler could begin, and the event's own all the same.
+        // Found before the handler could begin, but still the event's own failure.
         if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
         // A handler that ends its own session looks like a database that did; one that always does is to blame.
         lost = error instanceof SessionEnded ? lost + 1 : 0;
@@ -126,7 +126,7 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
   return done instanceof Alone ? done.failure : done;
 }
 
-/** Before the handler began, only the mark can have failed: for what the event is, where the database says so. */
+/** Before the handler began, only the mark can have failed. SQLSTATE class 22 (data exception) says that the event itself caused it. */
 function ofMark(error: unknown): boolean {
   return causesOf(error).some((cause) => sqlStateOf(cause)?.startsWith("22") === true);
 }
@@ -148,9 +148,9 @@ function ofDatabase(error: unknown): boolean {
   return isWaybillError(error) && databaseCodes.includes(error.code);
 }
 
-/** How many attempts have failed. An event whose attempts cannot be counted has had all of them. */
+/** How many attempts have failed. If the inbox cannot count them for this event alone, all attempts count as used up. */
 async function count<Tx>(path: Path<Tx>, post: Taken, failure: Error): Promise<number | typeof left> {
-  // Its new owner counts: with this failure beside its own it would park the event too soon.
+  // The new owner counts its own failures. With this one added, it would park the event too soon.
   if (post.delivery.assignment?.ours() === false) return left;
   const key = { consumer: path.consumer, id: post.delivery.envelope.id };
   const counted = await persist(path, post, "count", () => path.inbox.failed(key, lineOf(failure)), true);
@@ -187,16 +187,16 @@ async function park<Tx>(path: Path<Tx>, post: Taken, failure: Error, attempts: n
   return true;
 }
 
-/** True once the place that was given has the letter, or the inbox. */
+/** True once `letters` or the inbox has stored the letter. */
 async function kept<Tx>(path: Path<Tx>, post: Taken, letter: Letter): Promise<boolean> {
   const { letters, inbox, clock, stopping } = path;
-  // Whoever does not heed the signal is not waited for: a step that is overdue would cost the seat, and stop the topic.
+  // Work that ignores the signal is not waited for: an overdue step would cost the seat, and stop the topic.
   const inParkTime = (work: (signal: AbortSignal) => Promise<void>): Promise<void> =>
     withDeadline(clock, parkMs, stopping, work, () => {
       if (stopping.aborted) throw new WaybillError("STOPPED", "the subscriber was stopped while a letter was parked");
       throw new WaybillError("STORE_UNAVAILABLE", `the letter was not kept within ${parkMs} ms`);
     });
-  // A letter that was redriven goes back to where it is.
+  // A redriven letter goes back to the inbox, where it already is.
   if (letters !== null && letter.again === undefined) {
     const parked = await persist(path, post, "park", async () => {
       try {

@@ -4,7 +4,7 @@ import { describeIssue, type OutputOf, type StandardSchema } from "../core/stand
 
 /** What a handler is given. */
 export interface SubscriberEvent<Type extends string = string, Payload = unknown> extends Omit<Envelope, "type"> {
-  /** The key to pass on where an effect leaves this database. */
+  /** The key to pass to another system when an effect leaves this database. */
   readonly id: string;
   readonly topic: string;
   readonly type: Type;
@@ -15,14 +15,14 @@ export interface SubscriberEvent<Type extends string = string, Payload = unknown
 }
 
 /**
- * What it does with `tx` commits together with the inbox's mark, or not at all. It may run again after a failure.
+ * What the handler does with `tx` commits together with the inbox's mark, or not at all. The handler may run again after a failure.
  * The signal aborts at the time limit and on `stop`; `tx` must not be used after that.
  */
 export type Handler<Event extends SubscriberEvent, Tx> = (event: Event, tx: Tx, signal: AbortSignal) => void | Promise<void>;
 
 /**
- * Takes several events of one transaction at once, each aggregate's in order: for one statement in place of many. All of them commit
- * together, or none does. After a failure it is given one event at a time.
+ * Takes several events of one transaction at once, so that one statement can replace many. Each aggregate's events come in order. All of
+ * the events commit together, or none does. After a failure the handler gets one event at a time.
  */
 export type BatchHandler<Event extends SubscriberEvent, Tx> = (
   events: readonly Event[],
@@ -31,8 +31,8 @@ export type BatchHandler<Event extends SubscriberEvent, Tx> = (
 ) => void | Promise<void>;
 
 /**
- * Schemas by event type, as an outbox's catalogue holds them. What travels is JSON: a schema has to accept what JSON
- * makes of the payloads it allows (an ISO date as text, not a Date).
+ * Schemas by event type, as an outbox's catalogue holds them. Payloads travel as JSON: a schema has to accept the JSON form
+ * of the payloads it allows (an ISO date as text, not a Date).
  */
 export type Schemas = Readonly<Record<string, StandardSchema | { readonly schema: StandardSchema }>>;
 
@@ -43,7 +43,7 @@ export type Handlers<Events extends Schemas, Tx> = {
   readonly [Type in keyof Events & string]?: Handler<EventOf<Events, Type>, Tx>;
 } & { readonly "*"?: Handler<SubscriberEvent, Tx> };
 
-/** The same for handlers of batches. A type has a handler of one kind. */
+/** The same for batch handlers. A type has a handler here or in `Handlers`, not in both. */
 export type BatchHandlers<Events extends Schemas, Tx> = {
   readonly [Type in keyof Events & string]?: BatchHandler<EventOf<Events, Type>, Tx>;
 } & { readonly "*"?: BatchHandler<SubscriberEvent, Tx> };

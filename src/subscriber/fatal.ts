@@ -2,7 +2,7 @@ import { isWaybillError, readSafely, type ErrorCode } from "../core/errors.ts";
 
 const brand = Symbol.for("waybill.fatal");
 
-/** Thrown by a handler, it means that trying again cannot help: the event is parked at once. */
+/** An error for a handler to throw when a retry cannot help: the event is parked at once. */
 export function fatal(reason: string | Error): Error {
   const error = typeof reason === "string" ? new Error(reason) : new Error(reason.message, { cause: reason });
   Object.defineProperty(error, brand, { value: true });

@@ -21,14 +21,14 @@ interface Forgetting {
 const firstMs = 5 * 60_000;
 const everyMs = 60 * 60_000;
 const step = 1_000;
-/** By so much the clocks of a broker and of a database may differ. */
+/** How far the clocks of a broker and a database may differ. */
 const marginMs = 24 * 60 * 60_000;
-/** Of the seat that one of several processes takes for a round. It is not left: until it runs out, a round has just been. */
+/** The seat that one of several processes takes for a round. It is not left: until it expires, no other process begins a round. */
 const place = "waybill:forget";
 
 /**
- * Deletes old marks and counts of attempts, an hour apart, in small steps. A mark stays for as long as the broker may deliver its event
- * again, whatever the retention asks for: without the mark, the event would be applied a second time.
+ * Deletes old marks and counts of attempts about every hour, in small steps. A mark stays while the broker may deliver its event again,
+ * even past the retention: without the mark, the event would be applied a second time.
  */
 export async function forgetOld(options: Forgetting, ended: AbortSignal): Promise<void> {
   const { inbox, consumer, owner, clock, random, observe, troubles } = options;

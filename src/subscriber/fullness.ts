@@ -3,12 +3,12 @@ import { createAsideBytes } from "../core/room.ts";
 import type { Delivery, Subscription } from "../contracts/source.ts";
 
 interface Fullness {
-  /** The delivery, seen to be set aside; call `done` when it is not `running` any more. */
+  /** Wraps the delivery to notice when it is set aside. Call `done` once it is no longer in `running`. */
   watch(delivery: Delivery): { readonly delivery: Delivery; readonly done: () => void };
   look(): void;
 }
 
-/** Tells when no more is received because so much waits. From there until the prefetch is free again it is one trouble. */
+/** Reports when no more is received because too many deliveries wait. Until the prefetch is free again, this counts as one trouble. */
 export function watchFullness(
   { consumer, topics, prefetch, waiting = 0, bytes = Infinity }: Subscription,
   running: ReadonlySet<unknown>,

@@ -1,11 +1,11 @@
 import type { Delivery } from "../contracts/source.ts";
 
 /**
- * Which aggregates are held: those with an event that failed, or that takes long, until nothing of them is left. What waits
- * behind such an event would use up the prefetch, and keep other aggregates from being delivered.
+ * Which aggregates are held. An aggregate with an event that failed or takes long is held until none of its deliveries is left.
+ * Otherwise the deliveries behind that event would use up the prefetch, and keep other aggregates from being delivered.
  */
 interface Holds {
-  /** A delivery that is not done with. It is set aside when its aggregate is held, or becomes so. */
+  /** Adds a delivery that is not done yet. It is set aside if its aggregate is held, or as soon as the aggregate becomes held. */
   enter(key: string, delivery: Delivery): Entered;
 }
 

@@ -6,18 +6,18 @@ import { onAbort } from "../core/time.ts";
 
 interface Limits {
   readonly ms: number;
-  /** After this long, `onSlow` is told, once. */
+  /** After this long, `onSlow` is called, once. */
   readonly slowMs: number;
   onSlow(): void;
 }
 
 /**
- * Runs a handler for at most `ms`. A handler that does not heed its signal goes on, but nobody waits for it:
- * this rejects, so that its transaction is rolled back.
+ * Runs a handler for at most `ms`, then rejects, so that its transaction is rolled back. A handler that ignores its signal
+ * goes on, but nothing waits for it.
  */
 export type InTime = (limits: Limits, work: (signal: AbortSignal) => Promise<void>) => Promise<void>;
 
-/** All handlers of a subscriber have one timer and one ear for its stop. */
+/** All handlers of a subscriber share one timer and one listener on `stopping`. */
 export function createInTime(clock: Clock, stopping: AbortSignal): InTime {
   const deadlines = createDeadlines(clock);
   const running = createBag<{ readonly giveUp: (why: WaybillError) => void; place: number }>();

@@ -17,7 +17,7 @@ interface LettersOptions {
   readonly deadTopic?: DeadTopic | undefined;
 }
 
-/** The place that was given for letters; null where the inbox keeps all of them. */
+/** The configured place for letters; null where the inbox keeps all of them. */
 export function letterPlace(options: LettersOptions): DeadLetters | null {
   const { deadLetters, deadTopic, source, topics, consumer, clock } = options;
   if (deadLetters !== undefined) {
@@ -46,7 +46,7 @@ function isSink(source: Source): source is Source & Sink {
   return "publish" in source && typeof source.publish === "function";
 }
 
-/** So much of a letter's bytes is kept where the inbox does not take the whole; of its texts, of its headers among them, and of one text. */
+/** Limits for a letter that the inbox does not take whole: for its bytes, all its texts, the headers among them, and one text. */
 const keptBytes = 256 * 1024;
 const keptTexts = 64 * 1024;
 const keptHeaders = 32 * 1024;
@@ -85,7 +85,7 @@ function cut(envelope: Envelope): Envelope {
   });
   return {
     ...envelope,
-    // The letter keeps its name.
+    // The letter is still kept under the same id.
     id: letterId(envelope.id),
     aggregateType: start(envelope.aggregateType),
     aggregateId: start(envelope.aggregateId),

@@ -17,7 +17,7 @@ interface Look {
 
 const lookMs = 10_000;
 
-/** What the broker says of each topic. A scrape of metrics waits for it, so that it never hangs. */
+/** What the broker says about each topic. A metrics scrape waits for this, so it has a deadline and never hangs. */
 export function lookAt({ consumer, topics, source, letters, clock }: Look): Promise<readonly ConsumerTopic[]> {
   const late = (): never => {
     throw new WaybillError("DESTINATION_UNAVAILABLE", `${source.name} has not told in ${lookMs} ms how far ${consumer} is behind`);
@@ -37,7 +37,7 @@ export function lookAt({ consumer, topics, source, letters, clock }: Look): Prom
 
 const whyOf = (error: unknown): string => asError(error).message;
 
-/** Without a letter nobody would notice that their topic is missing, and with the first one an aggregate waits for it. */
+/** Without probes, a missing dead-letter topic would go unnoticed until the first letter, whose aggregate would wait for the topic. */
 const probeMs = 60_000;
 
 /** Probes the place of letters until it takes them, and reports each time that it does not. */
@@ -46,7 +46,7 @@ export async function probeLetters(of: Look & { readonly troubles: SubscriberTro
   if (letters?.probe === undefined) return;
   let left = [...of.topics];
   while (left.length > 0 && !ended.aborted) {
-    // While the broker is away, receiving says so.
+    // While the broker is unreachable, the receiving side reports that.
     const isThere = await source.connect(ended).then(
       () => true,
       () => false,

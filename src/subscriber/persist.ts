@@ -15,7 +15,7 @@ import type { Session } from "./session.ts";
 import type { SubscriberTroubles } from "./trouble.ts";
 import type { Turn } from "./turns.ts";
 
-/** What is waited for, and may be overdue. */
+/** A step that is waited for, and may be overdue. */
 export interface UnderWay {
   readonly name: SubscriberStep;
   readonly topic: string;
@@ -30,15 +30,15 @@ export interface Path<Tx> {
   readonly letters: DeadLetters | null;
   /** Is there a handler for this type? */
   readonly handles: (type: string) => boolean;
-  /** Which of these each call of a handler gets, in turn. */
+  /** Which of the deliveries each handler call gets, in the order of the calls. */
   readonly calls: (deliveries: readonly Delivery[]) => readonly (readonly Delivery[])[];
-  /** One call. */
+  /** Runs one of these calls. */
   readonly handle: (deliveries: readonly Delivery[], tx: Tx, signal: AbortSignal) => Promise<void>;
   readonly handlerVersion: number;
   readonly handlerTimeoutMs: number;
-  /** How many transactions there are at once, */
+  /** How many transactions run at once. */
   readonly concurrency: number;
-  /** and how many events share one at most. */
+  /** How many events share one transaction at most. */
   readonly batch: number;
   readonly retry: RetrySchedule;
   readonly stopping: AbortSignal;
@@ -46,7 +46,7 @@ export interface Path<Tx> {
   readonly progress: Progress<UnderWay>;
   /** When interrupted waits end (monotonic), by event id: a broken link must not cut a back-off short. */
   readonly resting: Map<string, number>;
-  /** How often the inbox has done something for an event: what fails meanwhile for one event alone is that event's own failure. */
+  /** How many steps of the inbox have succeeded. A step that keeps failing for one event while this rises is that event's own failure. */
   readonly inboxHealth: { successes: number };
   readonly clock: Clock;
   readonly random: Random;
@@ -60,7 +60,7 @@ export interface Taken {
   readonly delivery: Delivery;
   readonly session: Session;
   readonly turn: Turn;
-  /** Its aggregate has to wait: what comes behind it must not keep others from being delivered. */
+  /** Holds its aggregate: the deliveries behind this one must not keep other aggregates from being delivered. */
   readonly hold: () => void;
 }
 
@@ -70,7 +70,7 @@ export const left = Symbol("left");
 export const graceMs = 30_000;
 export const parkMs = 30_000;
 
-/** It failed again and again for this event, while the inbox worked for others. */
+/** A step failed again and again for this event, while the inbox worked for others. */
 export class Alone {
   readonly failure: Error;
   constructor(failure: Error) {
@@ -81,8 +81,8 @@ export class Alone {
 const maxAlone = 5;
 
 /**
- * Tries until it works, or until it is shown to fail for this event alone. What was begun is tried at least once, also while draining;
- * then it is left.
+ * Retries the work until it succeeds, or until it is shown to fail for this event alone. The work runs at least once, also while draining.
+ * If it fails and the session is not ours any more, the delivery is left.
  */
 export async function persist<Tx, T>(
   path: Path<Tx>,

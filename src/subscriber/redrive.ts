@@ -24,13 +24,13 @@ interface Redrive {
 
 /** How often to look for letters that an operator has redriven. */
 const pollMs = 1_000;
-/** How many are in hand at once, how many more may wait for their next attempt, and how many bytes of each. */
+/** How many letters are in hand at once, how many more may wait for their next attempt, and how many bytes each of the two may take. */
 const bounds = { prefetch: 64, waiting: 1_000, bytes: 32 * 1024 * 1024 };
-/** A row beyond this was not written by a subscriber, and a client may end the process over it. */
+/** A subscriber writes no row larger than this, and a client library that reads one may end the process. */
 const mostBytes = 128 * 1024 * 1024;
 const maxUnread = 3;
 
-/** What one process has under way of a topic's letters. */
+/** The letters of a topic that one process has under way. */
 interface Hand {
   readonly session: Session;
   readonly room: Room;
@@ -38,7 +38,7 @@ interface Hand {
   readonly under: Map<bigint, Promise<void>>;
   /** How often a letter could not be read. */
   readonly unread: Map<bigint, number>;
-  /** Leaves all of it: a letter that was left must not be overtaken by its followers. */
+  /** Leaves all of them: followers must not overtake a letter that was left. */
   leave(): void;
 }
 
@@ -78,7 +78,7 @@ async function redriveOnce(options: Redrive, unread: Map<bigint, number>, lost: 
       if (more) await roomier(hand, clock);
       else await clock.sleep(pollMs, over.signal);
     }
-    // Whoever sits next would wait for their transactions, and count their failures twice.
+    // Otherwise the next process in the seat would wait for these transactions, and count their failures twice.
     await until(lost, Promise.all(hand.under.values()));
   } finally {
     ending.release();
@@ -86,12 +86,12 @@ async function redriveOnce(options: Redrive, unread: Map<bigint, number>, lost: 
   }
 }
 
-/** Something was finished or set aside, and half of the room is free; or a second has passed. */
+/** Waits while letters are finished or set aside, until half of the room is free. Ends after a second in which none was. */
 async function roomier({ room, wake, session }: Hand, clock: Clock): Promise<void> {
   while ((await wake.wait(clock, pollMs, session.over)) && room.left < bounds.prefetch / 2);
 }
 
-/** Begins what is not under way, as far as there is room. True when there is more. */
+/** Begins the letters that are not under way, as far as there is room. True when there may be more. */
 async function look(options: Redrive, hand: Hand): Promise<boolean> {
   const { consumer, topic, letters, troubles } = options;
   const { session, room, under, unread } = hand;
@@ -139,7 +139,7 @@ function begin({ take, troubles, topic, draining }: Redrive, hand: Hand, { seq, 
   under.set(seq, apply());
 }
 
-/** Null when the letter is gone. What no handler can be given becomes a letter again, which says why. */
+/** Null when the letter is gone. A message that no handler can be given becomes a letter again, with the reason. */
 async function deliveryOf(record: LetterRecord, letters: Pick<Letters, "show">, unread: number): Promise<Delivery | null> {
   const { seq, topic, id, bytes, unfit } = record;
   const rest = { topic, letter: seq, ack: async () => undefined, aside: () => undefined };
@@ -162,7 +162,7 @@ interface Turn extends Redrive {
   readonly stopping: AbortSignal;
 }
 
-/** The same where the broker assigns and nobody has a seat: whoever finds redriven letters takes the topic's seat while there are some. */
+/** The same where the broker assigns, without seats: a process that finds redriven letters takes the topic's seat while there are some. */
 export async function redriveInTurn(options: Turn): Promise<void> {
   const { draining, clock, troubles, topic } = options;
   while (!draining.aborted) {
@@ -178,7 +178,7 @@ export async function redriveInTurn(options: Turn): Promise<void> {
 async function oneTurn(options: Turn): Promise<void> {
   const { consumer, topic, owner, letters, inbox, seatMs, draining, stopping, clock } = options;
   const place = { consumer, topic, owner };
-  /** A database that never answers keeps no drain waiting. */
+  /** A database that never answers must not block a drain. */
   const waiting = async (): Promise<boolean> => ((await until(draining, letters.redriven(consumer, topic, 1))) ?? []).length > 0;
   let trustedUntil = -Infinity;
   const sit = async (): Promise<boolean> => {
@@ -195,7 +195,7 @@ async function oneTurn(options: Turn): Promise<void> {
     do await clock.sleep(seatMs / 3, draining);
     while (!draining.aborted && (await waiting()) && clock.monotonic() < trustedUntil && (await sit()) && !over);
   } finally {
-    // While it drains, what was begun is finished first.
+    // While draining, the letters under way are finished first.
     if (!draining.aborted) lost.abort();
     await redriving;
     lost.release();

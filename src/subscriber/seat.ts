@@ -11,7 +11,7 @@ interface SeatOptions {
   readonly seatMs: number;
   readonly draining: AbortSignal;
   readonly stopping: AbortSignal;
-  /** False while something is overdue: the seat is left to lapse then, so that another process can take over. */
+  /** False while a step is overdue: the seat is not renewed then, so that it expires and another process can take over. */
   readonly progressing: () => boolean;
   readonly clock: Clock;
   readonly observe: Observe;
@@ -20,10 +20,10 @@ interface SeatOptions {
 
 /** The right to be the one subscriber process of a consumer on a topic. */
 interface Seat {
-  /** Asks for it once; rejects when asking again would be no use either. */
+  /** Asks for the seat once. Rejects when a retry would not help either. */
   ask(): Promise<boolean>;
   /**
-   * Runs `work` whenever the seat is held, until draining, and leaves it then. `lost` aborts, and `trusted` is false,
+   * Runs `work` whenever the seat is held, until draining, and then leaves the seat. `lost` aborts, and `trusted` is false,
    * before another owner can sit.
    */
   keep(work: (lost: AbortSignal, trusted: () => boolean) => Promise<void>): Promise<void>;
@@ -34,7 +34,7 @@ const leaveMs = 5_000;
 
 export function createSeat({ inbox, place, seatMs, draining, stopping, progressing, clock, observe, troubles }: SeatOptions): Seat {
   const renewMs = seatMs / 3;
-  // The seat runs out `seatMs` after the database gave it; it is trusted for less, and from before the question.
+  // The seat expires `seatMs` after the database granted it. It is trusted for less, counted from before the request.
   const trustMs = seatMs * 0.8;
   let trustedUntil = -Infinity;
   let refused = true;
@@ -94,7 +94,7 @@ export function createSeat({ inbox, place, seatMs, draining, stopping, progressi
     try {
       await within(clock, leaveMs, inbox.leave(place), stopping);
     } catch (error) {
-      trouble(error); // it runs out by itself
+      trouble(error); // the seat expires by itself
     }
   };
 

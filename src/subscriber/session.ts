@@ -7,15 +7,15 @@ import { backOff } from "./back-off.ts";
 import { watchFullness } from "./fullness.ts";
 import type { SubscriberTroubles } from "./trouble.ts";
 
-/** One receiving from the source. What it delivered and was not acknowledged is delivered again by the next one. */
+/** One period of receiving from the source. Its unacknowledged deliveries are delivered again in the next session. */
 export interface Session {
   /** Aborts when its deliveries are not ours any more: the seat or the link is lost, or the subscriber was stopped. */
   readonly ended: AbortSignal;
-  /** Aborts then, and when draining begins: nothing new is begun, and nothing is waited for. */
+  /** Aborts with `ended`, and when draining begins: nothing new is begun then, and nothing is waited for. */
   readonly over: AbortSignal;
   /** Asked before anything is begun. */
   ours(): boolean;
-  /** Asked before what was begun is finished with a letter: draining does not forbid that, another owner does. */
+  /** Asked before a delivery that has begun is parked as a letter. Draining allows that, another owner does not. */
   held(): boolean;
 }
 
@@ -113,7 +113,7 @@ async function receiveOnce(options: Receive, lost: AbortSignal, trusted: () => b
   return { received, acked };
 }
 
-/** The session, as the deliveries of one assignment see it: for them it ends with that. */
+/** The session, as the deliveries of one assignment see it: for them it also ends with the assignment. */
 function assignedSessions(session: Session): (delivery: Delivery) => Session {
   const sessions = new WeakMap<Assignment, Session>();
   return ({ assignment }) => {
@@ -127,7 +127,7 @@ function assignedSessions(session: Session): (delivery: Delivery) => Session {
       ended.release();
       over.release();
     };
-    // Whichever ends first: an assignment may outlive many sessions, and a session many assignments.
+    // Released when the first of the two ends: an assignment may outlive many sessions, and a session many assignments.
     onAbort(ended.signal, release);
     const own: Session = {
       ...{ ended: ended.signal, over: over.signal },

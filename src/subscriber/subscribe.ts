@@ -19,7 +19,7 @@ import { createTurns, type Turn } from "./turns.ts";
 export interface Subscribe<Tx> {
   readonly parts: Omit<Path<Tx>, "stopping" | "inTime" | "progress" | "resting" | "inboxHealth">;
   readonly source: Source;
-  /** Null where the inbox has none that could be redriven. */
+  /** Null where the inbox has no letters that could be redriven. */
   readonly letters: Letters | null;
   readonly topics: readonly string[];
   readonly prefetch: number;
@@ -68,7 +68,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
         acked = await deliver(path, post);
         defects.delete(id);
       } catch (error) {
-        // A defect of ours, which would end every session at this message.
+        // A bug in Waybill, which would end every session at this message.
         const times = (defects.get(id) ?? 0) + 1;
         defects.set(id, times);
         if (times < maxDefects) throw error;
@@ -89,7 +89,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   };
 
   const redrive = (topic: string, kept: Letters) => ({ consumer, topic, letters: kept, draining, clock, troubles, take });
-  /** What the broker delivers, and the letters that were redriven: both by the one process that has the seat. */
+  /** The process that has the seat applies both the broker's deliveries and the redriven letters. */
   const both = async (topic: string, lost: AbortSignal, trusted: () => boolean): Promise<void> => {
     const redriving = letters === null ? null : redriveLetters(redrive(topic, letters), lost, trusted);
     await receive(receiving([topic]), lost, trusted);
@@ -127,7 +127,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   }
 }
 
-/** A broker that is away is waited for when sessions receive; one that can never be had is said at once. */
+/** An unreachable broker is retried later, when sessions receive. An error that no retry can fix is thrown at once. */
 async function connected<Tx>(source: Source, signal: AbortSignal, { troubles }: Subscribe<Tx>["parts"]): Promise<true> {
   try {
     await source.connect(signal);
@@ -139,7 +139,7 @@ async function connected<Tx>(source: Source, signal: AbortSignal, { troubles }: 
   return true;
 }
 
-/** Says what is overdue: nobody would hear of it otherwise, since it neither ends nor fails. */
+/** Reports overdue steps. They neither end nor fail, so nothing else would report them. */
 async function watch<Tx>({ progress, clock, troubles }: Path<Tx>, everyMs: number, ended: AbortSignal): Promise<void> {
   const overdue = new Error("it has not ended in its time; its topic is left to others");
   const told = new WeakSet<UnderWay>();

@@ -34,27 +34,27 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** The name under which events count as handled. Several processes may share it: each event has one effect among them. */
   readonly consumer: string;
   readonly source: Source;
-  /** Where marks and effects are kept: a store, or anything that has an inbox. With `letters`, those that are redriven are applied too. */
+  /** Where marks and effects are kept: a store, or anything that has an inbox. With `letters`, redriven letters are applied too. */
   readonly inbox: { readonly inbox: Inbox<InboxTx>; readonly letters?: Letters };
   readonly topics: readonly string[];
-  /** By event type. Here or in `batchHandlers` there has to be one. */
+  /** By event type. There must be at least one handler, here or in `batchHandlers`. */
   readonly handlers?: Handlers<Events, NoInfer<Tx>>;
-  /** By event type, handlers that take as many events at once as share a transaction; see `batch`. */
+  /** By event type: handlers that take all their events of a transaction at once, as far as order allows; see `batch`. */
   readonly batchHandlers?: BatchHandlers<Events, NoInfer<Tx>>;
-  /** Payloads are checked and typed by these; one that does not fit is parked. */
+  /** Schemas that check and type the payloads. An event whose payload does not fit is parked. */
   readonly events?: Events;
-  /** From the inbox's transaction to the handle that handlers are given. @default the inbox's own */
+  /** Turns the inbox's transaction into the handle that handlers are given. @default the inbox's own */
   readonly tx?: (tx: InboxTx) => Tx;
-  /** Where letters go instead. What this place refuses for good goes to the inbox all the same. @default the inbox's database */
+  /** Where letters go instead. A letter that this place refuses for good still goes to the inbox. @default the inbox's database */
   readonly deadLetters?: DeadLetters;
   /** A topic on the source's broker for letters, such as "{topic}.dead". @default none: the inbox's database keeps them */
   readonly deadTopic?: DeadTopic;
   readonly retry?: RetryOptions;
-  /** How many transactions run side by side. Events of one aggregate never do. @default 16 */
+  /** How many transactions run in parallel. Events of one aggregate never do. @default 16 */
   readonly concurrency?: number;
   /**
    * How many events may share one transaction: one statement marks them all, and one COMMIT keeps all their effects. When one of them
-   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` is then for all handlers of a transaction together.
+   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` then limits all handlers of a transaction together.
    * @default 1
    */
   readonly batch?: number;
@@ -64,13 +64,13 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
    */
   readonly prefetch?: number;
   /**
-   * How many bytes of a topic's deliveries may be unacknowledged, apart from those that wait. As many more may wait, where one message counts
-   * as half of them at most. @default 33554432 (32 MiB)
+   * How many bytes of a topic's deliveries may be unacknowledged, apart from those that wait. As many bytes again may wait. There, one
+   * message counts as half of them at most. @default 33554432 (32 MiB)
    */
   readonly prefetchBytes?: number;
   /**
-   * How many more may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When
-   * as many do, the topic's other aggregates wait too, and `subscriber.full` is told. @default 10000
+   * How many more deliveries may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When
+   * that many wait, the topic's other aggregates wait too, and `subscriber.full` is reported. @default 10000
    */
   readonly maxWaiting?: number;
   /** @default 30000 */
@@ -78,18 +78,18 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** Recorded with each mark. @default 1 */
   readonly handlerVersion?: number;
   /**
-   * How long the inbox keeps marks and counts of attempts. An event that is delivered again after its mark is gone is applied again: so
-   * a mark is kept, whatever this says, while the broker still has messages of its time. `false` keeps everything. @default 2592000000 (30 days)
+   * How long the inbox keeps marks and counts of attempts. An event that is delivered again after its mark is gone is applied again. So a
+   * mark is kept for longer while the broker still has messages of its time. `false` keeps everything. @default 2592000000 (30 days)
    */
   readonly inboxRetentionMs?: number | false;
-  /** How long a process that died keeps others from a topic, where the broker does not assign. @default 15000 */
+  /** How long a crashed process keeps others from a topic, where the broker does not assign aggregates. @default 15000 */
   readonly seatMs?: number;
-  /** This process's name; no two may share one. @default a new id */
+  /** This process's name; no two processes may share one. @default a new id */
   readonly owner?: string;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly failpoints?: Failpoints;
-  /** Hears what happens on the path: a function, or a logger such as `console` or pino. False: nothing. @default deaths, troubles and recoveries to stderr */
+  /** For path events: a function, or a logger such as `console` or pino. False: none. @default deaths, troubles and recoveries to stderr */
   readonly observe?: ObserveOption;
 }
 
@@ -132,10 +132,10 @@ type Checked = Omit<SubscriberOptions<never>, "inbox" | "tx" | "handlers" | "bat
   readonly events?: Schemas;
 };
 
-/** With what a metrics page shows of it. */
+/** A service, with the figures that a metrics page shows. */
 export interface Subscriber extends Service, Watched {}
 
-/** Receives, and applies each event once: aggregates side by side, each of them in order. */
+/** Receives events and applies each one once: aggregates in parallel, each aggregate's events in order. */
 export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Schemas = Schemas>(
   options: SubscriberOptions<InboxTx, Tx, Events>,
 ): Subscriber {

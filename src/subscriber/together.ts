@@ -4,12 +4,12 @@ import { acknowledge, slowMs } from "./deliver.ts";
 import { graceMs, type Path, type Taken } from "./persist.ts";
 import type { Turn } from "./turns.ts";
 
-/** A delivery that may share its transaction with others. `done` is told whether it was acknowledged. */
+/** A delivery that may share its transaction with others. `done` is called with true if it was acknowledged. */
 export interface Member extends Omit<Taken, "turn"> {
   readonly done: (acked: boolean) => void;
 }
 
-/** The event's id; null for what goes by itself: a letter, what is no event or has no handler, and what waits for its next attempt. */
+/** The event's id. Null for a delivery that goes by itself: a letter, no event, without a handler, or waiting for its next attempt. */
 export function sharedName<Tx>(path: Path<Tx>, { delivery }: Member): string | null {
   const { id, type } = delivery.envelope;
   const goes = delivery.unreadable === undefined && delivery.letter === undefined && path.handles(type) && markable(id);
@@ -17,8 +17,8 @@ export function sharedName<Tx>(path: Path<Tx>, { delivery }: Member): string | n
 }
 
 /**
- * Marks and effects of all commit together, and then each is acknowledged. False: something failed, and nothing was kept. Then each is
- * delivered by itself, which finds out whose failure it is; this one costs no attempt.
+ * Commits the marks and effects of all members together, then acknowledges each. False: something failed, and nothing was kept. Then each
+ * member is delivered by itself, which shows whose failure it is. The failed batch costs no attempt.
  */
 export async function deliverTogether<Tx>(path: Path<Tx>, members: readonly Member[], turn: Turn): Promise<boolean> {
   try {

@@ -3,12 +3,12 @@ import { asError } from "../core/errors.ts";
 import type { Observe, SubscriberStep } from "../core/path-events.ts";
 import { lineOf } from "../core/reason.ts";
 
-/** Reports what a subscriber could not do, of which topic and which event, and once that it can again. */
+/** Reports what a subscriber could not do, for which topic and event, and reports once when it works again. */
 export interface SubscriberTroubles {
   met(step: SubscriberStep, error: unknown, topic?: string | null, id?: string | null): void;
   /** The step has worked for this topic, after it failed or for the first time. */
   over(step: SubscriberStep, topic?: string | null): void;
-  /** Something that has neither failed nor ended: nothing says later that it is over. */
+  /** A step that has neither failed nor ended. No recovery is reported for it later. */
   overdue(step: SubscriberStep, error: unknown, topic: string, id: string): void;
 }
 
@@ -24,8 +24,8 @@ export function createTroubles(observe: Observe, consumer: string, clock: Clock)
       report(step, error, topic, id);
     },
     over(step, topic = null) {
-      if (since.size === 0) return; // asked for with every delivery
-      // What failed before a topic was known is over with the first topic that works.
+      if (since.size === 0) return; // called for every delivery
+      // A failure from before the topic was known is over when the first topic works.
       const keys = [keyOf(step, topic), keyOf(step, null)].filter((key) => since.has(key));
       if (keys.length === 0) return;
       const from = Math.min(...keys.map((key) => since.get(key)!));

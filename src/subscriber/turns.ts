@@ -6,16 +6,16 @@ export interface Turn {
   aside<T>(wait: () => Promise<T>): Promise<T>;
 }
 
-/** How tasks run together: those that were given a member of what they do. */
+/** How tasks that were given a member run together. */
 interface Together<Member> {
   readonly most: number;
-  /** No two of one name run together; null: it runs by itself. */
+  /** Members with the same name never run together. Null: the member runs by itself. */
   nameOf(member: Member): string | null;
   /** Answers false when nothing was done. Then each member's task runs by itself. */
   run(members: readonly Member[], turn: Turn): Promise<boolean>;
 }
 
-/** Keys side by side, each key's tasks one after the other, in the order they came. */
+/** Tasks of different keys run in parallel. Tasks of one key run one after the other, in the order they came. */
 interface Turns<Member> {
   /** Settles as the task does. A task that fails does not keep its followers from running. */
   take(key: string, task: Task, member?: Member): Promise<void>;
@@ -34,11 +34,11 @@ interface Waiting<Member> {
 }
 
 export function createTurns<Member = never>(concurrency: number, together?: Together<Member>): Turns<Member> {
-  /** By key, what waits behind the tasks that run. */
+  /** By key, the tasks that wait behind the running ones. */
   const queues = new Map<string, Waiting<Member>[]>();
-  /** The keys of which nothing runs. */
+  /** The keys with waiting tasks of which none runs. */
   const ready: string[] = [];
-  /** Tasks that want to go on. They come before those that have not begun. */
+  /** Tasks that stepped aside and want to go on. They come before those that have not begun. */
   const returning: (() => void)[] = [];
   const idlers: (() => void)[] = [];
   let free = concurrency;
@@ -68,7 +68,7 @@ export function createTurns<Member = never>(concurrency: number, together?: Toge
       void run(next());
     }
   };
-  /** What comes in one turn runs together. */
+  /** Waits for one turn of the event loop, so that tasks which come in it can run together. */
   const fillSoon = async (): Promise<void> => {
     if (filling) return;
     filling = true;
@@ -77,7 +77,7 @@ export function createTurns<Member = never>(concurrency: number, together?: Toge
     fill();
   };
 
-  /** The first that waits, and as many behind it as may run with it. */
+  /** The first waiting task, and as many behind it as may run together with it. */
   const next = (): Waiting<Member>[] => {
     const tasks: Waiting<Member>[] = [];
     const names = new Set<string>();

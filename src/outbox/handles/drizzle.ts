@@ -18,7 +18,7 @@ interface DrizzleBegins extends Begins {
   readonly tx: this["db"] extends { readonly transaction: infer M } ? GivenBy<M> : never;
 }
 
-/** What drivers have in common. SQLite ones call `execute` by the name of `all`. */
+/** What drivers have in common. SQLite drivers have `all` in place of `execute`. */
 interface Inside {
   readonly execute?: (query: Query) => PromiseLike<unknown>;
   readonly all?: (query: Query) => PromiseLike<unknown>;
@@ -57,8 +57,8 @@ export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>(
 });
 
 /**
- * Queries are built long before they are sent, and nested transactions are objects of their own: so the driver's client is guarded beneath
- * them. Drizzle itself keeps the bare one, for COMMIT and ROLLBACK.
+ * Queries are built long before they are sent, and nested transactions are objects of their own. So the guard is beneath them, around the
+ * driver's client. Drizzle itself keeps the unguarded client, for COMMIT and ROLLBACK.
  */
 async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
   const { session } = tx as Inside;
@@ -75,10 +75,10 @@ async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransa
   }
 }
 
-/** As far as the driver tells. */
+/** As far as the driver reports it. */
 const isOpen = ({ session }: Inside): boolean => session?.client?.getTransactionStatus?.() !== "I" && session?.tx?.closed !== true;
 
-/** Such a transaction commits when its callback returns, before a statement that is awaited could run. */
+/** A synchronous transaction commits when its callback returns, before an awaited statement could run. */
 function refuseSynchronous({ resultKind }: Inside): void {
   if (resultKind !== "sync") return;
   throw unsupported("is synchronous: leave the handle out, and give outbox.add the driver's own client inside the transaction");

@@ -5,9 +5,9 @@ interface Library<Db, Tx> {
   readonly name: string;
   /** Whether it is a database or a transaction of this library at all. */
   owns(given: Readonly<Record<string, unknown>>): boolean;
-  /** How this transaction runs a statement; throws where the library can tell that there is none. */
+  /** How this transaction runs a statement; throws where the library can see that no transaction is open. */
   open(tx: Tx): SqlTransaction["query"];
-  /** Whether it is a transaction already: another inside it would be a savepoint, and `outbox.transaction` promises a commit. */
+  /** Whether it is a transaction already: a nested one would be a savepoint, and `outbox.transaction` promises a commit. */
   isInside(db: Db): boolean | Promise<boolean>;
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
 }

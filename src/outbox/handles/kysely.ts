@@ -42,7 +42,7 @@ export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
         const { rows } = await tx.executeQuery({ sql, parameters, query, queryId: { queryId: "waybill" } });
         return { rows: rows as Rows };
       } catch (error) {
-        // Kysely keeps the state of a transaction to itself, and tells it in these words.
+        // Kysely does not expose the state of a transaction, except in these error messages.
         if (error instanceof Error && /^Transaction is already (committed|rolled back)$/.test(error.message)) throw ended("Kysely");
         throw error;
       }

@@ -1,4 +1,4 @@
-/** Any method at all: what it takes and gives is the library's own affair. */
+/** Any method at all: its parameters and its result are up to the library. */
 export type Method = (...given: never[]) => unknown;
 
 /** What a method gives to the callback that it takes first. */

@@ -19,17 +19,17 @@ interface Mysql2Begins extends Begins {
   readonly tx: this["db"] extends { getConnection(): Promise<infer Connection> } ? Connection : this["db"];
 }
 
-/** The transaction of a `mysql2` connection, between its START TRANSACTION and its COMMIT; whether there is one, the server tells. */
+/** The transaction of a `mysql2` connection, between its START TRANSACTION and its COMMIT. Only the server knows whether one is open. */
 export const fromMysql2 = handle<Mysql2Db, Mysql2Transaction, Mysql2Begins>({
   name: "mysql2",
   owns: ({ query }) => isMethod(query),
   open(connection) {
     if (isPool(connection)) throw noTransaction("a mysql2 pool was given, whose statements each commit by themselves");
     const run = connection as unknown as Record<"query" | "execute", (sql: string, values: readonly unknown[]) => Promise<unknown>>;
-    // With values, a prepared statement: in place of a placeholder, `query` writes them into the text.
+    // With values, a prepared statement: `query` would write the values into the text in place of the placeholders.
     return async (sql, values) => ({ rows: rowsOf(await (values.length === 0 ? run.query(sql, []) : run.execute(sql, values))) });
   },
-  isInside: (db) => !isPool(db) && isInside(db), // to begin would commit what is open
+  isInside: (db) => !isPool(db) && isInside(db), // a second START TRANSACTION would commit the open one
   begin: (db, work) => (isPool(db) ? onPool(db, work) : run(db, work)),
 });
 
@@ -44,7 +44,7 @@ async function onPool<T>(pool: Exclude<Mysql2Db, Mysql2Transaction>, work: (tx: 
     connection.release();
     return result;
   } catch (error) {
-    connection.destroy(); // in which state it is, nobody knows
+    connection.destroy(); // the connection's state is unknown
     throw error;
   }
 }
@@ -62,7 +62,7 @@ async function run<T>(connection: Mysql2Transaction, work: (tx: Mysql2Transactio
   return result;
 }
 
-/** Outside a transaction a savepoint is made without a word, and is not there afterwards. */
+/** Outside a transaction, the server accepts a savepoint without an error, but the savepoint does not exist afterwards. */
 async function isInside(connection: Mysql2Transaction): Promise<boolean> {
   await connection.query("SAVEPOINT waybill_probe");
   return connection.query("RELEASE SAVEPOINT waybill_probe").then(

@@ -36,11 +36,11 @@ export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
   isInside: (db) => !isPool(db) && isInside(db),
   async begin(db, work) {
     if (!isPool(db)) return run(db, work);
-    const listen = (): void => undefined; // the next statement tells; without a listener, the process would end
+    const listen = (): void => undefined; // the next statement reports the error; without a listener, the process would end
     const client = await checkOut(db as typeof db & { connect(): Promise<PooledTransaction> }, listen);
     let ended = false;
     try {
-      // Left open by whoever had it before: BEGIN would be no more than a warning, and COMMIT would keep what that one wrote.
+      // Left open by the client's previous user: BEGIN would only give a warning, and COMMIT would keep what that user wrote.
       if (isInside(client)) throw alreadyInside("pg");
       const result = await run(client, work);
       ended = true;

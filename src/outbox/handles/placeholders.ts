@@ -1,7 +1,7 @@
-/** Quoted names and strings, in which nothing is a placeholder, and the placeholders of PostgreSQL and of the others. */
+/** Quoted names and strings, in which nothing is a placeholder, and the placeholders of PostgreSQL and of other databases. */
 const tokens = /("(?:[^"]|"")*"|'(?:[^']|'')*'|`(?:[^`]|``)*`)|\$(\d+)|\?/g;
 
-/** A statement with each placeholder in a library's own form, by the number of its value, and all other text as the library wants it escaped. */
+/** Rewrites a statement for a library. `placeholder` gets the number of a value, counted from 1, and `escape` gets all other text. */
 export function rewrite(sql: string, placeholder: (number: number) => string, escape: (text: string) => string): string {
   let written = "";
   let from = 0;

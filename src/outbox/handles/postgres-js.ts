@@ -27,7 +27,7 @@ interface Begin {
   begin<T>(work: (sql: PostgresJsTransaction) => Promise<T>): Promise<T>;
 }
 
-/** Text, in PostgreSQL's own table of types: of a string for a `json` parameter, postgres.js would make a JSON string. */
+/** PostgreSQL's type number of text. Without it, postgres.js would encode a string for a `json` parameter as a JSON string. */
 const text = 25;
 
 /** The transaction that `sql.begin(…)` of postgres.js gives to its callback. */
@@ -44,7 +44,7 @@ export const fromPostgresJs = handle<PostgresJsDb, PostgresJsTransaction, Postgr
   },
   isInside: (db) => "savepoint" in db,
   async begin(db, work) {
-    // It would look for promises inside an array.
+    // Wrapped in an object: postgres.js would look for promises inside an array.
     const { value } = await (db as Begin).begin((sql) => lending(sql, async (tx) => ({ value: await work(tx) })));
     return value;
   },

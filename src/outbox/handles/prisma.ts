@@ -44,7 +44,7 @@ function isClient(client: PrismaTransaction): boolean {
   return typeof (client as { $connect?: unknown }).$connect === "function";
 }
 
-/** Prisma tells the database's own code and words deep inside its error. Here they stand where the databases' clients have them. */
+/** Prisma has the database's own code and message deep inside its error. This puts them where the databases' clients have them. */
 function clientError(error: unknown): unknown {
   if (typeof error !== "object" || error === null) return error;
   const { code, meta } = error as { code?: unknown; meta?: { driverAdapterError?: { cause?: Record<string, unknown> } } };

@@ -3,7 +3,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { rewrite } from "./placeholders.ts";
 import { rowsOf, unwrapped } from "./result.ts";
 
-/** Statements through the `raw` of a Knex transaction, which has question marks for every database. */
+/** Statements through the `raw` of a Knex transaction, which takes question marks as placeholders for every database. */
 export function raw(trx: object): SqlTransaction["query"] {
   const knex = trx as { raw(sql: string, values: readonly unknown[]): PromiseLike<unknown> };
   const ask: SqlTransaction["query"] = async (sql, values) => {
@@ -30,7 +30,7 @@ function escaped(text: string): string {
   return text.replaceAll("?", "\\?");
 }
 
-/** Knex writes the statement before the client's own words, with its values: a payload would stand in every log. */
+/** Knex puts the statement with its values before the client's own message, so a payload would end up in every log. */
 function inItsOwnWords(error: unknown, sql: string): unknown {
   if (!(error instanceof Error) || !error.message.startsWith(sql.slice(0, 10))) return error;
   error.message = error.message.slice(error.message.lastIndexOf(" - ") + 3);

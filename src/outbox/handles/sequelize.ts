@@ -22,7 +22,7 @@ interface SequelizeBegins extends Begins {
 
 interface Inside {
   readonly sequelize?: { query(sql: string, options: object): PromiseLike<unknown> };
-  /** "commit" or "rollback", once it has begun to end; those that are inside another end with it. */
+  /** "commit" or "rollback", once the transaction has begun to end. A nested transaction ends with its parent. */
   readonly finished?: string;
   readonly parent?: Inside;
 }
@@ -37,7 +37,7 @@ export const fromSequelize = handle<SequelizeDb, SequelizeTransaction, Sequelize
       throw noTransaction("what was given is no transaction of Sequelize");
     if (hasEnded(transaction as Inside)) throw ended("Sequelize");
     return async (sql, values) => {
-      // Only asked for so does Sequelize give rows, whichever the database.
+      // Sequelize returns rows on every database only with the type SELECT.
       const type = /^\s*(SELECT|WITH)\b|\bRETURNING\b/i.test(sql) ? "SELECT" : "RAW";
       const options = { type, transaction, raw: true };
       const asked = values.length === 0 ? sequelize.query(sql, options) : sequelize.query(bound(sql), { ...options, bind: values });
