@@ -49,7 +49,7 @@ export interface BrokerAdapter extends Adapter {
 
 /** Disposing the sink closes the broker. */
 export interface OpenedBroker {
-  /** A sink of the user's own need not tell its settings. */
+  /** A sink that the user wrote need not report its settings. */
   readonly sink: Sink & Partial<Examination> & Pick<Source, "lag">;
   /** Creates missing topics, and each consumer's place in them where the broker needs one: one command provisions every broker. */
   provision(topics: readonly string[], consumers: readonly string[]): Promise<void>;
@@ -109,7 +109,7 @@ export type Ask = (sql: string, values?: readonly (string | number | null)[]) =>
 export type SqlRow = Readonly<Record<string, unknown>>;
 
 export interface RunStore extends OpenedStore {
-  /** SQL of the run's tables: the type of a column for names, of one that numbers rows, and what follows the columns. */
+  /** SQL for the run's tables: the type of a column for names, the column that numbers rows, and the text after the list of columns. */
   readonly dialect: { readonly key: string; readonly position: string; readonly table?: string };
   /** Runs outside any transaction. */
   readonly ask: Ask;

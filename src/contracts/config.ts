@@ -13,7 +13,7 @@ import type { Store } from "./store.ts";
 export interface ConfigFile {
   /** The outbox: a URL, a store, or a function that makes one. The command that uses it closes it. */
   readonly store?: string | ConfiguredStore | (() => ConfiguredStore | Promise<ConfiguredStore>);
-  /** What `outbox.transaction` begins on, such as a pool. `waybill events add` needs it beside a store that is no URL. */
+  /** What `outbox.transaction` begins transactions on, such as a pool. `waybill events add` needs it when `store` is not a URL. */
   readonly db?: unknown;
   /** The broker: a URL, a sink, or a function that makes one. The command that uses it closes it. */
   readonly broker?: string | ConfiguredBroker | (() => ConfiguredBroker | Promise<ConfiguredBroker>);
@@ -36,9 +36,9 @@ export interface ConfigFile {
   readonly own?: string | readonly number[];
   /** Names the relay in `status`. */
   readonly relayId?: string;
-  /** Events per window at most: windows widen while there is a backlog. @default 1000 */
+  /** The most events per window. Windows widen while there is a backlog. @default 1000 */
   readonly batch?: number;
-  /** Windows claimed and not settled at once. @default 3 */
+  /** How many windows may be claimed and not settled at once. @default 3 */
   readonly batchesInFlight?: number;
   /** Payload bytes per window. @default 8388608 */
   readonly windowBytes?: number;
@@ -53,22 +53,22 @@ export interface ConfigFile {
   /** CloudEvents `source` of every message. @default "/waybill" */
   readonly source?: string;
   readonly retry?: RetryOptions;
-  /** Waits between probes of a broken destination. @default 1000 and 30000 */
+  /** Waits between probes of a broken topic. @default 1000 and 30000 */
   readonly probeMs?: { readonly first: number; readonly last: number };
   /** Aggregate types whose followers go on when an event dies. */
   readonly skip?: string | readonly string[];
-  /** Hears path events, beside the log and the metrics of the command. */
+  /** Receives path events, in addition to the command's own log and metrics. */
   readonly observe?: Observe;
   /** Where a relay serves its HTTP pages, such as "127.0.0.1:9464". */
   readonly http?: string;
 
-  /** False leaves purging and watching the tables to others. @default true */
+  /** False leaves purging and watching the tables to other relays, or to `waybill purge`. @default true */
   readonly housekeeping?: boolean | { readonly everyMs?: number; readonly warn?: Readonly<Record<string, number>> };
   /** How long published and discarded events stay. @default "7d" */
   readonly retention?: string;
-  /** How long idempotency keys are known. @default "7d" */
+  /** How long idempotency keys are kept. @default "7d" */
   readonly keyRetention?: string;
-  /** Is given events before they are purged. */
+  /** Receives events before the purge deletes them. */
   readonly archive?: Archive;
 }
 

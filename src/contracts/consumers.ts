@@ -1,10 +1,10 @@
 /** The consumers whose inboxes are in this database, as an operator and a metrics page see them. */
 export interface Consumers {
-  /** Those that have letters, or events that failed and are retried. With a name: that one alone, whatever it has. */
+  /** The consumers that have letters, or failed events that are retried. With a name: only that consumer, whatever it has. */
   look(consumer?: string): Promise<readonly ConsumerState[]>;
 }
 
-/** A running consumer of this process: what its broker and the place of its letters say of it. */
+/** A running consumer of this process, as its broker and the place of its letters report it. */
 export interface Watched {
   readonly consumer: string;
   /** Rejects within ten seconds when the subscriber does not run or the broker does not answer. It only reads. */
@@ -15,7 +15,7 @@ export interface ConsumerTopic {
   readonly topic: string;
   /** Messages that the consumer is not done with. Null where it has no place in the topic yet, or the broker cannot tell. */
   readonly lag: number | null;
-  /** Its dead-letter topic, with the reason why that takes no letters. Null where letters go to the inbox. */
+  /** Its dead-letter topic, and in `error` why that topic takes no letters. Null where letters go to the inbox. */
   readonly deadTopic: { readonly error: string | null } | null;
 }
 
@@ -25,7 +25,7 @@ export interface ConsumerState {
   readonly letters: readonly LetterCount[];
   /** Events whose handler has failed and that are neither applied nor parked yet. Null when there is none. */
   readonly retrying: Retrying | null;
-  /** How many events it has applied, of those whose marks are kept, counted up to 100,000. Null unless the consumer was named. */
+  /** How many of the events that it applied still have a mark, counted up to 100,000. Null unless the consumer was named. */
   readonly handled: number | null;
 }
 
@@ -42,6 +42,6 @@ export interface Retrying {
   readonly events: number;
   /** The most failed attempts that one of them has. */
   readonly attempts: number;
-  /** When one of them failed last. */
+  /** When the latest of these failures happened. */
   readonly failedAt: Date;
 }

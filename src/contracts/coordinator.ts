@@ -16,10 +16,10 @@ export interface Coordinator {
   trustedForMs(): number;
   /** True when the holding has its share of the lanes among the relays that live now. */
   settledIn(): boolean;
-  /** What the clock shows that `created_at` is written by, in milliseconds. Null when the store has not said. */
+  /** The time by the clock that writes `created_at`, in milliseconds. Null when the store has not reported it. */
   storeNow(): number | null;
   /** Tells the coordinator that another relay owns these lanes now. */
   lost(lanes: readonly number[]): void;
-  /** Takes, renews and gives lanes until `leaving` aborts, then gives all of them back. After `stopping` it ends without that. */
+  /** Takes, renews and gives lanes until `leaving` aborts, then gives all of them back. After `stopping` it gives none back. */
   run(work: Work, signals: { readonly leaving: AbortSignal; readonly stopping: AbortSignal }, ready: () => void): Promise<void>;
 }

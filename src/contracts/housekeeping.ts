@@ -19,7 +19,7 @@ export interface Watch {
   readonly unseen: string | null;
 }
 
-/** What holds something back. "unknown" stands for what this role may not see. No field quotes a statement, which may hold secrets. */
+/** Holds cleanup or claims back. "unknown": this role may not see the value. No field quotes a statement, which may hold secrets. */
 export interface Holder {
   readonly kind: "session" | "prepared" | "slot";
   /** The session's process id, the prepared transaction's id, or the slot's name. */
@@ -38,9 +38,9 @@ export interface Partitions {
   /** Creates the partitions that are needed next. */
   create(): Promise<PartitionReport>;
   /**
-   * Drops the partitions whose events were all added before that moment. Events that are not published, or were published since, are
-   * moved out first. With `emptied`, it drops a partition only when it has nothing else left, because an archive must have what is deleted.
-   * When the signal aborts, it ends before the next partition.
+   * Drops the partitions whose events were all added before that moment. Events that are not published, or were published since, are moved
+   * out first. With `emptied`, it drops a partition only when nothing else is left in it, because an archive must have every event that is
+   * deleted. When the signal aborts, it ends before the next partition.
    */
   drop(before: Date, who: string, options: { readonly emptied: boolean; readonly signal?: AbortSignal }): Promise<PartitionReport>;
 }

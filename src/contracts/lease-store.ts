@@ -5,7 +5,7 @@ export interface LaneTable {
   readonly live: readonly string[];
   /** The strategy of each live relay that passed one to `renew`. */
   readonly strategies: ReadonlyMap<string, string>;
-  /** What the database's clock showed. Absent where the store does not say; the relay then reports no ages of events. */
+  /** The time by the database's clock. Absent where the store does not report it; the relay then reports no ages of events. */
   readonly now?: Date;
 }
 
@@ -27,8 +27,8 @@ export interface LeaseStore {
    */
   renew(relay: string, ttlMs: number, window?: number, strategy?: string): Promise<void>;
   /**
-   * Takes the lanes that have no owner, or whose owner's lease has expired, and answers each one's new epoch.
-   * What a dead owner had in its windows there becomes suspect.
+   * Takes the lanes that have no owner, or whose owner's lease has expired, and answers each one's new epoch. The events in a dead owner's
+   * windows there become suspects.
    */
   take(relay: string, lanes: readonly number[]): Promise<ReadonlyMap<number, bigint>>;
   /** Gives lanes back. Lanes that the relay no longer owns stay as they are. */

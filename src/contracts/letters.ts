@@ -29,7 +29,7 @@ export interface LetterFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
-  /** Those whose error, as LetterGroup tells it, begins with this: a code, the first words of one, or all of it. */
+  /** Letters whose error, as LetterGroup shows it, begins with this: a code, the first words of an error, or all of it. */
   readonly error?: string;
 }
 
@@ -49,11 +49,11 @@ export interface LetterGroup {
 }
 
 export interface LetterRecord {
-  /** Its number among all letters: those of one aggregate were parked in this order. */
+  /** Its number among all letters. Letters of one aggregate were parked in this order. */
   readonly seq: bigint;
   readonly consumer: string;
   readonly topic: string;
-  /** The event's, or a name made from the place of a message that is no event. */
+  /** The event's id. For a message that is no event, a name made from the message's place. */
   readonly id: string;
   readonly aggregateType: string;
   readonly aggregateId: string;
@@ -68,7 +68,7 @@ export interface LetterRecord {
   readonly redrivenAt: Date | null;
   /** The length of its data, or of the raw message. */
   readonly bytes: number;
-  /** Why no handler can be given it: the message is no event, or the inbox did not take all of it. */
+  /** Why no handler can receive it: the message is no event, or the inbox could not store all of it. */
   readonly unfit: "no event" | "cut" | null;
 }
 
@@ -84,6 +84,6 @@ export interface LetterReport {
   readonly unfit: number;
   /** At most 10,000. */
   readonly ids: readonly string[];
-  /** The seq of the last of them. Null when there is none. */
+  /** The seq of the last of these letters. Null when there is none. */
   readonly last: bigint | null;
 }

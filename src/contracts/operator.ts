@@ -28,7 +28,7 @@ export interface PurgeOptions {
   readonly keyRetentionMs?: number;
   /** Awaited between two batches, so that other work gets its turn. */
   pause?(): Promise<void>;
-  /** When it aborts, purge ends before the next batch. It does not wait for the archive, and the batch in its hands stays. */
+  /** When it aborts, purge ends before the next batch. It does not wait for a running archive call, whose batch stays. */
   readonly signal?: AbortSignal;
 }
 
@@ -43,7 +43,7 @@ export interface EventFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
-  /** Those whose error begins with this, as in DeadFilter. */
+  /** Events whose error begins with this, as in DeadFilter. */
   readonly error?: string;
   /** Only events with a lower seq. For the next page, pass the last seq of this one. */
   readonly beforeSeq?: bigint;
@@ -56,7 +56,7 @@ export interface DeadFilter {
   readonly aggregateType?: string;
   readonly aggregateId?: string;
   readonly type?: string;
-  /** Those whose error, as DeadGroup tells it, begins with this: a code, the first words of one, or all of it. */
+  /** Events whose error, as DeadGroup shows it, begins with this: a code, the first words of an error, or all of it. */
   readonly error?: string;
 }
 
@@ -84,7 +84,7 @@ export interface EventRecord extends Omit<Envelope, "data"> {
   readonly state: State;
   readonly retryCount: number;
   readonly nextAttemptAt: Date | null;
-  /** What the last attempt failed with, without ids; null where there was none. Rows of earlier versions have their code in it. */
+  /** The last attempt's error, without ids. Null where no attempt failed. Rows of earlier versions have the code in it. */
   readonly lastError: string | null;
   /** Such as MESSAGE_TOO_LARGE. Null where there is none. */
   readonly errorCode: string | null;
@@ -122,7 +122,7 @@ export interface Status {
   readonly watch?: Watch;
 }
 
-/** How long the oldest events have been waiting, apart by what they wait for. Null when there is none. */
+/** How long the oldest events have been waiting, by what they wait for. Null when there is none. */
 export interface OldestAges {
   /** Due, and a relay may publish it now or has it in its window. A delayed event counts from the moment when it is due. */
   readonly claimableMs: number | null;
@@ -132,7 +132,7 @@ export interface OldestAges {
 }
 
 export interface OldestStatus extends OldestAges {
-  /** The same for each aggregate type, the one that waits longest first. 100 at most, of those among the events that status looks at. */
+  /** The same for each aggregate type, the longest wait first. At most 100 types, and only types among the events that status looks at. */
   readonly types: readonly ({ readonly aggregateType: string } & OldestAges)[];
 }
 

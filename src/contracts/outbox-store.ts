@@ -11,7 +11,7 @@ export interface OutboxWriter<Tx> {
   append(tx: Tx, rows: readonly Row[]): Promise<readonly Added[]>;
   /** True where `append`, with the store's own client, has done all its work when it returns. An asynchronous schema is then refused. */
   readonly synchronous: boolean;
-  /** Calls `then` once when the open transaction has ended. False where the client does not tell when that is. */
+  /** Calls `then` once when the open transaction has ended. False where the client does not report the end. */
   onEnd?(tx: Tx, then: () => void): boolean;
 }
 
@@ -34,9 +34,9 @@ export interface Claim {
   readonly epoch: bigint;
   /** Failed attempts so far. */
   readonly failures: number;
-  /** How many relays in a row died with this event alone in their window. */
+  /** How many relays in a row crashed with this event alone in their window. */
   readonly deaths: number;
-  /** Why the row cannot be carried, in words. The envelope then holds what could be read of the row, and the relay parks it unsent. */
+  /** Why the row cannot be published, in words. The envelope then holds what could be read of the row, and the relay parks it unsent. */
   readonly unreadable?: string;
   /**
    * How many bytes its payload takes, where the claim did not read it. The envelope's data is then empty. If the event is alone in its
@@ -51,7 +51,7 @@ export interface Window {
   readonly id: string | null;
   /** By seq, ascending. */
   readonly claims: readonly Claim[];
-  /** How many events of these lanes a narrow claim could take now, and no other claim may take. */
+  /** How many events of these lanes only a narrow claim may take, and could take now. */
   readonly suspects: number;
   /** Topics that events of these lanes wait for. */
   readonly destinations: readonly string[];

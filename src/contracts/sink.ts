@@ -14,7 +14,7 @@ export type PublishResult =
   | { readonly status: "refused"; readonly blame: "event" | "destination"; readonly retryable: boolean; readonly error: Error }
   /** The publish timed out or the connection was lost: the broker may or may not have stored it. */
   | { readonly status: "unknown"; readonly error: Error }
-  /** Not sent, because an earlier message of its aggregate was not stored, or because the publish was called off or had taken long before. */
+  /** Not sent, because an earlier message of its aggregate was not stored, or the publish was aborted or had already taken long. */
   | { readonly status: "skipped" };
 
 export interface Sink extends AsyncDisposable {

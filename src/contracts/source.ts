@@ -12,7 +12,7 @@ export interface Delivery {
    * has ended, the source has released the delivery, and its ack does nothing.
    */
   readonly assignment?: Assignment;
-  /** Set for what does not come from the broker: the number of the redriven letter that holds the message. */
+  /** Set for a delivery that does not come from the broker: the number of the redriven letter that holds its message. */
   readonly letter?: bigint;
   /** Tells the broker that this consumer is done with the message. A lost ack only causes one more delivery. */
   ack(): Promise<void>;
@@ -53,7 +53,7 @@ export interface Subscription {
    * unreadable, with as much of it as the source could read. A source that survives such a message may count by itself. @default 0
    */
   readonly stalls?: number;
-  /** Called when the broker removed messages before this consumer was done with them, with their highest possible number; null: unknown. */
+  /** Called when the broker removed messages before this consumer was done with them. `messages` is an upper bound; null: unknown. */
   readonly missed?: (topic: string, messages: number | null) => void;
 }
 
