@@ -15,7 +15,7 @@ import { asIs, laneNumbers, names, oneOf, whole, type Read, type Refuse } from "
 const modes = ["poll", "tail"] as const;
 const day = 86_400_000;
 
-/** How each setting is written, in a flag or in the file. */
+/** How each setting is parsed, from a flag or from the file. */
 export const settings = {
   store: asIs,
   schema: asIs,
@@ -28,7 +28,7 @@ export const settings = {
   batch: whole(1, 100_000),
   batchesInFlight: whole(1, 1_000),
   windowBytes: whole(1, 1_073_741_824),
-  // Longer waits would overflow the timers of Node, which then fire at once.
+  // Longer waits would overflow Node's timers, which then fire at once.
   pollInterval: duration(1, day),
   lease: duration(1_000, day),
   publishTimeout: duration(1, day),
@@ -51,7 +51,7 @@ export interface Config extends Omit<Settings, "route" | "store" | "broker">, Pi
   readonly broker?: string | OwnBroker;
 }
 
-/** Keys that are more than a text. Whether their values suit the store or the relay, the store or the relay says. */
+/** Keys that are more than a text. The store or the relay checks whether the values suit it. */
 const structured: Readonly<Record<Structured, (value: unknown, where: string, refuse: Refuse) => unknown>> = {
   retry,
   probeMs,
@@ -93,7 +93,7 @@ async function load(path: string, shown: string): Promise<unknown> {
   }
 }
 
-/** Checks what a file holds; the same words are refused here as on the command line. */
+/** Checks the content of a file. It refuses the same texts as the command line. */
 export function readConfig(content: unknown, path: string): Config {
   const where = basename(path);
   if (typeof content !== "object" || content === null || Array.isArray(content)) {
@@ -117,7 +117,7 @@ export function readConfig(content: unknown, path: string): Config {
 
 export const configKeys = (): readonly string[] => [...Object.keys(settings), ...Object.keys(structured)];
 
-/** Numbers and lists may be written as such; they are then read like the text of a flag. A time needs its unit. */
+/** Numbers and lists may be written as such. They are then parsed like the text of a flag. A time needs its unit. */
 function asText(key: string, value: unknown, refuse: Refuse): string {
   if (typeof value === "string") return value;
   const number = ["batch", "batchesInFlight", "windowBytes"].includes(key);

@@ -7,7 +7,7 @@ import type { CommandBroker } from "./open.ts";
 export interface Lag {
   readonly consumer: string;
   readonly topic: string;
-  /** Null where the broker cannot tell, or the consumer has no place in the topic yet. */
+  /** Null where the broker cannot say, or the consumer has no place in the topic yet. */
   readonly messages: number | null;
 }
 
@@ -25,7 +25,7 @@ export function behind({ consumer, topic, messages }: Lag): string {
   return `${consumer} is ${count(messages, "message")} behind on ${topic}`;
 }
 
-/** Is there any trace of it in this database? */
+/** Whether this database has any trace of the consumer. */
 export const isKnown = ({ letters, retrying, handled }: ConsumerState): boolean =>
   letters.length > 0 || retrying !== null || (handled ?? 0) > 0;
 
@@ -35,7 +35,7 @@ export const nobody = (consumer: string): string =>
 const attempts = defaultDelaysMs.length + 1;
 const patience = inWords(defaultDelaysMs.reduce((sum, ms) => sum + ms, 0));
 
-/** Events that have failed and are no letters yet. */
+/** Reports events that have failed and are no letters yet. */
 export function retried({ consumer, retrying }: ConsumerState, now: number): readonly string[] {
   if (retrying === null) return [];
   const { events, attempts: most, failedAt } = retrying;

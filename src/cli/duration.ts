@@ -3,7 +3,7 @@ import type { Read } from "./read.ts";
 
 const form = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d|w)$/;
 
-/** "100ms", "10s", "5m", "2h", "7d", "1w" in milliseconds. A bare number is refused: nobody can see its unit. */
+/** "100ms", "10s", "5m", "2h", "7d", "1w" in milliseconds. A bare number is refused, because its unit is not visible. */
 export function duration(leastMs: number, mostMs: number): Read<number> {
   return (text, refuse) => {
     const [, amount, unit] = form.exec(text) ?? [];

@@ -19,7 +19,7 @@ const wrongUse: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 
 interface Failure {
   readonly exitCode: 1 | 2;
-  /** For stderr; no secret of a URL is in it, and no stack unless it was asked for. */
+  /** For stderr. They contain no secret of a URL, and a stack only with `debug`. */
   readonly lines: readonly string[];
 }
 
@@ -36,7 +36,7 @@ export function failure(cause: unknown, { json, debug }: { readonly json: boolea
   return { exitCode: known !== null && wrongUse.has(known.code) ? 2 : 1, lines };
 }
 
-/** A message may hold line ends; it stays one line. */
+/** A message may contain line breaks. It stays one element of the list. */
 function stackOf(error: Error, before = ""): string[] {
   const frames = (error.stack ?? "").split("\n").filter((line) => /^ {4}at /.test(line));
   const own = [`${before}${error.name}: ${error.message}`, ...frames];

@@ -5,13 +5,13 @@ import { stoppedAtOnce } from "../core/service.ts";
 import { print, type OutputStream } from "./output.ts";
 import { debugging, run, type Host } from "./program.ts";
 
-/** A reader that went away (`| head`) ends nothing: a relay must go on when its log is no longer read. */
+/** A closed pipe (`| head`) ends nothing: a relay must go on when its log is no longer read. */
 function stream(to: NodeJS.WriteStream): OutputStream {
   let open = true;
   to.on("error", (error: NodeJS.ErrnoException) => {
     open = false;
     if (error.code === "EPIPE") return;
-    process.exitCode = 1; // a full disk: what was asked for is not there
+    process.exitCode = 1; // such as a full disk: the output is incomplete
     if (to === process.stdout) print(host.stderr, [`waybill: the output could not be written: ${error.message}`]);
   });
   return {
@@ -22,7 +22,7 @@ function stream(to: NodeJS.WriteStream): OutputStream {
   };
 }
 
-/** An old or odd terminal may not tell its size. */
+/** An old or unusual terminal may not report its size. */
 function screenOf(to: OutputStream): Pick<Host, "screen"> {
   const { stdout } = process;
   if (!stdout.isTTY || process.env["TERM"] === "dumb") return {};
@@ -35,7 +35,7 @@ async function stdin(): Promise<Uint8Array> {
   return Buffer.concat(chunks);
 }
 
-/** One line at a time, of a person: null when the input ends first, as with Ctrl-D. */
+/** Asks a person for one line. Null when the input ends first, as with Ctrl-D. */
 async function ask(question: string): Promise<string | null> {
   const lines = createInterface({ input: process.stdin, output: process.stdout });
   try {
@@ -55,7 +55,7 @@ function onSignal(listener: (nth: number) => void): void {
   for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(name, () => {
       listener(++nth);
-      // What was aborted may still wait for a lock; whoever insists does not want to wait for it too.
+      // Aborted work may still wait for a lock. After a second signal the process does not wait for that either.
       if (nth === 2) setTimeout(() => fail(stoppedAtOnce()), graceMs).unref();
     });
   }
@@ -83,6 +83,6 @@ process.on("uncaughtException", fail);
 
 const exitCode = await run(argv, host);
 process.exitCode ??= exitCode;
-// A pool or a client of the configuration file may keep the process alive, and the command is done. A pipe gets all of the output first.
+// A pool or a client of the configuration file may keep the process alive after the command. A pipe gets all of the output first.
 const written = [process.stdout, process.stderr].map((to) => new Promise((resolve) => void to.write("", resolve)));
 void Promise.all(written).then(() => process.exit());

@@ -19,15 +19,14 @@ export interface CommandStore extends AsyncDisposable {
 interface StoreSettings extends contract.Placing {
   readonly create: boolean;
   readonly check?: boolean;
-  /** What a service's transactions begin on, for a store of the user's own. */
+  /** What a service's transactions begin on, when the store comes from the configuration file. */
   readonly db?: unknown;
 }
 
 export type CommandBroker = contract.OpenedBroker & AsyncDisposable;
 
 /**
- * With `create`, tables (and a file) that are not there yet may be made; otherwise they must be there, and fit this code unless
- * `check` is false.
+ * With `create`, a missing file and missing tables may be created. Otherwise they must exist, and match this code unless `check` is false.
  */
 export async function openStore(
   place: string | OwnStore,

@@ -10,7 +10,7 @@ export interface Output {
   readonly json: boolean;
   /** A command's answer: JSON for programs, lines for people. */
   answer(value: unknown, lines: () => readonly string[]): void;
-  /** One line now, for commands that go on. */
+  /** One line now, for commands that keep running. */
   line(text: string): void;
   bold(text: string): string;
 }
@@ -26,7 +26,7 @@ export function createOutput(stdout: OutputStream, json: boolean): Output {
   };
 }
 
-/** With a list of numbers, such as a relay's lanes, on one line. JSON spells line ends within texts out, so no text looks like such a list. */
+/** Puts a list of numbers, such as lanes, on one line. JSON escapes line breaks within texts, so no text looks like such a list. */
 const indented = (value: unknown): string =>
   JSON.stringify(value, null, 2).replace(/\[\n\s+(\d+(?:,\n\s+\d+)*)\n\s+\]/g, (_, list: string) => `[${list.replace(/,\n\s+/g, ", ")}]`);
 
@@ -34,8 +34,8 @@ const [bold, plainAgain] = ["\u001b[1m", "\u001b[22m"];
 const styles = new RegExp(`(${[bold, plainAgain].map((style) => style.replace("[", "\\[")).join("|")})`);
 
 /**
- * The one way out of the program, but for the picture that `dev` draws: stored text must not move the cursor, fake a line or turn the reading
- * order, whichever command forgot about it. What it writes instead is the same character as JSON spells it.
+ * All output of the program passes here, except for the picture that `dev` draws. Stored text must not move the cursor, fake a line or
+ * reverse the reading order, even if a command does not escape it. Such a character is written as JSON escapes it.
  */
 export function print(to: OutputStream, lines: readonly string[]): void {
   const shown = to.colour ? lines.map((line) => line.split(styles).map(piece).join("")) : lines.map(visible);
@@ -44,7 +44,7 @@ export function print(to: OutputStream, lines: readonly string[]): void {
 
 const piece = (text: string): string => (text === bold || text === plainAgain ? text : visible(text));
 
-/** What JSON cannot hold: a BigInt becomes a string, bytes become base64 under a name that says so. */
+/** Converts values that JSON cannot hold: a BigInt becomes a string, and bytes become base64 under a name that says so. */
 export function plain(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Date) return value.toISOString();
@@ -61,7 +61,7 @@ function cell(value: Cell): string {
   return value instanceof Date ? value.toISOString() : visible(String(value));
 }
 
-/** Columns by their titles; numbers stand to the right. */
+/** Columns by their titles. Numbers are aligned to the right. */
 export function table(out: Output, titles: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
   const cells = rows.map((row) => row.map(cell));
   const widths = titles.map((title, i) => Math.max(title.length, ...cells.map((row) => row[i]?.length ?? 0)));

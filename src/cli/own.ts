@@ -6,7 +6,7 @@ import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import type { Refuse } from "./read.ts";
 import { usage } from "./usage.ts";
 
-/** A store or a broker of the user's own, out of the configuration file. */
+/** A store or a broker that the configuration file supplies, instead of a URL. */
 export type Own<T> = T | (() => T | Promise<T>);
 export type OwnStore = Own<ConfiguredStore>;
 export type OwnBroker = Own<ConfiguredBroker>;
@@ -33,7 +33,7 @@ const forms: Readonly<Record<Kind, Readonly<Record<string, Form>>>> = {
 
 const contracts = { store: "a Store", broker: "a Sink" } as const;
 
-/** What is missing of a store or a broker, by name. What is there was checked by the types, and is proved by the conformance suites. */
+/** The missing parts of a store or a broker, by name. The types check the parts that are there, and the conformance suites prove them. */
 function missing(kind: Kind, value: unknown): readonly string[] {
   if (typeof value !== "object" || value === null) return Object.keys(forms[kind]);
   const parts = value as Readonly<Record<PropertyKey, unknown>>;
@@ -42,7 +42,7 @@ function missing(kind: Kind, value: unknown): readonly string[] {
   return [...lacking.map(([name]) => name), ...disposed];
 }
 
-/** For a key of the file that is no text. A function is called by the command that needs what it makes. */
+/** For a key of the file that is no text. A function is called later, by the command that needs its result. */
 export function checkOwn<T>(kind: Kind, value: unknown, refuse: Refuse): Own<T> {
   if (typeof value === "function") return value as () => T;
   if (typeof value !== "object" || value === null) return refuse(`must be a URL, ${contracts[kind]} or a function that makes one`);
@@ -69,7 +69,7 @@ async function made<T>(kind: Kind, own: Own<T>): Promise<T> {
   throw new WaybillError("CONFIG_INVALID", `${what}, and what it made lacks ${lacking.join(", ")}`);
 }
 
-/** Part by part: an instance of a class has its methods elsewhere than in itself. */
+/** Copied part by part: spreading an instance of a class would leave its methods behind. */
 export async function openOwnStore(own: OwnStore, db: unknown): Promise<OpenedStore> {
   const store = (await made("store", own)) as Store<never, never>;
   const { name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, housekeeping, wake } = store;

@@ -6,7 +6,7 @@ import { usage } from "./usage.ts";
 
 export interface Flag<T = unknown> {
   readonly form: "switch" | "value" | "repeated";
-  /** What stands for the value in the help, such as URL. */
+  /** Stands for the value in the help, such as URL. */
   readonly shown: string;
   readonly help: string;
   readonly read: (texts: readonly string[], refuse: Refuse) => T;
@@ -51,7 +51,7 @@ interface Parsed<F extends Flags> {
   readonly words: readonly string[];
 }
 
-/** Everything after the command's name. Nothing is guessed: what is not in the table is refused. */
+/** Parses everything after the command's name. An unknown flag is refused, never guessed. */
 export function parse<F extends Flags>({ name, flags, words: wanted }: Command<F>, argv: readonly string[]): Parsed<F> {
   const table: Flags = { ...flags, ...commonFlags };
   const { tokens } = parseArgs({
@@ -97,7 +97,7 @@ function textOf(rawName: string, { form, shown }: Flag, value: string | undefine
     return "";
   }
   if (value === undefined) usage(`${rawName} needs a value: ${rawName} ${shown}`);
-  // "--store --json" is a forgotten value far more often than a file called "--json"; "-" alone means stdin.
+  // "--store --json" is far more often a forgotten value than a file called "--json". "-" alone means stdin.
   if (!inline && /^-./.test(value)) {
     usage(`${rawName} needs a value: ${rawName} ${shown}, or ${rawName}=… for one that begins with "-"`);
   }

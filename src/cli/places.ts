@@ -10,7 +10,7 @@ import { usage } from "./usage.ts";
 
 const mostCharacters = 8_192;
 
-/** Read once, since a pipe has nothing for who comes again. What it holds is told to nobody: half a URL may be all password. */
+/** Read only once, because a pipe is empty afterwards. Errors do not quote the content: half a URL may be all password. */
 const urlIn: Read<string> = (path, refuse) => {
   let text: string;
   try {
@@ -23,8 +23,8 @@ const urlIn: Read<string> = (path, refuse) => {
 };
 
 /**
- * URLs hold passwords, and every user of a machine can read a command line: so a URL may also come from a file that a flag names, or from the
- * environment.
+ * URLs hold passwords, and every user of a machine can read command lines. So a URL may also come from a file that a flag names, or from
+ * the environment.
  */
 const fileFlag = (what: string): Flag<string | undefined> =>
   flag.value("PATH", `file with the ${what}'s URL, to keep its password out of the command line (or WAYBILL_${what.toUpperCase()})`, urlIn);
@@ -46,7 +46,7 @@ type Place = "store" | "broker" | "management";
 export type Placed<W extends Place> = { readonly [K in W | `${W}-file`]?: string | undefined };
 type Around = Pick<Terminal, "env" | "config">;
 
-/** What was asked for on this command line. */
+/** The value from this command line, not from the environment or the configuration. */
 export function asked<W extends Place>(what: W, values: Placed<W>): string | undefined {
   const { [what]: url, [`${what}-file`]: inFile } = values as Readonly<Record<string, string | undefined>>;
   if (url !== undefined && inFile !== undefined) usage(`--${what} and --${what}-file name the same thing: leave one out`);
@@ -63,7 +63,7 @@ export const brokerPlace = (around: Around, values: Placed<"broker">): string | 
   placeOf("broker", around, values) ?? around.config.broker;
 export const managementPlace = (around: Around, values: Placed<"management">): string | undefined => placeOf("management", around, values);
 
-/** For a command that starts processes of its own, which cannot be given an object. */
+/** For a command that starts processes of its own: an object cannot be passed to them. */
 export function urlOnly(what: "store" | "broker", place: string | OwnStore | OwnBroker, name: string): string {
   return typeof place === "string"
     ? place

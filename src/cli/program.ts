@@ -27,7 +27,7 @@ export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "scr
   readonly stderr: OutputStream;
 }
 
-/** Runs one command line and says its exit code; never rejects. */
+/** Runs one command line and returns its exit code. It never rejects. */
 export async function run(argv: readonly string[], host: Host, adapters: Adapters = table): Promise<number> {
   try {
     const chosen = choose(argv, adapters);

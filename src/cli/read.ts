@@ -1,4 +1,4 @@
-/** Ends the reading of a value; only whoever asked knows whether it came from a flag or a file. */
+/** Rejects a value. The caller knows whether the value came from a flag or a file. */
 export type Refuse = (why: string) => never;
 export type Read<T> = (text: string, refuse: Refuse) => T;
 
@@ -27,7 +27,7 @@ export const names: Read<readonly string[]> = (text, refuse) => {
 export const seq: Read<bigint> = (text, refuse) =>
   /^\d{1,19}$/.test(text) ? BigInt(text) : refuse(`must be a seq such as 1234, not ${JSON.stringify(text)}`);
 
-/** Only with a date and a zone: "12:00" or "tomorrow" would mean different moments on different machines. */
+/** Only with a date, and a zone for a time: "12:00" or "tomorrow" would mean different moments on different machines. */
 export const moment: Read<Date> = (text, refuse) => {
   const at = new Date(/^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d))?$/.test(text) ? text : Number.NaN);
   return Number.isNaN(at.getTime()) ? refuse(`must be a moment such as 2030-01-31T12:00:00Z, not ${JSON.stringify(text)}`) : at;

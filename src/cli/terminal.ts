@@ -11,7 +11,7 @@ export interface Terminal extends Audience {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Where the command was started. */
   readonly cwd: string;
-  /** Asks for one line; null when there is none to come. Only where a person sits at a terminal. */
+  /** Asks for one line. Null when the input ends. Present only where a person sits at a terminal. */
   readonly ask?: (question: string) => Promise<string | null>;
   /** Everything on standard input. */
   stdin(): Promise<Uint8Array>;

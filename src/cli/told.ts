@@ -3,8 +3,8 @@ import type { LetterRecord, Letters } from "../contracts/letters.ts";
 import type { EventRecord, Operator, Status } from "../contracts/operator.ts";
 
 /**
- * The same operator, and no password of a URL in what it tells of failures: those texts were written by clients, routes and handlers,
- * and may name the place they could not reach. What a service wrote itself, its payloads and headers, stays as it is.
+ * The same operator, without the passwords of URLs in its error texts. Clients, routes and handlers wrote those texts, and may name the
+ * server that they could not reach. Payloads and headers, which the service wrote itself, stay as they are.
  */
 export function withoutSecrets(operator: Operator): Operator {
   return {

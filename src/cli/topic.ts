@@ -23,5 +23,5 @@ export function topicFor(route: Route, event: EventRecord): { readonly topic: st
   }
 }
 
-/** A large payload is not in a list; no template looks at it. */
+/** A list leaves a large payload out. No template reads the payload. */
 const envelopeOf = ({ payload, ...event }: EventRecord): Envelope => ({ ...event, data: Buffer.from(payload ?? "") });

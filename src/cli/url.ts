@@ -5,7 +5,7 @@ import type { Access } from "../proof/run/access.ts";
 import { adapterOf, adapters as table, type Adapters } from "./adapters.ts";
 import { redact } from "./redact.ts";
 
-/** Refused unless there is an adapter for it; nothing is opened. */
+/** Refuses a URL that no adapter takes. It opens nothing. */
 export const storeUrl = (text: string, adapters = table): Named<StoreAdapter> => readUrl(text, "store", adapters.stores, adapters);
 export const brokerUrl = (text: string, adapters = table): Named<BrokerAdapter> => readUrl(text, "broker", adapters.brokers, adapters);
 
@@ -15,7 +15,7 @@ export const accessTo = (adapters = table): Access => ({
   broker: (text) => brokerUrl(text, adapters),
 });
 
-/** A URL of the other role is told apart from one of nobody. */
+/** A store's URL given as a broker, or the reverse, gets its own error. */
 function readUrl<A extends Adapter>(text: string, role: Url["role"], ours: readonly A[], adapters: Adapters): Named<A> {
   const [, given, rest = ""] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
   const scheme = given?.toLowerCase() ?? "";

@@ -8,7 +8,7 @@ import { count, shorten } from "../core/text.ts";
 /** What an operator should know first, in words. */
 export interface StatusVerdict {
   readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "letters" | "retrying" | "well";
-  /** Fails `status --check`: somebody has to look. */
+  /** Fails `status --check`: an operator has to look. */
   readonly failing: boolean;
   readonly text: string;
 }
@@ -19,7 +19,7 @@ interface Inboxes {
   readonly groups: readonly LetterGroup[];
 }
 
-/** The worst first. What is younger than `maxAgeMs` may be on its way, and fails nothing; a dead event and a letter never move by themselves. */
+/** Failing first. Events younger than `maxAgeMs` may be on their way and fail nothing. Dead events and letters never move by themselves. */
 export function verdictsOf(status: Status, inbox: Inboxes, now: number, maxAgeMs: number): readonly StatusVerdict[] {
   const found = [
     ...[...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs)],
@@ -57,7 +57,7 @@ function topics({ breakers }: Status, now: number, maxAgeMs: number): StatusVerd
   });
 }
 
-/** Aggregates that wait for an event of theirs. Those that wait for a topic are told with the topic. */
+/** Aggregates that wait for one of their own events. Those that wait for a topic are reported with the topic. */
 function blocked({ holds, breakers, oldest }: Status, maxAgeMs: number): StatusVerdict[] {
   const forTopics = breakers.reduce((sum, { aggregates }) => sum + aggregates, 0);
   const held = holds.list.filter((hold) => !hold.releasing && hold.destination === null);
@@ -65,7 +65,7 @@ function blocked({ holds, breakers, oldest }: Status, maxAgeMs: number): StatusV
   const [first] = held;
   if (aggregates <= 0) return [];
   const failing = oldest.blockedMs !== null && oldest.blockedMs > maxAgeMs;
-  // Only the oldest holds are listed, and all of those may wait for topics.
+  // Only the oldest holds are listed, and all of them may wait for topics.
   if (first === undefined) return [{ about: "blocked", failing, text: `${count(aggregates, "aggregate is", "aggregates are")} blocked` }];
   const cause = `event ${first.causeId ?? "unknown"}: ${shorten(first.why, 200)}`;
   const name = `${first.aggregateType} ${first.aggregateId}`;
@@ -103,7 +103,7 @@ function parked({ consumers, groups }: Inboxes, now: number): StatusVerdict[] {
   });
 }
 
-/** Attempts of long ago may be those of events that the broker has dropped. */
+/** Old attempts are left out: they may belong to events that the broker has dropped. */
 function retrying({ consumers }: Inboxes, now: number, maxAgeMs: number): StatusVerdict[] {
   return consumers.flatMap(({ consumer, retrying: waits }) => {
     if (waits === null || now - waits.failedAt.getTime() > maxAgeMs) return [];

@@ -91,7 +91,7 @@ export async function within<T>(ms: number, what: string, work: PromiseLike<T>, 
   return first.value;
 }
 
-/** Resolves when `work` has not ended after `ms`: what must not happen can only be waited for. */
+/** Resolves when `work` has not ended after `ms`. Only waiting shows that something does not happen. */
 export async function quiet(ms: number, what: string, work: Promise<unknown>, clock: Clock = systemClock): Promise<void> {
   const happened = work.then(
     () => true,

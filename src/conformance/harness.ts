@@ -4,7 +4,7 @@ import type { LetterRow } from "../core/letter.ts";
 /** The runner's own function; vitest, node:test and mocha all have this shape. */
 export interface Test {
   (name: string, body: () => Promise<void>): unknown;
-  /** Shows the cases of what an adapter cannot do. Without it they are left out. */
+  /** Registers the cases that an adapter cannot run, as skipped. Without it they are left out. */
   skip?(name: string, body: () => Promise<void>): unknown;
 }
 
@@ -38,17 +38,17 @@ export interface StoreHarness<Db, Tx> {
   effect(tx: Tx, name: string): void | Promise<void>;
   /** The committed effects, each as often as it happened. */
   effects(): Promise<readonly string[]>;
-  /** Ends the transaction under its user, as servers do on some failures. */
+  /** Ends the user's transaction from outside, as servers do on some failures. */
   lose?(tx: Tx): void | Promise<void>;
-  /** Commits the handler's transaction under it, as some statements do. What the handler does afterwards stands alone. */
+  /** Commits the handler's transaction while the handler runs, as some statements do. Its later statements stand alone. */
   commitInside?(tx: Tx): void | Promise<void>;
   /** What operators did, oldest first. */
   audit(): Promise<readonly AuditLine[]>;
   /** The letters that the inbox keeps, oldest first. */
   letters(): Promise<readonly LetterRow[]>;
   /**
-   * Writes rows by plain SQL that the store cannot carry, past the table's constraints: each of an aggregate of its own, and
-   * one of each kind that this database can hold.
+   * Writes rows with plain SQL that the store cannot publish, past the table's constraints: one of each kind that this database can hold,
+   * each with an aggregate of its own.
    */
   hostile?(): Promise<readonly HostileRow[]>;
   close(): Promise<void>;
@@ -57,23 +57,23 @@ export interface StoreHarness<Db, Tx> {
 export interface HostileRow {
   readonly about: string;
   readonly seq: bigint;
-  /** It can be carried after all, and is in the way of something else, such as settling. @default false */
+  /** It can be published after all, and hinders something else, such as settling. @default false */
   readonly readable?: boolean;
 }
 
-/** What differs between stores. Cases that need what is `false` here are skipped. */
+/** What differs between stores. Cases that need a capability that is `false` here are skipped. */
 export interface StoreCan {
   /** The relay works while a user's transaction is open. */
   readonly claimBesideWriter: boolean;
   /** Several users' transactions may be open at once. */
   readonly parallelWriters: boolean;
-  /** A transaction can end under its user: the harness has `lose`. */
+  /** A server can end a user's transaction: the harness has `lose`. */
   readonly loseTransaction: boolean;
   /** A handler's statement can commit its transaction: the harness has `commitInside`. */
   readonly commitInside: boolean;
   /** An id that exists already is refused. */
   readonly uniqueIds: boolean;
-  /** Plain SQL can write what cannot be carried: the harness has `hostile`. */
+  /** Plain SQL can write rows that cannot be published: the harness has `hostile`. */
   readonly hostileRows: boolean;
 }
 

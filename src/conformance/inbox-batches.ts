@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { StoreSuite } from "./harness.ts";
 import { cases, code } from "./scene.ts";
 
-/** Several events in one transaction: their marks and their effects are one thing. */
+/** Several events in one transaction: their marks and their effects commit together, or not at all. */
 export function batchCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "inbox");
   const consumer = "billing";

@@ -109,7 +109,7 @@ export function effectCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         try {
           await store.writer.append(tx, [scene.row("order-2"), row]);
         } catch {
-          // A handler may do so.
+          // A handler may swallow the error.
         }
         await effect(tx, "after");
       })

@@ -8,7 +8,7 @@ import { cases } from "./scene.ts";
 export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "inbox");
   const seatMs = 60_000;
-  /** How long the statements of a case may take before a seat that it needs has run out: a server's clock cannot be stopped. */
+  /** How long the statements of a case may take before a seat that it needs has expired: a server's clock cannot be stopped. */
   const marginMs = 20_000;
 
   effectCases(suite);

@@ -3,7 +3,7 @@ import type { LeaseStore } from "../contracts/lease-store.ts";
 import type { StoreSuite } from "./harness.ts";
 import { cases, near, skewMs, ttlMs } from "./scene.ts";
 
-/** How long the statements of a case may take before a lease that it needs has run out: a server's clock cannot be stopped. */
+/** How long the statements of a case may take before a lease that it needs has expired: a server's clock cannot be stopped. */
 const marginMs = 20_000;
 
 async function ownersOf(leases: LeaseStore): Promise<Map<number, string | null>> {

@@ -131,7 +131,7 @@ export function lettersSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await letters.redriven(consumer, topic, 100), [], "a dry run changes nothing");
     const first = await letters.redrive({ consumer, topic }, { ...ann, most: 3 });
     assert.deepEqual(first.ids, ["a", "b", "c"]);
-    // One of them has failed again meanwhile: whoever goes on from there does not redrive it a second time.
+    // One of them has failed again meanwhile. A redrive that goes on with `after` does not redrive it a second time.
     const [again] = await letters.redriven(consumer, topic, 1);
     await scene.store.inbox.park(letterFor("a", { again: again!.seq }));
     assert.deepEqual((await letters.redrive({ consumer, topic }, { ...ann, most: 3, after: first.last! })).ids, ["d"]);
@@ -189,7 +189,7 @@ export function lettersSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(await store.inbox.once(key, 2, (tx) => effect(tx, "again")), "seen");
     assert.deepEqual(await effects(), ["paid"]);
     assert.deepEqual(idsOf(await store.letters.list({ consumer, limit: 9 })), ["b"]);
-    // Of two calls at once, the second deletes what the first has left. Here nobody does.
+    // Of two concurrent calls, the second deletes what the first has left. Here there is only one.
     const alone = await redriven(scene, "b");
     assert.equal(await store.inbox.once({ consumer, id: "b" }, 2, (tx) => effect(tx, "alone"), alone), "done");
     assert.deepEqual([await effects(), await store.letters.list({ consumer, limit: 9 })], [["paid", "alone"], []]);

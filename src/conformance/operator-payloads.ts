@@ -5,7 +5,7 @@ import type { StoreSuite } from "./harness.ts";
 import { by, cases, type Scene } from "./scene.ts";
 
 const mib = 1024 * 1024;
-/** What a list brings along of each event, and an archive is given at once. */
+/** The largest payload that a list reads, and the most payload bytes that one call of an archive receives. */
 const [listed, archived] = [64 * 1024, 8 * mib];
 
 const bytesOf = (payload: string | Uint8Array): Buffer => Buffer.from(payload as string);
@@ -21,7 +21,7 @@ async function addEach<Db, Tx>(scene: Scene<Db, Tx>, rows: readonly Row[]): Prom
   for (const row of rows) await scene.add(row);
 }
 
-/** What operators read of payloads is bounded, whatever plain SQL or a service has written. */
+/** Operators read a bounded amount of payloads, whatever plain SQL or a service has written. */
 export function payloadCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "operator");
   const binary = { contentType: "application/octet-stream" };

@@ -96,7 +96,7 @@ export function purgeCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   test("keys go by a retention of their own", async (scene) => {
     const again = async (): Promise<boolean> => (await scene.add(scene.row("order-1", { idempotencyKey: "key" })))[0]!.duplicate;
     const day = 86_400_000;
-    const longAgo = new Date(scene.clock.now() - 100 * day); // whatever becomes of the events
+    const longAgo = new Date(scene.clock.now() - 100 * day); // so early that no event is purged
     assert.equal(await again(), false);
     await scene.clock.advance(3 * day);
     await scene.store.operator.purge(longAgo, by);

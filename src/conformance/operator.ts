@@ -25,7 +25,7 @@ import {
   type Scene,
 } from "./scene.ts";
 
-/** The counts, from the events one by one. */
+/** Counts the events one by one. */
 async function counted<Db, Tx>({ store }: Scene<Db, Tx>): Promise<Status["states"]> {
   const counts = Object.fromEntries(states.map((state) => [state, 0])) as Record<State, number>;
   for (const { state } of await store.operator.list({ limit: 100_000 })) counts[state]++;
@@ -302,7 +302,7 @@ export function operatorSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         if (doing < 4) await scene.addTo(`order-${pick(6)}`, 1 + pick(3));
         else if (doing < 8) {
           const window = await relay.claim({ limit: 1 + pick(12), narrow: pick(3) === 0 });
-          // What comes after an event that was not published is returned, as a relay does it.
+          // As a relay does it: later events of the same aggregate are returned after one that was not published.
           const stopped = new Set<string>();
           if (window.id !== null && pick(8) > 0) {
             await relay.settle(window, (claim) => {

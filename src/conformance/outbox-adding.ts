@@ -173,7 +173,7 @@ export function addingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         try {
           await scene.store.writer.append(tx, [...rows, { ...first, aggregateId: "order-3" }]);
         } catch {
-          // The user's own mistake.
+          // The user swallows the error.
         }
       })
       .catch(() => undefined);

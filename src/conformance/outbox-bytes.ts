@@ -27,7 +27,7 @@ function assertWhole(claims: readonly Claim[], rows: readonly Row[]): void {
   for (const { id, payload } of rows) assert.ok(data.get(id)?.equals(Buffer.from(payload as string)), `the payload of ${id} is not whole`);
 }
 
-/** How many bytes a window may take along: memory per relay is bounded, whatever was added. */
+/** How many payload bytes a window may hold: memory per relay is bounded, whatever was added. */
 export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "bytes");
 
@@ -113,7 +113,7 @@ export function byteCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
         assert.equal(unread, envelope.id === large.id ? 4_002 : undefined);
         if (unread !== undefined) assert.equal(envelope.data.byteLength, 0);
       }
-      // As a relay does it: what comes after a parked event in its aggregate was not sent.
+      // As a relay does it: the followers of a parked event were not sent.
       const judged = new Map([[large.id, parked(false, "MESSAGE_TOO_LARGE: no")]]);
       if (idsOf(window).includes(large.id)) judged.set(follower.id, returned);
       await relay.settle(window, judgeBy(judged));

@@ -33,7 +33,7 @@ export function holdCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), neighbour);
     assert.deepEqual(await scene.states([cause!, ...followers]), ["FAILED", "BLOCKED", "BLOCKED", "BLOCKED"]);
     const late = await scene.addTo(aggregates[0]!, 2);
-    await scene.shows(late[0]!, { state: "PENDING", hold: "no" }); // it shows what it will wait for before a claim has met it
+    await scene.shows(late[0]!, { state: "PENDING", hold: "no" }); // the hold shows before a claim has met the event
     assert.deepEqual(await relay.drain(), []);
     for (const id of late) await scene.shows(id, { state: "BLOCKED", hold: "no" });
     const { holds } = await scene.status();

@@ -3,7 +3,7 @@ import type { Claim, Outcome } from "../contracts/outbox-store.ts";
 import type { HostileRow, StoreSuite } from "./harness.ts";
 import { by, cases, dry, parked, published, retry, ttlMs, type SceneRelay, type Scene } from "./scene.ts";
 
-/** As a relay does it: what cannot be carried is parked unsent. */
+/** As a relay does it: an unreadable row is parked unsent. */
 const judge = (claim: Claim): Outcome =>
   claim.unreadable === undefined ? published(claim) : parked(false, `ROW_UNREADABLE: ${claim.unreadable}`)(claim);
 
@@ -34,7 +34,7 @@ async function mixed<Db, Tx>(scene: Scene<Db, Tx>): Promise<Mixed> {
   return { hostile, good: [...before, ...(await some())] };
 }
 
-/** One row must never stop a relay: it is its own failure, and everything else flows. */
+/** One row must never stop a relay: only that row fails, and everything else flows. */
 export function hostileCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   const test = cases(suite, "hostile rows").needing("hostileRows");
   const each = (hostile: readonly HostileRow[], check: (row: HostileRow) => void): void => {

@@ -151,7 +151,7 @@ export function settlingCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     const lanes = new Set(window.claims.map(({ lane }) => lane));
     await heir.drain({ narrow: true });
     await scene.clock.advance(60_000);
-    const before = await scene.show(ids[0]!); // a minute old: a second publish would show
+    const before = await scene.show(ids[0]!); // published a minute ago, so that a second publish would show
     const outcomes = new Map([
       [ids[0]!, retry(0)],
       [ids[1]!, parked()],

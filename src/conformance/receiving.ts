@@ -33,7 +33,7 @@ export interface SourceBench extends SourceHarness {
   readonly receive: (subscription: Partial<Subscription>, signal?: AbortSignal) => Promise<Receiving>;
 }
 
-/** How long nothing may come before a test takes it that nothing will. */
+/** How long a test waits before it concludes that nothing comes. */
 export const quietMs = 200;
 
 export const many = (count: number): readonly Envelope[] => Array.from({ length: count }, () => sampleEvent());

@@ -11,13 +11,13 @@ type Body<Db, Tx, T = void> = (scene: Scene<Db, Tx>, relay: SceneRelay) => Promi
 type Case<Db, Tx> = (name: string, body: Body<Db, Tx>) => void;
 
 interface Cases<Db, Tx> extends Case<Db, Tx> {
-  /** Cases of what not every store can do. Where it cannot, they are skipped in sight. */
+  /** Cases that not every store can run. Where a store cannot, they are reported as skipped. */
   needing(can: keyof StoreCan): Case<Db, Tx>;
 }
 
 /**
- * No case uses an id that another has used: a server may not have cleared away a deleted row yet (InnoDB does it when nobody
- * can see it any more), and then locks the place of its id, up to the next one, for the whole transaction of whoever uses it again.
+ * No case reuses an id of another case. A server may not have purged a deleted row yet (InnoDB purges it once no transaction can see it). A
+ * transaction that reuses its id then locks the gap from that id to the next one, until it ends.
  */
 let made = 0;
 
@@ -54,11 +54,11 @@ export interface Scene<Db, Tx> extends StoreHarness<Db, Tx> {
   addTo(aggregateId: string, count: number): Promise<string[]>;
   /** A live relay that owns these lanes, or all. */
   relay(name: string, lanes?: readonly number[]): Promise<SceneRelay>;
-  /** The same, once every lease of now has expired: the other relays die with whatever they have claimed. */
+  /** The same, after every current lease has expired: the other relays are dead, with whatever they have claimed. */
   heir(name: string, lanes?: readonly number[]): Promise<SceneRelay>;
   /** The event as an operator sees it. */
   show(id: string): Promise<EventRecord>;
-  /** An operator sees these fields of the event so. */
+  /** Asserts that an operator sees these values in the event. */
   shows(id: string, fields: Partial<EventRecord>): Promise<void>;
   status(): Promise<Status>;
   states(ids: readonly string[]): Promise<State[]>;
@@ -71,7 +71,7 @@ export interface SceneRelay {
   holding(): Promise<Holding>;
   /** Unsettled windows are left out, as a relay does it, unless `open` says otherwise. */
   claim(request?: Partial<ClaimRequest>): Promise<Window>;
-  /** With the payload that the claim left behind. */
+  /** The claim with its payload, which is read now if the claim is `unread`. */
   read(claim: Claim): Promise<Claim>;
   settle(window: Window, judge: (claim: Claim) => Outcome): Promise<SettleReport>;
   publish(window: Window): Promise<SettleReport>;
@@ -79,13 +79,13 @@ export interface SceneRelay {
   drain(request?: Partial<ClaimRequest>): Promise<string[]>;
   /** Claims until there is nothing more. Each window is published in between, unless it was settled otherwise. */
   windows(request?: Partial<ClaimRequest>): AsyncIterable<Window>;
-  /** Lets aggregates that wait for this topic go; how many. */
+  /** Releases aggregates that wait for this topic, and returns how many. */
   release(topic: string, limit: number): Promise<number>;
 }
 
 export const ttlMs = 60_000;
 
-/** An operator who acts, and one who only asks. */
+/** An operator who acts, and a dry run. */
 export const by = { who: "ada", dryRun: false };
 export const dry = { who: "ada", dryRun: true };
 
@@ -111,7 +111,7 @@ export const judgeBy =
 /** By how much the suite's clock and the store's may differ. */
 export const skewMs = 1_000;
 
-/** As near as can be told: a server's clock cannot be stopped, so it may be off by as much as the case has taken so far. */
+/** Approximately equal: a server's clock cannot be stopped, so it may be off by as much as the case has taken so far. */
 export function near(actual: Date | null, expectedMs: number): void {
   const now = systemClock.monotonic();
   const passedMs = now - (began.getStore() ?? now);
@@ -237,7 +237,7 @@ function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string, want
 
 const scouted = new WeakMap<object, ReturnType<Scene<unknown, unknown>["lanes"]>>();
 
-/** Which aggregates share a lane is the store's own affair, so it is asked, once. */
+/** Only the store knows which aggregates share a lane, so it is asked, once. */
 function scout<Db, Tx>(suite: StoreSuite<Db, Tx>): ReturnType<Scene<Db, Tx>["lanes"]> {
   let found = scouted.get(suite);
   if (found === undefined) scouted.set(suite, (found = ask(suite)));

@@ -6,7 +6,7 @@ import { seededRandom } from "../core/random.ts";
 import { difficultEvents, idsByAggregate, never, sampleEvent, within } from "./corpus.ts";
 import type { Test } from "./harness.ts";
 
-/** A message as somebody else reads it from the broker. */
+/** A message as another client reads it from the broker. */
 export interface StoredMessage {
   readonly key: string;
   readonly attributes: Attributes;
@@ -19,7 +19,7 @@ export interface SinkHarness {
   readonly sink: Sink;
   /** Two topics that are there, and empty. */
   readonly topics: readonly [string, string];
-  /** A topic that is not there and does not come into being; asked for only where `can.missing`. */
+  /** A topic that does not exist, and that a publish does not create. Used only where `can.missing`. */
   readonly missing: string;
   /** Everything the topic holds, oldest first, read without the sink. */
   readonly stored: (topic: string) => Promise<readonly StoredMessage[]>;
@@ -156,7 +156,7 @@ export function sinkSuite(suite: SinkSuite): void {
     const late = await within(soonMs, "publish whose signal aborts", publishing);
     assert.equal(late.length, during.length);
 
-    // Whatever is still on its way has arrived once a later message is there.
+    // Messages that are still on their way have arrived once a later message is there.
     await within(soonMs, "publish after an abort", store([sampleEvent({ aggregateId: "last" })]));
     await agree(bench, [...before, ...during], [...early, ...late]);
   });
@@ -195,7 +195,7 @@ const to = (topic: string, events: readonly Envelope[]): Outgoing[] => events.ma
 
 const statuses = (results: readonly PublishResult[]): string[] => results.map(({ status }) => status);
 
-/** What the results say and what the log holds are the same; `unknown` may be either. */
+/** The results agree with the log; `unknown` may be either. */
 async function agree({ stored }: SinkHarness, batch: readonly Outgoing[], results: readonly PublishResult[]): Promise<void> {
   assert.equal(results.length, batch.length);
   const ids = new Map<string, ReadonlySet<string | undefined>>();

@@ -3,7 +3,7 @@ import type { Envelope } from "../core/event.ts";
 import { quiet, sampleEvent, within } from "./corpus.ts";
 import { eventIds, ids, many, quietMs, type SourceBench } from "./receiving.ts";
 
-/** How much a source hands out at once, and that nothing of it stops the rest. */
+/** How much a source hands out at once, and that none of it stops the rest. */
 export function sourceBounds(test: (name: string, run: (bench: SourceBench) => Promise<void>) => void, soonMs: number): void {
   test("no more than `prefetch` are unacknowledged at once, and an ack makes room for one", async ({ topic, store, receive }) => {
     const events = many(8);
@@ -13,7 +13,7 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
     const fourth = next();
     await quiet(quietMs, "a delivery beyond prefetch", fourth);
     await deliveries[1]!.ack();
-    // The same ack once more makes no more room.
+    // A second ack of the same delivery makes no more room.
     await deliveries[1]!.ack();
     assert.equal((await within(soonMs, "delivery after an ack", fourth))?.envelope.id, events[3]!.id);
     await quiet(quietMs, "a delivery beyond prefetch, after one ack given twice", next());
@@ -25,7 +25,7 @@ export function sourceBounds(test: (name: string, run: (bench: SourceBench) => P
     const first = await receive({ prefetch: 2, waiting: 3 });
     const deliveries = [...(await first.take(2))];
     deliveries[0]!.aside();
-    // The same one once more makes no more room.
+    // A second `aside` of the same delivery makes no more room.
     deliveries[0]!.aside();
     deliveries.push(...(await first.take(1)));
     const fourth = first.next();

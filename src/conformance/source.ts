@@ -14,7 +14,7 @@ export interface SourceSuite {
   readonly patienceMs?: number;
   create(): Promise<SourceHarness>;
   readonly can: {
-    /** The longest a broker may take to give an unacknowledged message to the next who asks. */
+    /** The longest a broker may take to give an unacknowledged message to the next receiver. */
     readonly redeliverWithinMs: number;
   };
 }

@@ -18,8 +18,8 @@ export function throughOutbox(store: SqliteStore): Announce {
 }
 
 /**
- * Two writes that nothing holds together, in both orders that are met in the wild: a new order is published after its commit,
- * and lost if that fails; a change is published before its commit, and invented if that does not come.
+ * Two writes without a common transaction, in both orders that are met in the wild. A new order is published after its commit, and lost if
+ * that fails. A change is published before its commit, and invented if the commit does not come.
  */
 export function byDualWrite(sink: Sink, failed: (why: string) => void): Announce {
   const publish = async (draft: OrderDraft): Promise<void> => {

@@ -1,5 +1,5 @@
 import { runChild } from "../proof/crew/child.ts";
 import { play } from "./roles.ts";
 
-/** The program of every process of the shop but the first. */
+/** The program of every process of the shop except the first. */
 runChild("waybill dev", play);

@@ -14,7 +14,7 @@ interface FaultOptions {
   readonly clock: Clock;
   /** From one round of faults to the next. */
   readonly roundMs: number;
-  /** Said, and recorded, before it happens: what it causes must not be there first. */
+  /** Reports and records a fault before it happens, so that no consequence is recorded first. */
   announce(kind: FaultKind, what: string): Promise<void>;
   say(text: string): void;
 }
@@ -78,7 +78,7 @@ interface Victims {
   next(role: "relay" | "subscriber" | "orders"): string | null;
 }
 
-/** One after the other; null where the shop has none, as the naive one has no relay. */
+/** In turn. Null where the shop has no such process: the naive shop has no relay. */
 function createVictims(crew: Crew<Job>): Victims {
   const turns = { relay: 0, subscriber: 0, orders: 0 };
   return {

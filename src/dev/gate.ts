@@ -5,7 +5,7 @@ import { WaybillError } from "../core/errors.ts";
 import { refusal, refusing } from "../proof/run/faulty-sinks.ts";
 import { poisonHeader } from "./shop.ts";
 
-/** The broker as the shop meets it: away while the flag file is there, and never willing to take a poisoned event. */
+/** The broker as the shop sees it: unavailable while the flag file exists, and refusing a poisoned event every time. */
 export function gated<Broker extends Sink & Source>(broker: Broker, flag: string): Sink & Source {
   const away = (): boolean => existsSync(flag);
   const stopped = (): WaybillError => new WaybillError("DESTINATION_UNAVAILABLE", "the broker is stopped");

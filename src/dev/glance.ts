@@ -20,7 +20,7 @@ export interface Eye extends AsyncDisposable {
   look(): Promise<Glance>;
   /** Has everything that can be delivered been delivered, and acknowledged by all subscribers? */
   delivered(): Promise<boolean>;
-  /** Writes down a fault, for the summary. */
+  /** Records a fault, for the summary. */
   record(kind: string, what: string): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ export function createEye(folder: string, clock: Clock): Eye {
 const countsSql = `SELECT (SELECT count(*) FROM orders) AS orders, (SELECT count(*) FROM rollbacks) AS rolledBack,
   (SELECT count(*) FROM history) AS events`;
 
-// What is BLOCKED behind a DEAD event waits for a person, and nothing else may be open. Each part has an index of its own.
+// Events that are BLOCKED behind a DEAD one wait for an operator. No other event may be open. Each part has an index of its own.
 const openSql = `SELECT EXISTS (SELECT 1 FROM outbox WHERE status = 'PENDING' AND available_at IS NULL)
   OR EXISTS (SELECT 1 FROM outbox WHERE status = 'FAILED')
   OR EXISTS (SELECT 1 FROM outbox b WHERE status = 'BLOCKED' AND NOT EXISTS (

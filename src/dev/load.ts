@@ -5,9 +5,9 @@ import { alarm, shared } from "../core/time.ts";
 import { creditLimit } from "./shop.ts";
 
 export interface OrderLoad {
-  /** One order whose second event no broker takes; says which. Its followers have to wait. */
+  /** Places one order whose second event the broker refuses, and returns its id. The followers of that event have to wait. */
   poison(): string;
-  /** Begins no more orders, and brings those that are under way to their end. */
+  /** Begins no more orders, and finishes those that are under way. */
   stop(): Promise<void>;
 }
 
@@ -38,7 +38,7 @@ export function startLoad({ port, perSecond, clock, random }: LoadOptions): Orde
     return [{ sku: `sku-${pick(1, 40)}`, quantity: pick(1, 3), price }];
   };
 
-  /** Asks until there is an answer: a service that was killed comes back, and knows what it has done. */
+  /** Retries until there is an answer: a service that was killed comes back, and knows what it has done. */
   const ask = async (method: string, path: string, body: object): Promise<number | null> => {
     while (!giveUp.signal.aborted) {
       const status = await send(agent, { port, method, path, body: JSON.stringify(body) });
@@ -48,7 +48,7 @@ export function startLoad({ port, perSecond, clock, random }: LoadOptions): Orde
     return null;
   };
 
-  /** A change that is declined is asked for again, within the credit limit. */
+  /** After a change that is declined, the same change is sent again within the credit limit. */
   const change = async (method: string, path: string, body: (declined: boolean) => object): Promise<void> => {
     if (random.next() < declinedShare) await ask(method, path, body(true));
     await ask(method, path, body(false));
@@ -79,7 +79,7 @@ export function startLoad({ port, perSecond, clock, random }: LoadOptions): Orde
     const from = clock.monotonic();
     for (let due = 0; !stopping.signal.aborted;) {
       const now = Math.floor(((clock.monotonic() - from) * perSecond) / 1_000);
-      // What a slow machine could not take is not made up for.
+      // On a slow machine, a backlog of more than a second is dropped.
       for (due = Math.max(due, now - perSecond); due < now; due++) if (open.size < mostOpen) begin(false);
       await clock.sleep(Math.max(20, 1_000 / perSecond / 2), stopping.signal);
     }

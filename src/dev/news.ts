@@ -9,7 +9,7 @@ export interface News extends LogLine {
 
 const sameMs = 2_000;
 
-/** True for news that are not the same as the last from there, moments ago: what goes on is told once. */
+/** False for news that repeat the last ones of the same sender within moments, so that something that goes on is reported once. */
 export function createFresh(): (news: News) => boolean {
   const last = new Map<string, News>();
   return (news) => {
@@ -19,7 +19,7 @@ export function createFresh(): (news: News) => boolean {
   };
 }
 
-/** After which of them may a window be published twice? Recorded as faults, whoever caused them. */
+/** The path events after which a window may be published twice. They are recorded as faults, whatever caused them. */
 export function faultOf(event: PathEvent): "destination opened" | "lanes lost" | null {
   if (event.type === "destination.opened") return "destination opened";
   return event.type === "lanes.lost" ? "lanes lost" : null;

@@ -57,7 +57,7 @@ async function answer(request: IncomingMessage, orders: Orders, newId: () => str
   const { method = "" } = request;
   const what = `${method} /orders${id === undefined ? "" : "/…"}`;
   try {
-    // Any page that is open on this machine can send to loopback: under a name of its own, or as a form, which needs no leave.
+    // Any web page that is open on this machine can send to loopback: under its own host name, or as a form, which needs no permission.
     if (!hostAllowed(request.headers.host, loopback)) return { status: 421, body: { error: "this host name is not served here" }, what };
     const type = types.get(`${method}${id === undefined ? "" : " one"}`);
     if (collection !== "orders" || more.length > 0 || type === undefined) {

@@ -4,10 +4,10 @@ import type { SqliteDatabase } from "../drivers/sqlite/driver.ts";
 import type { SqliteStore } from "../stores/sqlite/index.ts";
 import { creditLimit, poisonHeader, type EventType, type OrderItem, type OrderPayload } from "./shop.ts";
 
-/** An order's event, before anybody has been told of it. */
+/** An order's event, before it is published. */
 export type OrderDraft = Draft<EventType, OrderPayload> & { readonly id: string; readonly idempotencyKey: string };
 
-/** How the world hears of a change: through the outbox, or, in the naive shop, by a second write. */
+/** How a change is announced: through the outbox, or, in the naive shop, by a second write. */
 export interface Announce {
   inTransaction(tx: SqliteDatabase, draft: OrderDraft): Promise<void>;
   afterCommit(draft: OrderDraft): Promise<void>;
@@ -55,7 +55,7 @@ export function createOrders({
       const before = read(tx, change.orderId);
       if (before === null && change.seen > 0) return { status: "unknown" };
       const version = before?.version ?? 0;
-      // A client that lost our answer asks again.
+      // A client that did not get the answer asks again.
       if (version === change.seen + 1) return { status: "known", version };
       if (version !== change.seen) return { status: "conflict" };
       const draft = draftOf(change, before, id);

@@ -13,7 +13,7 @@ interface DataFolder extends AsyncDisposable {
   readonly path: string;
 }
 
-/** A new folder that goes with the run, or the one that was named, which stays. */
+/** A new folder that is deleted with the run, or the one that was named, which stays. */
 export function dataFolder(named: string | undefined): DataFolder {
   if (named === undefined) {
     const path = mkdtempSync(join(tmpdir(), "waybill-dev-"));
@@ -23,7 +23,7 @@ export function dataFolder(named: string | undefined): DataFolder {
   const path = resolve(named);
   try {
     if (!existsSync(path)) mkdirSync(path);
-    // A shop goes on where it was left; anything else in the folder is somebody's.
+    // A shop continues where it stopped. Any other file in the folder belongs to the user.
     if (!existsSync(shopFiles(path).orders) && readdirSync(path).length > 0) throw new Error("it is not empty, and no shop is in it");
   } catch (cause) {
     throw new WaybillError("INVALID_OPTION", `--data ${named} cannot be used: ${asError(cause).message}`, { cause });
@@ -31,7 +31,7 @@ export function dataFolder(named: string | undefined): DataFolder {
   return { path, [Symbol.asyncDispose]: () => Promise.resolve() };
 }
 
-/** Makes what is missing of the databases; says how the run is to be ended in their books. */
+/** Creates what is missing in the databases. Returns the function that records the end of the run. */
 export async function prepare(
   folder: string,
   { naive, relays }: { readonly naive: boolean; readonly relays: number },

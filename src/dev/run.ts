@@ -34,7 +34,7 @@ const clock = systemClock;
 const program = fileURLToPath(new URL(`./child${extname(import.meta.url)}`, import.meta.url));
 const deliverMs = 40_000;
 const drainMs = 8_000;
-/** A process that cannot begin so often in a row ends the shop. */
+/** The shop ends when a process fails to begin this many times in a row. */
 const mostInVain = 5;
 const roundMs = 12_000;
 
@@ -103,14 +103,14 @@ function openShop(terminal: Audience, options: ShopOptions, folder: string, eye:
     const fault = faultOf(event);
     if (fault !== null) void record(fault, `${name}: ${line?.text ?? ""}`);
   };
-  /** How often each process was started in vain, in a row. */
+  /** How many times in a row each process failed to begin. */
   const inVain = new Map<string, number>();
   let giveUp: (why: Error) => void = () => undefined;
   const stuck = new Promise<never>((_, reject) => (giveUp = reject));
   stuck.catch(() => undefined);
   const crew = createCrew<Job>({
     ...{ program, args: [folder], clock, signal: insisted.signal, onPath },
-    // A service that comes back is expected where it was.
+    // A restarted service must listen on its previous port.
     task: (_, job, port) => ({ ...job, ...(port === null ? {} : { port }) }),
     onDeath(name, pid, how, unready) {
       say("error", name, `pid ${pid ?? "-"} died: ${how}`);
@@ -180,7 +180,7 @@ function openShop(terminal: Audience, options: ShopOptions, folder: string, eye:
   };
 }
 
-/** Load first, then whoever takes it, then the path once nothing is on it. */
+/** Ends the load first, then the order service, then the other processes once everything is delivered. */
 async function drain(load: OrderLoad, crew: Crew<Job>, eye: Eye, say: Say): Promise<void> {
   await load.stop();
   const end = async (name: string): Promise<void> => {
@@ -188,7 +188,7 @@ async function drain(load: OrderLoad, crew: Crew<Job>, eye: Eye, say: Say): Prom
   };
   await end("orders");
   const deadline = clock.monotonic() + deliverMs;
-  // A look that fails, on a locked file say, is made up for by the next.
+  // If a look fails, such as on a locked file, the next one makes up for it.
   while (!(await eye.delivered().catch(() => false)) && clock.monotonic() < deadline) await clock.sleep(100);
   await Promise.all(crew.all.map(({ name }) => end(name)));
 }

@@ -85,7 +85,7 @@ function numbers({ glance, rates, naive }: ShopScene): Line[] {
   ];
 }
 
-/** Pieces that do not fit go on below, behind the label. */
+/** Pieces that do not fit continue on the next row, indented by the label. */
 function wrapped(line: Line, columns: number): Line[] {
   const rows: Line[number][][] = [[]];
   let used = 0;

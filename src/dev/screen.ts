@@ -24,7 +24,7 @@ export function createCanvas(screen: Screen): Canvas {
     draw(lines) {
       const { columns, rows } = screen.size();
       const picture = lines(columns, rows).map((line) => paint(line, columns - 1, screen.colour));
-      // After a change of width the terminal has wrapped what was there: nobody knows how many rows it takes now.
+      // After a change of width the terminal has wrapped the old picture, so the number of its rows is unknown.
       const home = drawn === 0 ? "\u001b[?25l" : columns === width ? `\u001b[${drawn}A\r` : "\u001b[2J\u001b[H";
       screen.write(`${home}${picture.map((text) => `${text}\u001b[K\n`).join("")}\u001b[J`);
       drawn = picture.length;

@@ -34,7 +34,7 @@ export function shopFiles(folder: string): ShopFiles {
   };
 }
 
-/** Short, so that what a fault broke heals while somebody watches; long enough for a slow machine with all processes on it. */
+/** Short, so that a viewer sees the shop recover from a fault, and long enough for a slow machine with all processes on it. */
 export const leaseMs = 3_000;
 export const seatMs = 2_000;
 export const retryDelaysMs = [100, 200, 400];
@@ -43,7 +43,7 @@ export const probeMs = { first: 250, last: 1_000 };
 export const batch = 50;
 export const batchesInFlight = 3;
 
-/** An event with this header is refused by the broker, every time. */
+/** The broker refuses an event with this header, every time. */
 export const poisonHeader = "shop-poison";
 
 /** An order above this is declined: after its row and its event have been written, so that the transaction rolls back. */

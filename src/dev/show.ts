@@ -4,16 +4,16 @@ import type { News } from "./news.ts";
 import { clockTime, picture, plainLine, type ShopScene } from "./scene.ts";
 import { createCanvas, type Screen } from "./screen.ts";
 
-/** Whoever started the shop, and where the shop can be shown. */
+/** The terminal that started the shop, and where the shop can be shown. */
 export interface Audience {
   readonly out: { readonly json: boolean; line(text: string): void };
   /** Only where standard output is a terminal. */
   readonly screen?: Screen;
-  /** Tells of each SIGTERM, SIGINT and SIGHUP, with its number: the first asks to finish, the second insists. */
+  /** Reports each SIGTERM, SIGINT and SIGHUP, with its number: the first asks for a drain, the second for a stop. */
   onSignal(listener: (nth: number) => void): void;
 }
 
-/** Where the shop is watched: a picture that moves, or lines. */
+/** Shows the shop: as a moving picture, or as lines. */
 export interface Show {
   news(news: News): void;
   /** Shows the scene, again and again, until closed. */

@@ -56,7 +56,7 @@ async function withInbox({ name, folder }: SubscriberJob, report: Reporter, brok
 
 const againMs = 300;
 
-/** Applies, then acknowledges: whoever dies in between applies again. */
+/** Applies, then acknowledges: after a crash in between, the event is applied again. */
 async function withoutInbox({ name, folder }: SubscriberJob, report: Reporter, broker: Sink & Source): Promise<Running> {
   const effectsDb = createConnection({ path: shopFiles(folder)[name], lockTimeoutMs: 10_000 });
   const ending = new AbortController();

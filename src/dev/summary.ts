@@ -7,14 +7,14 @@ export interface Summary {
   readonly rolledBack: number;
   /** Events of committed transactions. */
   readonly events: number;
-  /** Those of them that are in the broker's log. */
+  /** How many of them are in the broker's log. */
   readonly published: number;
   readonly effects: Readonly<Record<SubscriberName, number>>;
   /** Deliveries of an event to a subscriber that had applied it already. */
   readonly duplicateDeliveries: number;
   /** Copies in the log beyond each event's first. */
   readonly duplicatesInLog: number;
-  /** How many the faults may have caused: each of them at most one window. */
+  /** How many copies the faults may have caused: at most one window each. */
   readonly duplicatesAllowed: number;
   /** Effects beyond each event's first. */
   readonly doubled: number;
@@ -57,7 +57,7 @@ function attach(statements: Statements, name: string, path: string): void {
 const perSubscriber = (select: (name: SubscriberName) => string): string => subscriberNames.map(select).join(" UNION ALL ");
 const poisoned = `SELECT aggregate_id FROM outbox WHERE json_extract(headers, '$."${poisonHeader}"') IS NOT NULL`;
 
-/** The path in five small tables: what was copied into the log, what waits, who applied what, who stands where. */
+/** The path in small tables: copies in the log, events that wait, effects of each subscriber, and each subscriber's offset. */
 const drafts: Readonly<Record<string, string>> = {
   copies: `SELECT "offset" AS at, json_extract(CAST(attributes AS TEXT), '$.id') AS event_id
            FROM broker.waybill_broker_messages WHERE topic = '${topic}'`,
@@ -79,7 +79,7 @@ CREATE INDEX temp.seen_event ON seen (event_id, place);`;
 
 const isLogged = "EXISTS (SELECT 1 FROM logged l WHERE l.event_id = h.event_id)";
 const waits = "EXISTS (SELECT 1 FROM waiting w WHERE w.event_id = h.event_id)";
-/** In the log, and some subscriber has no effect of it, whether it has gone past it or not. */
+/** In the log without an effect at some subscriber, which is past the event (">=") or not yet ("<"). */
 const unapplied = (past: ">=" | "<"): string =>
   `EXISTS (SELECT 1 FROM logged l JOIN standing s ON s.at ${past} l.at WHERE l.event_id = h.event_id
            AND NOT EXISTS (SELECT 1 FROM seen e WHERE e.event_id = h.event_id AND e.place = s.place))`;
@@ -99,7 +99,7 @@ const counts = {
   inverted: `SELECT count(*) FROM (
     SELECT h.version, max(h.version) OVER (PARTITION BY s.place, h.order_id ORDER BY s.at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
     FROM seen s JOIN history h ON h.event_id = s.event_id) WHERE version < highest`,
-  // Its followers must wait for an event that failed or died.
+  // The followers of an event that failed or died must wait.
   overtaken: `SELECT count(*) FROM history h WHERE ${isLogged} AND EXISTS (
     SELECT 1 FROM history e JOIN waiting w ON w.event_id = e.event_id
     WHERE e.order_id = h.order_id AND e.version < h.version AND e.event_id NOT IN (SELECT event_id FROM logged))`,

@@ -2,8 +2,8 @@ import type { SqliteDatabase } from "../drivers/sqlite/driver.ts";
 import type { SubscriberName } from "./shop.ts";
 
 /**
- * The order service's own tables. `history` has a row for every change that was committed, written with the order itself: what
- * the broker and the subscribers should have seen is judged by it, and not by the outbox.
+ * The order service's own tables. `history` has a row for every committed change, written with the order itself. It, and not the outbox,
+ * says what the broker and the subscribers should have seen.
  */
 export const orderTables = `
 CREATE TABLE IF NOT EXISTS orders (
@@ -51,12 +51,12 @@ interface Applied {
   readonly units: number;
 }
 
-/** One event's effect in its subscriber's tables; the caller's transaction is around it. */
 const mailTexts = new Map([
   ["OrderPlaced", "thank you for your order"],
   ["OrderCancelled", "your order is cancelled"],
 ]);
 
+/** One event's effect in its subscriber's tables; the caller's transaction is around it. */
 export const effects: Readonly<Record<SubscriberName, (db: SqliteDatabase, event: Applied) => void>> = {
   inventory(db, event) {
     const units = event.type === "OrderCancelled" ? 0 : event.units;

@@ -5,7 +5,7 @@ import type { Summary } from "./summary.ts";
 /** The promises by their names, each kept or not. */
 interface Verdict {
   readonly promises: Readonly<Record<"noLoss" | "noPhantom" | "order" | "oneEffect" | "fewDuplicates", boolean>>;
-  /** Every promise; of the naive shop, which promises nothing, only that nothing was lost. */
+  /** True when every promise was kept. The naive shop promises nothing: true when nothing was lost. */
   readonly held: boolean;
   /** What was not kept, in words; empty when everything was. */
   readonly broken: readonly string[];

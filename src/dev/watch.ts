@@ -53,7 +53,7 @@ export function createWatch({ naive, eye, crew, clock }: WatchOptions): ShopWatc
   const look = async (): Promise<void> => {
     while (!ended.signal.aborted) {
       const began = clock.monotonic();
-      // A look that fails, on a locked file say, is made up for by the next.
+      // If a look fails, such as on a locked file, the next one makes up for it.
       await refresh().catch(() => undefined);
       // Reading takes locks that writers wait for: the larger the tables, the rarer the looks.
       await clock.sleep(Math.min(longestLookMs, Math.max(lookMs, (clock.monotonic() - began) * 10)), ended.signal);

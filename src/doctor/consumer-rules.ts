@@ -64,7 +64,7 @@ export interface ConsumerAnswers {
   readonly topic: string;
   /** Null where the consumer has no place in the topic, or the broker cannot tell. */
   readonly lag: number | null | Error;
-  /** Its dead-letter topic, and why that takes no letters. Null where the inbox keeps them. */
+  /** Its dead-letter topic, and in `error` why that topic takes no letters. Null where the inbox keeps them. */
   readonly letters: { readonly topic: string; readonly error: string | null } | null;
 }
 

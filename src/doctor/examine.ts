@@ -10,15 +10,15 @@ import { never, withDeadline } from "../core/time.ts";
 import { consumerRules, inboxRules } from "./consumer-rules.ts";
 import { pathRules, wayRules, type WayAnswers } from "./rules.ts";
 
-/** A finding, and whose it is; `path` is what store and broker are to each other. */
+/** A finding and its owner. `path` means how the store and the broker fit together. */
 export interface OwnedFinding extends Finding {
   readonly of: "store" | "broker" | "path" | "consumer";
 }
 
-/** For everything that a store or a broker is asked. */
+/** Timeout of the broker's examination, and of each probe of a dead-letter topic. */
 const patienceMs = 30_000;
 
-/** Servers may repeat what they were told, an address with a password among it. */
+/** Servers may quote what the client sent, such as an address with a password. */
 export const foundOf =
   (of: OwnedFinding["of"]) =>
   (finding: Finding): OwnedFinding => ({
@@ -42,7 +42,7 @@ export async function examineBroker(sink: Sink & Partial<Examination>, topics: r
   return [...own.map(foundOf("broker")), ...applyRules(pathRules, { maxBytes: sink.can.maxBytes, topics }).map(foundOf("path"))];
 }
 
-/** What can be known of a sink that does not tell its settings. */
+/** Probes the topics of a sink that does not report its settings. */
 async function probeEach(sink: Sink, topics: readonly string[], signal: AbortSignal): Promise<readonly Finding[]> {
   await sink.connect(signal);
   const found = [unknown("settings", null, `The broker ${sink.name} has no examine, so nothing looked at its settings.`)];
@@ -71,7 +71,7 @@ export async function examineConsumer(places: ConsumerPlaces): Promise<readonly 
   const { consumer, topics, state, broker, deadTopic } = places;
   const found = [...applyRules(inboxRules, { consumer, state })];
   for (const topic of broker === null ? [] : topics) {
-    const lag = await broker!.lag(topic).catch(asError); // what is known besides is told all the same
+    const lag = await broker!.lag(topic).catch(asError); // the other findings are reported all the same
     const letters = deadTopic === null ? null : { topic: deadTopic(topic), error: await probed(broker!.sink, deadTopic(topic)) };
     found.push(...applyRules(consumerRules, { consumer, topic, lag, letters }, topic));
   }
@@ -87,6 +87,6 @@ const probed = (sink: Sink, topic: string): Promise<string | null> =>
     );
   });
 
-/** Could somebody on the way to the server read or change what is sent? Nothing for a file. */
+/** Could an attacker on the network read or change what is sent? No findings for a file. */
 export const examineWay = (of: OwnedFinding["of"], url: string, { server }: Adapter, env: WayAnswers["env"]): readonly OwnedFinding[] =>
   server === null ? [] : applyRules(wayRules, { url, server, env }).map(foundOf(of));

@@ -3,9 +3,9 @@ import type { Rule } from "../contracts/doctor.ts";
 import { BESIDE_PAYLOAD_BYTES, DEFAULT_MAX_PAYLOAD_BYTES } from "../core/draft.ts";
 import { isLoopback } from "../core/loopback.ts";
 
-/** What store and broker are to each other. */
+/** How the store and the broker fit together. */
 export interface PathAnswers {
-  /** Of the largest message that the broker takes. */
+  /** The size of the largest message that the broker takes. */
   readonly maxBytes: number;
   readonly topics: readonly string[];
 }
@@ -53,7 +53,7 @@ export const wayRules: readonly Rule<WayAnswers>[] = [
     badWhen: "never; unknown when the connection to another machine is in plain text, or is encrypted without verifying the server",
     breaks: "",
     remedy: "`sslmode=verify-full` for PostgreSQL, MariaDB and MySQL; `kafkas:`, `amqps:`, `tls:` (NATS) or `rediss:`",
-    /** Whether somebody is on the way we cannot know, so that plain text is never called bad. */
+    /** Doctor cannot know whether the network in between is private, so plain text is never `bad`. */
     look({ url, server, env }, { good, unknown }) {
       const far = hostsOf(url).filter((host) => !isHere(host));
       if (far.length === 0) return good("not needed", "The server is on this machine.");
@@ -68,11 +68,11 @@ export const wayRules: readonly Rule<WayAnswers>[] = [
   },
 ];
 
-/** Of `scheme://user:password@a:1,[::1]:2/path`: where a login ends is where the adapters say, at the last "@" before the path. */
+/** The hosts of `scheme://user:password@a:1,[::1]:2/path`. As in the adapters, a login ends at the last "@" before the path. */
 function hostsOf(text: string): readonly string[] {
   const [, places = ""] = /^[a-z][a-z0-9+.-]*:\/\/(?:[^/?#]*@)?([^/?#]*)/i.exec(text) ?? [];
   return places.split(",").map((place) => place.replace(/:\d*$/, "").replace(/^\[|\]$/g, ""));
 }
 
-/** A socket is a path, which a URL holds with its slashes escaped. */
+/** A Unix socket is a path, which a URL holds with its slashes escaped. */
 const isHere = (host: string): boolean => host === "" || /^(%2f|\/)/i.test(host) || isLoopback(host);

@@ -34,7 +34,7 @@ export const inboxGauges: readonly Gauge<readonly ConsumerState[]>[] = [
   ),
 ];
 
-/** A consumer of this process, and what its broker told. Null: nothing, for a minute. */
+/** A consumer of this process, and what its broker reported. Null when the broker failed to answer, or has not answered for a minute. */
 export interface LookedAt {
   readonly consumer: string;
   readonly topics: readonly ConsumerTopic[] | null;

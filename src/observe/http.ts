@@ -10,7 +10,7 @@ interface HttpAddress {
   readonly port: number;
 }
 
-/** What errors call the address and the token: flags of a command, or options. */
+/** How errors name the address and the token: as flags of a command, or as options. */
 export interface HttpWords {
   readonly address: string;
   readonly token: string;
@@ -18,16 +18,16 @@ export interface HttpWords {
 
 export interface HttpOptions {
   readonly address: HttpAddress;
-  /** Asked for on every page that shows more than "I live"; needed wherever others than this machine can connect. */
+  /** `/metrics` asks for it. Required when other machines can connect. */
   readonly token: string | null;
-  /** Is the service at work? A rejection counts as no. */
+  /** Whether the service is running. A rejection counts as no. */
   ready(): Promise<boolean>;
   metrics(): Promise<string>;
 }
 
 /** Disposing it closes it. */
 export interface HttpServer extends AsyncDisposable {
-  /** With the port that was taken. */
+  /** With the port that the server listens on. */
   readonly url: string;
 }
 
@@ -64,7 +64,7 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
       requestTimeout: 5_000,
       headersTimeout: 5_000,
       keepAliveTimeout: 5_000,
-      connectionsCheckingInterval: 1_000, // without it, Node looks at these limits each 30 s only
+      connectionsCheckingInterval: 1_000, // Node's default is to check these limits every 30 s only
     },
     (request, response) => {
       room.busy(request.socket, response);
@@ -82,7 +82,7 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
   );
   server.on("connection", room.enter);
   await new Promise<void>((resolve, reject) => {
-    // It stays: a connection that cannot be accepted later on must not end the service.
+    // The listener stays: a later error, such as a connection that cannot be accepted, must not end the service.
     server.on("error", (cause) =>
       reject(new WaybillError("INVALID_OPTION", `${words.address} ${shown} cannot be used: ${cause.message}`, { cause })),
     );
@@ -94,7 +94,7 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
       server.close(() => resolve());
       server.closeAllConnections();
     });
-  // A name such as localhost can be made to mean another address.
+  // A name such as localhost may resolve to another address.
   if (typeof bound !== "object" || bound === null || (token === null && !isLoopback(bound.address))) {
     await close();
     throw exposed(shown, words);
@@ -105,7 +105,7 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
 
 const mostConnections = 64;
 
-/** Connections that ask for nothing make way for a new one, the longest silent first: they must not keep the probes out. */
+/** Idle connections must not keep the probes out: beyond the limit, a new connection closes the one that has been idle longest. */
 function createRoom(): { enter(socket: Socket): void; busy(socket: Socket, response: ServerResponse): void } {
   const silent = new Set<Socket>();
   let open = 0;
@@ -132,7 +132,7 @@ function createRoom(): { enter(socket: Socket): void; busy(socket: Socket, respo
 
 async function answer(request: IncomingMessage, options: HttpOptions): Promise<Answer> {
   const known = options.token !== null && carries(request, options.token);
-  // A page of another site may reach loopback under a name of its own; it cannot know the token.
+  // A page of another site may reach loopback under its own host name (DNS rebinding), but cannot know the token.
   if (!known && !hostAllowed(request.headers.host, options.address.host))
     return { status: 421, body: "this host name is not served here\n" };
   if (request.method !== "GET") return { status: 405, body: "only GET\n", headers: { allow: "GET" } };
@@ -161,7 +161,7 @@ function carries(request: IncomingMessage, token: string): boolean {
   return given !== undefined && timingSafeEqual(digest(given), digest(token));
 }
 
-/** May a request call us so? A page of another site can make its own name mean this machine. */
+/** Is this Host header allowed? A page of another site can make its own host name resolve to this machine. */
 export function hostAllowed(header: string | undefined, bound: string): boolean {
   const [, host = ""] = /^(\[[^\]]*\]|[^:]*)(?::\d*)?$/.exec(header ?? "") ?? [];
   const name = host.replace(/^\[|\]$/g, "").toLowerCase();

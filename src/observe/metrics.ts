@@ -13,8 +13,8 @@ export interface Metrics {
   /** The observer that counts. */
   readonly observe: Observe;
   /**
-   * The page: the counters, and what these are given for, the outbox (`store.operator.status()`), the consumers of an inbox
-   * (`store.consumers.look()`) and those of this process (`subscriber.look()`). Null for a database that does not answer.
+   * The page: the counters, and gauges for each argument that is given: the outbox (`store.operator.status()`), the consumers of an inbox
+   * (`store.consumers.look()`) and the consumers of this process (`subscriber.look()`). Null for a database that does not answer.
    */
   text(status?: Status | null, consumers?: readonly ConsumerState[] | null, looks?: readonly LookedAt[]): string;
 }
@@ -22,7 +22,7 @@ export interface Metrics {
 interface Counter {
   readonly name: string;
   readonly help: string;
-  /** Fields of the event. A counter by consumer begins with 0 when the subscriber starts, others with labels with their first event. */
+  /** Fields of the event. A counter by consumer starts at 0 with its subscriber; others with labels appear with their first event. */
   readonly labels: readonly string[];
   /** What this event adds; null for an event that is not counted here. */
   readonly by: (event: PathEvent) => number | null;

@@ -11,19 +11,19 @@ import { recent } from "./recent.ts";
 export interface PagesOptions {
   /** HOST:PORT, [IPv6]:PORT, or PORT alone, which means loopback. Port 0 takes a free one. */
   readonly address: string;
-  /** Of 16 characters or more. `/metrics` asks for it; needed for an address that other machines can reach. @default none */
+  /** At least 16 characters. `/metrics` asks for it. Required for an address that other machines can reach. @default none */
   readonly token?: string | null;
   readonly metrics: Metrics;
-  /** Whose outbox `/metrics` shows, and whose answer `/readyz` waits for. @default none: counters only */
+  /** The store whose outbox `/metrics` shows, and whose answer `/readyz` waits for. @default none: counters only */
   readonly store?: Pick<Store<never>, "operator" | "leases">;
-  /** The subscriber's database: whose dead letters and retries `/metrics` shows. @default none */
+  /** The subscriber's database. `/metrics` shows its letters and retries. @default none */
   readonly inbox?: Pick<Store<never>, "consumers">;
   /**
-   * The relays and subscribers of this process. `/readyz` says no while one of them does not run, or ends. `/metrics` shows how far a
-   * subscriber is behind, and asks its broker every 15 seconds at most. @default none
+   * The relays and subscribers of this process. `/readyz` answers 503 while one of them is not running, or is draining. `/metrics` shows
+   * how far a subscriber is behind, and asks its broker every 15 seconds at most. @default none
    */
   readonly services?: readonly (Pick<Service, "isRunning"> & Partial<Watched>)[];
-  /** Is your service at work? @default it is */
+  /** Whether your service is ready. @default it is */
   ready?(): boolean | Promise<boolean>;
 }
 
@@ -38,7 +38,7 @@ export async function servePages(options: PagesOptions): Promise<HttpServer> {
 export const openPages = async (options: PagesOptions, words: HttpWords): Promise<HttpServer> =>
   listen({ address: httpAddress(options.address, words), token: options.token ?? null, ...pagesOf(options) }, words);
 
-/** Many scrapers and probes must not become load on the store, and a slow answer does not mean that it is away. */
+/** Answers are shared: many scrapers and probes must not load the store. A slow answer does not mean that the store is down. */
 export function pagesOf({
   store,
   inbox,

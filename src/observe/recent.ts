@@ -3,14 +3,14 @@ import { WaybillError } from "../core/errors.ts";
 import { never, withDeadline } from "../core/time.ts";
 
 interface Recency {
-  /** It is asked for again when the last answer, a failure included, is as old. */
+  /** `ask` is called again when the last answer, or the last failure, is this old. */
   readonly freshMs: number;
-  /** Nobody waits longer: then the answer before is given, unless the next one has been asked for since `staleMs`. */
+  /** How long a caller waits. It then gets the previous answer, unless the pending call began more than `staleMs` ago. */
   readonly patienceMs: number;
   readonly staleMs: number;
 }
 
-/** The latest answer. However many want it meanwhile, it is asked for once. */
+/** The latest answer. Concurrent callers share one call of `ask`. */
 export function recent<T>(ask: () => Promise<T>, { freshMs, patienceMs, staleMs }: Recency, clock: Clock): () => Promise<T> {
   let asked: Promise<T> | null = null;
   let askAgainAt = Infinity;
@@ -28,7 +28,7 @@ export function recent<T>(ask: () => Promise<T>, { freshMs, patienceMs, staleMs 
     if (asked === null || clock.monotonic() >= askAgainAt) {
       askAgainAt = Infinity;
       askedAt = clock.monotonic();
-      asked = (async () => ask())(); // one that throws at once is a failed answer too, and is followed by another
+      asked = (async () => ask())(); // a synchronous throw is a failed answer too, and `ask` is called again later
       asked.then(
         (answer) => answered({ answer }),
         () => answered(null),

@@ -22,14 +22,14 @@ import {
 import { asFlag, given, storeOf, who } from "./shared.ts";
 import { usage } from "../usage.ts";
 
-/** How long an error is where a list has cut it. */
+/** The lengths to which lists cut an error. */
 const listedLengths = [60, 100, 120];
 
 const filterFlags = {
   "aggregate-type": flag.text("T", "only those of this aggregate type"),
   "aggregate-id": flag.text("I", "only those of this aggregate id"),
   type: flag.text("E", "only those of this event type"),
-  // What dead list cut short is found by what it shows. The same character stands for an id within an error, and stays.
+  // An error that dead list cut short is matched by its shown part. The same character stands for an id within an error, and stays there.
   error: flag.value("TEXT", "only those whose error begins so: a code, or as much of it as dead list shows", (text, refuse) =>
     asIs(listedLengths.includes(text.length) ? text.replace(/…$/, "") : text, refuse),
   ),
@@ -129,7 +129,7 @@ interface ActionWords {
   readonly done: (report: ActionReport) => string;
 }
 
-/** Named events are acted on at once; whatever matches a filter only after a look and `--yes`. */
+/** Named events are acted on at once. A filter needs a look at what it matches first, and then `--yes`. */
 function action({ verb, summary, done }: ActionWords): Command {
   return command({
     name: `dead ${verb}`,

@@ -15,7 +15,7 @@ import { brokerUrl, storeUrl } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
 
-/** Of the newest events, from whose routes topics are known. */
+/** How many of the newest events are routed to find the topics. */
 const lookedAt = 200;
 
 export const doctor = command({
@@ -56,12 +56,12 @@ export const doctor = command({
     let lost: Error | null = null;
     const unreached = (error: unknown): readonly OwnedFinding[] => {
       if (opened === null) throw error;
-      lost = asError(error); // after what is known of the store
+      lost = asError(error); // thrown after the store's findings are reported
       return [unknown("connection", null, lost.message)].map(foundOf("broker"));
     };
     const ofConsumer = async (consumer: string): Promise<readonly OwnedFinding[]> => {
       const migrated = opened !== null && isMigrated(ofStore) ? opened : null;
-      const unread = (error: unknown): string => asError(error).message; // what is known besides is told all the same
+      const unread = (error: unknown): string => asError(error).message; // the other findings are reported all the same
       const inbox = migrated === null ? null : await migrated.store.consumers.look(consumer).catch(unread);
       const places = {
         ...{ consumer, topics, state: inbox === null || typeof inbox === "string" ? null : (inbox[0] ?? null) },
@@ -107,7 +107,7 @@ const lagIn =
 const isMigrated = (found: readonly OwnedFinding[]): boolean =>
   found.some(({ setting, verdict }) => setting === "schema version" && verdict === "good");
 
-/** Where a relay would publish what was added last. An event without a topic is the relay's to tell; a role that may not read has none. */
+/** The topics of the newest events. Events that the route gives no topic are left out, and a role that may not read events finds none. */
 async function recentTopics({ store }: CommandStore, route: Route): Promise<readonly string[]> {
   const events = await store.operator.list({ limit: lookedAt }).catch(() => []);
   const topics = events.flatMap((event) => topicFor(route, event).topic ?? []);
@@ -129,7 +129,7 @@ const promises: Readonly<Record<string, string>> = {
   V: "nothing silent",
 };
 
-/** What is bad first, with what to do; what is good in one line each. */
+/** Bad settings come first, with the remedy. Good ones take one line each. */
 function report(out: Output, found: readonly OwnedFinding[]): string[] {
   const of = (verdict: OwnedFinding["verdict"]): readonly OwnedFinding[] => found.filter((finding) => finding.verdict === verdict);
   const [bads, unknowns, goods] = [of("bad"), of("unknown"), of("good")];

@@ -105,7 +105,7 @@ const add = command({
 
 export const events = [list, show, add];
 
-/** Spelled out, a byte may take six characters, and no text may have more than 512 Mi of them. */
+/** A byte may take six characters when escaped, and a string may not have more than 512 Mi characters. */
 const shownBytes = 64 * 1024 * 1024;
 
 /** The event without a payload that cannot be shown. */
@@ -129,7 +129,7 @@ export function eventTable(out: Output, records: readonly EventRecord[]): string
   return table(out, ["seq", "id", "state", "aggregate", "type", "created", "failures", "error or hold"], rows);
 }
 
-/** `first` stands above what the store has. */
+/** `first` is shown above the stored fields. */
 export function eventPage(out: Output, event: EventRecord, first: readonly (readonly [string, string])[] = []): string[] {
   const { payload, payloadBytes, headers: given, ...rest } = event;
   const ofHeaders = Object.entries(given).map(([name, value]) => [`header ${name}`, value] as const);
@@ -137,7 +137,7 @@ export function eventPage(out: Output, event: EventRecord, first: readonly (read
   return paragraphs([lines, [payloadText(payload, payloadBytes)]]);
 }
 
-/** A terminal is for people: more than this would push the rest out of sight. */
+/** More than this would push the rest of the page off the screen. */
 export const shownCharacters = 4_096;
 
 export function payloadText(payload: EventRecord["payload"], bytes: number): string {
@@ -148,7 +148,7 @@ export function payloadText(payload: EventRecord["payload"], bytes: number): str
     : `${shorten(text, shownCharacters)} (the beginning of ${bytes} bytes; --json has the whole payload)`;
 }
 
-/** Left to the draft's own check, which also names what is wrong with an empty one. */
+/** The draft's own check reports what is wrong, also with an empty text. */
 function anyText(text: string): string {
   return text;
 }

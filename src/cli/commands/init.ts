@@ -94,7 +94,7 @@ async function choose<C extends Choice>(
   }
 }
 
-/** All or nothing, as far as can be seen before: a file that is there is the user's. */
+/** Writes all files or none, as far as a check beforehand can see. A file that exists is the user's. */
 function write(at: string, shown: string, { files }: Project): void {
   const there = [...files.keys()].filter((name) => existsSync(join(at, name)));
   if (there.length > 0)
@@ -118,7 +118,7 @@ interface Step {
 
 function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string, installed: boolean): readonly Step[] {
   const ranges = peerRanges();
-  // The first range of several is the one that runs on every Node that Waybill runs on.
+  // Of several ranges, the first runs on every Node version that Waybill supports.
   const wanted = [
     ...(installed ? [] : ["waybill"]),
     ...packages.map((name) => shellWord(`${name}@${ranges[name]?.split(" || ")[0] ?? "latest"}`)),
@@ -135,7 +135,7 @@ function commandsFor({ broker }: Stack, { files, packages }: Project, folder: st
   ];
 }
 
-/** Where Node would find it from this folder. It may have come from a tarball, which the registry's copy must not replace. */
+/** Whether Node would find the package from this folder. It may come from a tarball, which the registry's copy must not replace. */
 const isInstalled = (folder: string): boolean =>
   existsSync(join(folder, "node_modules/waybill/package.json")) || (dirname(folder) !== folder && isInstalled(dirname(folder)));
 
@@ -144,7 +144,7 @@ function aligned(steps: readonly Step[]): readonly string[] {
   return steps.map(({ run, why }) => (why === "" ? `  ${run}` : `  ${run.padEnd(width)}  # ${why}`));
 }
 
-/** The newest version of a client may be one that this version was not tested with. */
+/** The newest version of a client may be one that this release was not tested with. */
 function peerRanges(): Readonly<Record<string, string>> {
   const manifest = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
   return (JSON.parse(manifest) as { peerDependencies: Record<string, string> }).peerDependencies;

@@ -15,7 +15,7 @@ import { usage } from "../usage.ts";
 import { payloadText, shownCharacters } from "./events.ts";
 import { brokerOf, given } from "./shared.ts";
 
-/** Which letters are meant, instead of dead events. */
+/** Selects a consumer's letters instead of dead events. */
 export const letterFlags = {
   consumer: flag.text("NAME", "letters of this consumer instead of dead events; --store is then the database of its inbox"),
   topic: flag.text("T", "with --consumer: only letters of this topic"),
@@ -93,7 +93,7 @@ export async function lettersOf({ store }: CommandStore, filter: LetterFilter, i
   return there;
 }
 
-/** Whoever looks for an event that a consumer could not apply has to say which consumer's letter is meant. */
+/** An event that consumers could not apply has letters: the user must say which consumer's letter is meant. */
 export async function refuseLetters({ store }: CommandStore, id: string): Promise<void> {
   const letters = await store.letters.list({ ids: [id], limit: 100 }).catch(() => []);
   const [first, ...others] = [...new Set(letters.map(({ consumer }) => consumer))].sort();
@@ -130,7 +130,7 @@ interface LetterAction {
   readonly rate: number | undefined;
 }
 
-/** At once, or so many a second, with a line of progress each second. */
+/** At once, or `rate` letters a second with a line of progress each second. */
 export async function actOnLetters(terminal: Terminal, { store }: CommandStore, action: LetterAction): Promise<LetterReport> {
   const { verb, filter, who, dryRun, rate } = action;
   const { letters } = store;
@@ -140,7 +140,7 @@ export async function actOnLetters(terminal: Terminal, { store }: CommandStore, 
   const left = new Set(named);
   const ids: string[] = [];
   let done = 0;
-  // Only ever further: a letter that has failed again meanwhile is not redriven a second time.
+  // Only goes forward: a letter that has failed again meanwhile is not redriven a second time.
   for (let after = 0n; ;) {
     const begun = performance.now();
     const which: LetterFilter = named.length === 0 ? rest : { ...rest, ids: [...left].slice(0, rate) };

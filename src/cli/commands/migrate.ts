@@ -31,7 +31,7 @@ export const migrate = command({
       usage("--from goes with --print alone: without it, Waybill finds out the version itself");
     if (values.grants && !values.print) usage("--grants needs --print: Waybill prints the grants, and an administrator runs them");
     const withStore = storePlace(terminal, values) !== undefined;
-    // Topics alone, as errors about a missing one say; --print is about tables.
+    // A broker alone is enough to create topics, as errors about a missing topic advise. --print always needs the store.
     await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
     if (opened !== null && values.print) {
       const { schema } = opened.store;

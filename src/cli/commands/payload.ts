@@ -2,7 +2,7 @@ import { asError } from "../../core/errors.ts";
 import type { Draft } from "../../core/event.ts";
 import { usage } from "../usage.ts";
 
-/** One step each: a pattern for a whole string would exhaust the stack on a long one. */
+/** One token at a time: a pattern for a whole string would exhaust the stack on a long one. */
 const tokens = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
 
 /**

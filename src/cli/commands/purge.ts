@@ -28,7 +28,7 @@ export const purge = command({
     const ageMs = values["older-than"];
     const dryRun = values["dry-run"];
     if (ageMs === undefined) usage("waybill purge needs --older-than TIME, such as 7d");
-    // Only where it was asked for on this command line: a broker of the environment or the configuration is not a wish to delete from it.
+    // Only when this command line names it: a broker in the environment or the configuration is not a request to delete from it.
     const withBroker = asked("broker", values) !== undefined;
     if (values.topics !== undefined && !withBroker) usage("--topics needs --broker URL, whose messages are deleted");
     const before = new Date(systemClock.now() - ageMs);

@@ -72,7 +72,7 @@ export const relay = command({
   },
 });
 
-/** A relay that goes on meets an outage with patience; one run, or a broker that can never work, fails here. */
+/** A long-running relay retries during an outage. With --once, or when the error is not retryable, the command fails here. */
 async function connect(broker: CommandBroker, once: boolean): Promise<void> {
   try {
     await broker.sink.connect(never);
@@ -81,7 +81,7 @@ async function connect(broker: CommandBroker, once: boolean): Promise<void> {
   }
 }
 
-/** All that is no part of the command itself, and is not for tests: the types name an option that is forgotten here. */
+/** The options that flags and the file set. If one is missing below, the type check fails. */
 type Chosen = Omit<RelayOptions, "store" | "sink" | "observe" | "clock" | "random" | "failpoints">;
 type Whole<T> = { readonly [K in keyof Required<T>]: T[K] | undefined };
 
@@ -117,7 +117,7 @@ function housekeepingSettings(config: Config, values: Values<typeof flags>): Hou
   });
 }
 
-/** A flag that would do nothing is a misunderstanding. */
+/** Refuses a flag that would have no effect. */
 function refuseIdle(values: Values<typeof flags>): void {
   if (values.retention === undefined && !values["no-housekeeping"]) return;
   const given = values.retention === undefined ? "--no-housekeeping" : "--retention";

@@ -40,7 +40,7 @@ export function who(values: { readonly as: string | undefined }): string {
 
 export type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
 
-/** Without what was not given: an option that is undefined is not the same as none. */
+/** Drops undefined values: an option that is undefined is not the same as an absent option. */
 export function given<T extends object>(values: T): Given<T> {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Given<T>;
 }

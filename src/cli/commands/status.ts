@@ -64,7 +64,7 @@ export const status = command({
       ...(lag !== null && { lag }),
       ...(watch !== undefined && { watch: { ...watch, warnings } }),
     };
-    // Cron mails whatever is printed: a check of what is well prints nothing.
+    // Cron mails all output, so a check that finds no trouble prints nothing.
     if (terminal.out.json || !values.check)
       terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, named, lag }));
     else if (unread !== null) terminal.out.line(`letters were not read: ${unread}`);
@@ -97,11 +97,11 @@ interface InboxRead {
   readonly named: ConsumerState | null;
   /** Its letters by cause. */
   readonly groups: readonly LetterGroup[];
-  /** Why it was not read. */
+  /** Why the inbox was not read. */
   readonly unread: string | null;
 }
 
-/** A role that may not read an inbox may read the rest. */
+/** A role that may not read the inbox may still read the rest. */
 async function inboxOf({ store: { consumers, letters } }: CommandStore, consumer: string | undefined): Promise<InboxRead> {
   try {
     const groups = await letters.groups({});
@@ -116,7 +116,7 @@ async function inboxOf({ store: { consumers, letters } }: CommandStore, consumer
 interface Beside {
   readonly verdicts: readonly StatusVerdict[];
   readonly warnings: readonly WatchWarning[];
-  /** Of the consumers whose inboxes are in this database. */
+  /** Letters of the consumers whose inboxes are in this database. */
   readonly letters: readonly LetterGroup[];
   /** Why letters were not read. */
   readonly unread: string | null;
@@ -188,7 +188,7 @@ function consumerLines(named: ConsumerState): readonly string[] {
 
 const shown = ({ states, estimated }: Status, state: State): Cell => (estimated.includes(state) ? about(states[state]) : states[state]);
 
-/** Only as many digits as an estimate can mean. */
+/** An estimate gets three significant digits. */
 const about = (n: number): string => `about ${new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 }).format(n)}`;
 
 function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watch): string[] {

@@ -91,7 +91,7 @@ async function verified({ out, onSignal, adapters }: Terminal, wanted: Wanted): 
   } catch (error) {
     failure = asked.signal.aborted ? new WaybillError("STOPPED", "verify was stopped before it could judge") : asError(error);
   }
-  // What was recorded of a promise that was not kept, or of processes that could not go on, is worth more than a tidy folder.
+  // The histories of a broken promise, or of processes that could not go on, are worth more than a tidy folder.
   const telling = (): boolean => (report === null ? !asked.signal.aborted && readdirSync(folder).length > 0 : !report.held);
   const left = await tidy(wanted.access, direct, made, folder, wanted.keep, telling);
   if (report === null) throw withWords(failure!, left === null ? [] : leftWords(left));
@@ -100,7 +100,7 @@ async function verified({ out, onSignal, adapters }: Terminal, wanted: Wanted): 
   if (unwritten !== null) throw unwritten;
 }
 
-/** Takes away what the run made, and says what is still there. */
+/** Removes what the run created, and reports what is still there. */
 async function tidy(
   access: Access,
   direct: RunPlace,
@@ -115,7 +115,7 @@ async function tidy(
   return histories === null && notRemoved.length === 0 ? null : { run: direct.run, kept: keep, histories, notRemoved };
 }
 
-/** The failure is all that is told of a run without a report. */
+/** Without a report, the failure is the only output, so it also says what is left. */
 function withWords(failure: Error, words: readonly string[]): Error {
   if (words.length === 0) return failure;
   const message = [failure.message, ...words].join("; ");
@@ -123,8 +123,8 @@ function withWords(failure: Error, words: readonly string[]): Error {
 }
 
 /**
- * Short, so that many run out in a minute; and longer than a store that is well keeps anybody waiting, since that would cost copies too. A file
- * has one writer at a time, and who waits for it longest does not come first.
+ * Short, so that many leases expire in a minute, but longer than a healthy store's longest wait: a lease that expires then would cost
+ * copies too. A file has one writer at a time, and does not serve waiting writers in order.
  */
 const leaseMsOf = (oneWriter: boolean): number => (oneWriter ? 5_000 : 3_000);
 /** A relay begins no publish with less than a quarter of its time; timers are exact to some milliseconds. */
@@ -187,7 +187,7 @@ async function judged({ adapters, wanted, direct, folder, lines, say, signal, ab
       for (const network of [store, broker]) network?.proxy.heal();
     },
     restMs: 120_000,
-    // A server of the user's own may be slow without a fault of ours.
+    // A user's server may be slow without a fault of this run.
     bounds: { latencyMs: 10_000, recoveryMs: 20_000, answerMs: publishTimeoutMs * answerShare },
     canaries: [randomBytes(9).toString("hex"), ...looked],
     said: (of) => ownWords(lines, told(of)),

@@ -7,7 +7,7 @@ import { leftWords, type RunReport } from "./report.ts";
 
 const jsonBeside = (path: string): string => `${path.replace(/\.html?$/i, "")}.json`;
 
-/** Before anything begins: a report that cannot be written, or would cost a file of somebody's, is told while nothing is lost by it. */
+/** Runs before anything begins, while nothing is lost: refuses a report that cannot be written, or would overwrite a foreign file. */
 export function checkReport(path: string): void {
   if (/\.json$/i.test(path))
     throw new WaybillError(
@@ -32,7 +32,7 @@ export function checkReport(path: string): void {
   }
 }
 
-/** Nothing, or an older report: its page or its JSON. */
+/** An empty file, or the page or JSON of an older report. */
 function mayGo(text: string): boolean {
   if (text === "" || text.includes(pageTitle)) return true;
   try {
@@ -46,7 +46,7 @@ function mayGo(text: string): boolean {
 const unwritable = (path: string, cause: unknown): WaybillError =>
   new WaybillError("INVALID_OPTION", `--report ${path} cannot be written: ${asError(cause).message}`, { cause });
 
-/** Writes the report, and tells it, also when it could not be written: that is what it answers with. */
+/** Writes the report and prints it. Returns the error when the report could not be written; it is printed even then. */
 export function tell(out: Output, given: RunReport, path: string | undefined): WaybillError | null {
   const failure = path === undefined ? null : write(given, path);
   const report = failure === null ? given : { ...given, notes: [...given.notes, failure.message] };
@@ -81,7 +81,7 @@ function write(report: RunReport, path: string): WaybillError | null {
   }
 }
 
-/** All that verify says itself, for whoever looks for secrets in it. */
+/** All that verify prints itself, to be searched for secrets. */
 export function ownWords(lines: readonly string[], report: RunReport): readonly { readonly where: string; readonly text: string }[] {
   return [
     { where: "the lines of verify", text: lines.join("\n") },

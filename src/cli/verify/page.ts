@@ -15,7 +15,7 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 .soft, small { color: var(--soft); } pre { overflow: auto; font-size: .8rem; } svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 11px; }
 `;
 
-/** What every page begins its title with, so that it is known again. */
+/** Every page's title begins with this, so that an older report is recognised. */
 export const pageTitle = "<title>waybill verify: ";
 
 /** One file that needs nothing else. */

@@ -6,10 +6,10 @@ import { filesUntold } from "../../proof/crew/measure.ts";
 import type { RunResult } from "../../proof/run/run.ts";
 import { timelineOf, type Timeline } from "./timeline.ts";
 
-/** What a run says of itself; it holds no URL's secret and no event's content. */
+/** The report of a run. It contains no secret of a URL and no event's content. */
 export interface RunReport {
   readonly run: string;
-  /** Workload and faults begin alike with the same seed; what the machine makes of them differs. */
+  /** The same seed starts the same workload and faults. Timing on the machine still differs. */
   readonly seed: number;
   readonly minutes: number;
   readonly store: string;
@@ -22,14 +22,14 @@ export interface RunReport {
   /** How the run was made, and what it could not do. */
   readonly notes: readonly string[];
   readonly timeline: Timeline;
-  /** What of the run is still there; null for nothing. */
+  /** What is left of the run. Null for nothing. */
   readonly left: Left | null;
 }
 
 export interface Left {
-  /** What everything of it in the store and in the broker is called. */
+  /** The name of all that the run has in the store and in the broker. */
   readonly run: string;
-  /** On purpose. */
+  /** True when it was left on purpose. */
   readonly kept: boolean;
   /** The folder of the histories. */
   readonly histories: string | null;
@@ -42,7 +42,7 @@ export interface ToldVerdict {
   readonly promise: string;
   readonly verdict: Verdict["verdict"];
   readonly why: string;
-  /** Of a broken one: what the history says of its events. */
+  /** For a broken promise: the history of its events. */
   readonly story: readonly unknown[];
 }
 
@@ -61,7 +61,7 @@ const promises: Readonly<Record<Invariant, string>> = {
   "no secrets": "no secret is in a log or a message",
 };
 
-/** What every report may say, whatever became of its run. */
+/** The texts that any report may contain, whatever the run's outcome. */
 export const fixedWords = (): string => [...Object.entries(promises).flat(), ...Object.values(legal)].join("\n");
 
 function told(verdict: Verdict, history: RunResult["history"]): ToldVerdict {

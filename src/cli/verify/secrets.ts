@@ -1,13 +1,13 @@
 import { adapterOf, adapters as table } from "../adapters.ts";
 import { redact } from "../redact.ts";
 
-/** Files that URLs name: where they are is no secret. */
+/** Parameters that name files: a file's path is no secret. */
 const files = new Set(["ca", "cert", "key", "credentials", "sslkey", "sslcert", "sslrootcert"]);
 const secret = /pass|pwd|secret|token|key|auth|credential|signature/i;
-/** One that is shorter is in every text by chance. */
+/** A shorter secret would appear in texts by chance. */
 const shortest = 4;
 
-/** What of a URL must never come out: passwords, tokens, and parameters that are named like secrets. */
+/** The parts of a URL that must never be shown: passwords, tokens, and parameters that are named like secrets. */
 export function secretsOf(url: string, adapters = table): readonly string[] {
   const [, scheme, login = ""] = /^([a-z][a-z0-9+.-]*):\/\/(?:([^/?#]*)@)?/i.exec(url) ?? [];
   if (scheme === undefined) return [];
@@ -32,11 +32,11 @@ function decoded(text: string): string {
 
 interface Canaries {
   readonly looked: readonly string[];
-  /** How many are words that are shown anyway, such as the name of the database: nobody could say that they came out. */
+  /** How many secrets are words that are shown anyway, such as the name of the database. A leak of these could not be recognised. */
   readonly common: number;
 }
 
-/** The secrets of these URLs, apart from those that are in `shown` or in the URLs as they are told. */
+/** The secrets of these URLs, except those that also occur in `shown` or in the redacted URLs. */
 export function canariesOf(urls: readonly string[], shown: string, adapters = table): Canaries {
   const all = [...new Set(urls.flatMap((url) => secretsOf(url, adapters)))];
   const open = [...urls.map((url) => redact(url, adapters)), shown].join("\n");

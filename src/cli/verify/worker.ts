@@ -1,5 +1,5 @@
 import { runWorker } from "../../proof/run/worker.ts";
 import { accessTo } from "../url.ts";
 
-/** The program of every process of a run but the first. */
+/** The program of every process of a run except the first. */
 runWorker(accessTo());

@@ -4,19 +4,19 @@ import type { PathEvent } from "../../core/path-events.ts";
 import type { Service } from "../../core/service.ts";
 import { usesOf, type Uses } from "./measure.ts";
 
-/** What a parent tells a child that is to finish what it has in hand, and to end. */
+/** The message with which a parent makes a child finish its work in hand, and exit. */
 export const drainOrder = "drain";
 
 /** From a child to its parent. */
 export type ChildReport =
   | { readonly type: "ready"; readonly port?: number }
-  /** `early`: a server was away when it wanted to begin. */
+  /** `early`: it could not begin because a server was unavailable. */
   | { readonly type: "failed"; readonly code: ErrorCode | null; readonly message: string; readonly early: boolean }
-  /** What it did last, how many so far, and what it takes for that. */
+  /** Its last action, the count so far, and its use of resources. */
   | { readonly type: "did"; readonly what: string; readonly done: number; readonly uses: Uses | null }
   | { readonly type: "path"; readonly event: PathEvent };
 
-/** How a role tells what it does. */
+/** How a role reports what it does. */
 export interface Reporter {
   did(what: string, more: number): void;
   path(event: PathEvent): void;
@@ -31,7 +31,7 @@ export interface Running {
   readonly stopped: Promise<void>;
 }
 
-/** Starts a relay or a subscriber, which ends together with what it uses. */
+/** Starts a relay or a subscriber. Its drain also closes the resources that it uses. */
 export async function running(service: Service, resources: readonly AsyncDisposable[]): Promise<Running> {
   try {
     await service.start();
@@ -63,7 +63,7 @@ export function runChild<T>(command: string, play: (task: T, report: Reporter) =
 
 async function main<T>(play: (task: T, report: Reporter) => Promise<Running>): Promise<void> {
   endWithParent();
-  // Not among its arguments, which every user of the machine can read: URLs hold passwords.
+  // The task is a message, not an argument: URLs hold passwords, and every user of the machine can read arguments.
   const task = await new Promise<T>((resolve) => process.once("message", (message) => resolve(message as T)));
   let running: Running | null = null;
   let ending = false;
@@ -84,11 +84,11 @@ async function main<T>(play: (task: T, report: Reporter) => Promise<Running>): P
   if (!ending) failed(new Error("it ended by itself"));
 }
 
-/** Without its parent nobody would ever end it; that holds when the parent was killed, too. */
+/** Only its parent ends a child. So the child exits when the parent is gone, also when the parent was killed. */
 function endWithParent(): void {
   process.on("disconnect", () => process.exit(1));
   if (!process.connected) process.exit(1);
-  // Ctrl-C and the end of a terminal reach every process of its group; when a child ends is its parent's decision.
+  // Ctrl-C and the end of a terminal reach every process of the group, but the parent decides when a child ends.
   for (const name of ["SIGINT", "SIGHUP"] as const) process.on(name, () => undefined);
 }
 

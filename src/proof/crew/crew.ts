@@ -22,35 +22,35 @@ export interface CrewMember<Role> {
   readonly pid: number | null;
   readonly state: "starting" | "running" | "down" | "draining" | "ended";
   readonly lives: number;
-  /** Which of them have ended at a failpoint, as they were told: 1, 2, 3 … */
+  /** The numbers of the lives that ended at a failpoint, as planned: 1, 2, 3 … */
   readonly fallen: readonly number[];
-  /** What it did last, and how many over all its lives. */
+  /** Its last action, and the count over all its lives. */
   readonly did: string;
   readonly done: number;
 }
 
-/** Processes that are kept going. */
+/** Processes that are restarted when they die. */
 export interface Crew<D extends Duty> extends AsyncDisposable {
   readonly all: readonly CrewMember<D["role"]>[];
   /**
-   * Keeps a process going: one that dies is started again. Resolves when it is ready for the first time, with where it listens; rejects when
-   * it cannot begin, or has died or missed a server a few times before that, and is not started again then.
+   * Starts a process, and restarts it when it dies. Resolves when it is ready for the first time, with the port it listens on. Rejects when
+   * it cannot begin, or when it has died or missed a server a few times before it was ready. It is then not restarted.
    */
   start(name: string, duty: D): Promise<number | null>;
-  /** SIGKILL; a new life begins by itself. Says whether there was one to kill. */
+  /** Sends SIGKILL; a new life begins by itself. Returns whether there was a process to kill. */
   kill(name: string): boolean;
   /** SIGSTOP and SIGCONT. */
   freeze(name: string): boolean;
   thaw(name: string): void;
-  /** Lets it finish what it holds, and end; it is not started again. False when it had to be killed. */
+  /** Lets it finish its work in hand, and exit; it is not restarted. False when it had to be killed. */
   drain(name: string, withinMs: number): Promise<boolean>;
-  /** Its next lives fail where they are told to; none when empty. */
+  /** Sets the failpoints of its next lives. An empty list removes them. */
   arm(name: string, failpoints: readonly Fail[]): void;
-  /** Until it stands still, as it was told to by a failpoint. */
+  /** Waits until a failpoint has stopped it. False when that did not happen in time. */
   frozen(name: string, withinMs: number): Promise<boolean>;
-  /** How many deaths nobody had asked for, with the last words of each. */
+  /** The unexpected deaths, with the last words of each. */
   readonly deaths: readonly { readonly worker: string; readonly words: string }[];
-  /** The most of each that any process told of; null before the first did. */
+  /** The most of each resource that any process reported. Null before the first report. */
   readonly peaks: Uses | null;
   killAll(): void;
 }
@@ -58,17 +58,17 @@ export interface Crew<D extends Duty> extends AsyncDisposable {
 export interface CrewOptions<D extends Duty> {
   /** What every process runs; see child.ts. */
   readonly program: string;
-  /** In the list of processes, for every user of the machine: no secrets. */
+  /** Every user of the machine can see them in the process list: no secrets. */
   readonly args?: readonly string[];
-  /** Where the stderr of each life goes; without it, its end is the last words of that life. */
+  /** The folder for the stderr of each life. Without it, the end of stderr becomes the last words of that life. */
   readonly errors?: string;
   readonly clock: Clock;
-  /** Once it aborts, nobody waits for a process to be ready. */
+  /** Once it aborts, `start` no longer waits for a process to be ready. */
   readonly signal: AbortSignal;
-  /** What a life is sent. No other has the same name. `port`: where the one before it listened. */
+  /** The task that is sent to a life. No two lives have the same name. `port`: where the previous life listened. */
   task(name: string, duty: D, port: number | null): object;
   onPath?(name: string, event: PathEvent): void;
-  /** A process ended, and nobody had told it to. `unready`: it had not begun its work, for the reason given. */
+  /** A process ended that was not told to drain. `unready`: why it had not begun its work. Null when it had, or was killed. */
   onDeath?(name: string, pid: number | null, how: string, unready: string | null): void;
 }
 
@@ -82,9 +82,9 @@ interface Post<D> {
   readonly fallen: number[];
   did: string;
   done: number;
-  /** By the lives before this one. */
+  /** `done` when this life began. */
   before: number;
-  /** No other life begins. */
+  /** True when no other life begins. */
   over: boolean;
   life: Life;
   ready: { resolve(port: number | null): void; reject(error: Error): void } | null;
@@ -93,17 +93,17 @@ interface Post<D> {
 
 interface Life {
   begun: boolean;
-  /** It is to end at a failpoint. */
+  /** A failpoint is set that kills it. */
   readonly doomed: boolean;
-  /** It could not begin for want of a server: whoever manages processes starts it again. */
+  /** It could not begin because a server was unavailable. It is restarted, as a process manager would do. */
   early: boolean;
-  /** Somebody killed it on purpose. */
+  /** `kill` ended it on purpose. */
   asked: boolean;
   words: string;
 }
 
 const restartMs = 300;
-/** A life may be unlucky; so many are not. */
+/** One death may be bad luck. So many are not. */
 const deathsBeforeReady = 3;
 const wordsKept = 2_000;
 
@@ -138,7 +138,7 @@ export function createCrew<D extends Duty>({ program, args = [], errors, clock, 
     const { child } = post;
     child.on("message", (report) => heard(post, report as ChildReport));
     child.on("error", (error) => {
-      // There is no exit of what has never been a process.
+      // A process that was never spawned has no exit event.
       if (child.pid === undefined) unborn(post, error);
       else life.words = error.message;
     });

@@ -1,20 +1,20 @@
 import type { Failpoint } from "../../core/failpoints.ts";
 
-/** Those of the path, and one that lies inside a publish: only a wrapper of a worker's own comes by it. */
+/** The failpoints of the path, and one inside a publish, which only a worker's own wrapper of the sink reaches. */
 export type Point = Failpoint | "mid-batch";
 
 export interface Points {
   hit(at: Point, ids: readonly string[]): void | Promise<void>;
 }
 
-/** `kill`: the process is gone at the nth time it comes by. `pause`: it stands still as a whole, until it is let go on. */
+/** `kill`: SIGKILL at the nth hit. `pause`: SIGSTOP at the nth hit, so that the whole process stands still until SIGCONT. */
 export interface Fail {
   readonly at: Point;
   readonly nth: number;
   readonly do: "kill" | "pause";
 }
 
-/** Those of this process. */
+/** The failpoints of this process. */
 export function failpointsOf(fails: readonly Fail[]): Points {
   const times = new Map<string, number>();
   return {

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import type { Sample } from "../judge/reads.ts";
 
-/** What a worker has of each: memory in MiB, and open files where the system tells of them. */
+/** What a worker uses: memory in MiB, and open files where the system reports them. */
 export interface Uses {
   readonly rss: number;
   readonly files: number | null;
@@ -10,11 +10,11 @@ export interface Uses {
 export interface Limits {
   readonly rssMiB?: number;
   readonly files?: number;
-  /** Deaths that nobody asked for. */
+  /** Unexpected deaths. */
   readonly deaths?: number;
 }
 
-/** Of the process that asks; null while it may open no more files, since its memory is read from one. Windows has no such folder. */
+/** The use of this process. Null while it cannot open any more files, since its memory is read from one. Windows has no such folder. */
 export function usesOf(folder = "/dev/fd", memory: () => number = process.memoryUsage.rss): Uses | null {
   let rss;
   try {
@@ -29,14 +29,14 @@ export function usesOf(folder = "/dev/fd", memory: () => number = process.memory
   }
 }
 
-/** The most of each. */
+/** The larger of each. */
 export function most(a: Uses | null, b: Uses | null): Uses | null {
   if (a === null || b === null) return a ?? b;
   const files = Math.max(a.files ?? -1, b.files ?? -1);
   return { rss: Math.max(a.rss, b.rss), files: files < 0 ? null : files };
 }
 
-/** Null where nobody has told anything, and nothing must look as if it were measured; a death is worth telling there too. */
+/** Null where no process reported, so that nothing looks as if it were measured. Too many deaths are reported even then. */
 export function samplesOf(peaks: Uses | null, deaths: number, limits: Limits = {}): readonly Sample[] | null {
   const died: Sample = { what: "deaths that nobody asked for", value: deaths, bound: limits.deaths ?? 0 };
   if (peaks === null) return died.value > died.bound ? [died] : null;

@@ -3,18 +3,18 @@ import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 
 export interface Waker {
-  /** Continues it when we are gone, unless it is forgotten before. */
+  /** Sends SIGCONT to it when this process is gone, unless `forget` is called before. */
   watch(pid: number): void;
   forget(pid: number): void;
 }
 
-/** Should this process be killed, a child that stands still would do so for ever: it cannot see that we are gone. A shell can. */
+/** If this process is killed, a stopped child would stay stopped for ever: it cannot notice that its parent is gone. A shell can. */
 export function createWaker(): Waker {
   const shells = new Map<number, ChildProcess>();
   return {
     watch(pid) {
       if (shells.has(pid)) return;
-      // What it reads ends when we do.
+      // Its standard input ends when this process does.
       const shell = spawn("/bin/sh", ["-c", `read -r _; kill -CONT ${pid}`], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
       shell.on("error", () => undefined);
       shell.stdin.on("error", () => undefined);
@@ -29,7 +29,7 @@ export function createWaker(): Waker {
   };
 }
 
-/** "T": it stands still. */
+/** "T" means that it is stopped. */
 export function stateOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

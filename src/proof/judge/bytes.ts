@@ -9,7 +9,7 @@ export function bytes({ history, reads, events }: Facts): Verdict {
   let unsigned: string | null = null;
   const look = (id: string, sha: string, where: string): void => {
     const event = events.get(id);
-    if (event === undefined) return; // a phantom, and told as one
+    if (event === undefined) return; // a phantom, which `noPhantom` reports
     if (sha === "" || event.sha === "") unsigned ??= id;
     else if (event.sha !== sha) broken(event.n, `${event.aggregate} #${event.n} has other bytes ${where} than were added`, [id]);
   };

@@ -16,12 +16,12 @@ import { nothingStuck } from "./stuck.ts";
 import type { Verdict } from "./verdict.ts";
 
 export interface Judgement {
-  /** Every invariant, and every one of them holds: what is unknown is not kept. */
+  /** True when every invariant holds. An unknown verdict is as bad as a broken one. */
   readonly held: boolean;
   readonly verdicts: readonly Verdict[];
 }
 
-/** What a run's history and what was read after it say of every promise, in time linear in their length. */
+/** Judges every promise by the run's history and by what was read after it, in time linear in their length. */
 export function check(history: readonly Entry[], reads: Reads, bounds: TimeBounds): Judgement {
   const facts = factsOf(history, reads);
   const verdicts = [

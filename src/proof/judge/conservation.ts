@@ -1,7 +1,7 @@
 import type { Facts } from "./facts.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
-/** C: status counts what SQL counts; and of what was committed, only published and discarded rows are ever deleted. */
+/** C: status counts what SQL counts, and of the committed events only published and discarded rows are ever deleted. */
 export function conservation({ history, reads, events, discarded }: Facts): Verdict {
   const { status, outbox } = reads;
   if (status === null || outbox === null) return unknown("conservation", "the status or the outbox could not be read");
@@ -12,7 +12,7 @@ export function conservation({ history, reads, events, discarded }: Facts): Verd
   }
   const rows = new Set(outbox.map(({ id }) => id));
   const ended = new Set(discarded);
-  // What was only begun may have been done: its relay may have died before it heard so.
+  // A settle that was only begun counts too: it may have been done, and its relay may have died before the answer came.
   for (const entry of history) {
     if (entry.op !== "settle") continue;
     for (const { id, as } of entry.outcomes) if (as === "published") ended.add(id);

@@ -4,9 +4,9 @@ import type { Trouble } from "./troubles.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
 /**
- * D: copies - 1 <= faults x window, in all; no event has more copies than there were faults that can copy; and each copy
- * has a fault that came between a publish and its settle. None without a fault. A broker that leaves a publish without an
- * answer has a fault of its own, for just the events of that publish, where the bounds know of such; what a fault of the run explains is that fault's.
+ * D: copies - 1 <= faults x window, in total. No event has more copies than there were faults that can copy. Each copy has a fault between
+ * a publish and its settle: none without a fault. With `answerMs`, a publish that the broker left unanswered is a fault too, for its own
+ * events only. A copy that a fault of the run explains counts for that fault.
  */
 export function fewDuplicates({ history, reads, events, troubles }: Facts, { lingerMs, answerMs = Infinity }: TimeBounds): Verdict {
   if (reads.broker === null) return unknown("few duplicates", "the broker could not be read");
@@ -40,12 +40,12 @@ export function fewDuplicates({ history, reads, events, troubles }: Facts, { lin
   return verdict();
 }
 
-/** A publish, from its relay's last look at the clock before it until it is known to be settled. */
+/** A publish, from its relay's last look at the clock before it until the settle is known. */
 interface Send {
   readonly process: string;
   readonly from: number;
   until: number;
-  /** The broker let the time for its answer pass. */
+  /** The broker did not answer in time. */
   unanswered: boolean;
 }
 
@@ -61,7 +61,7 @@ function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>,
         if (send !== undefined) send.unanswered = entry.at - send.from >= answerMs;
       }
     } else if (entry.op === "publish" && entry.phase === "failed") {
-      // It was refused, and is no copy.
+      // A refused publish is no copy.
       for (const { id } of entry.events) {
         const of = sends.get(id);
         const last = of?.findLastIndex(({ process }) => process === entry.process) ?? -1;
@@ -78,8 +78,8 @@ function sendsOf(history: Facts["history"], wanted: ReadonlyMap<string, number>,
 }
 
 /**
- * How many further sends have a reason: something was broken between the publish before and its settle, a fail-over took back what was settled,
- * or else the broker never answered. A send that nobody answered may never have come there, so there may be more reasons than copies.
+ * How many repeated sends have a reason: a fault between the previous publish and its settle, a fail-over that undid the settle, or else a
+ * broker that never answered. An unanswered send may never have arrived, so there may be more reasons than copies.
  */
 function reasonsOf(
   sends: readonly Send[],
@@ -90,7 +90,7 @@ function reasonsOf(
   const broke = (from: number, until: number): boolean => copying.some((fault) => fault.from <= until && fault.until + lingerMs >= from);
   const forgot = (from: number, until: number): boolean =>
     copying.some((fault) => fault.fault === "failover" && fault.from <= until && fault.until >= from);
-  // More copies than publishes are the broker's, or the adapter's.
+  // If there are more copies than publishes, the broker or the adapter made them.
   if (sends.length < count)
     return { byFault: broke(sends[0]?.from ?? -Infinity, sends.at(-1)?.until ?? Infinity) ? count - 1 : 0, bySilence: 0 };
   let [byFault, bySilence] = [0, 0];

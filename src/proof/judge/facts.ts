@@ -9,18 +9,18 @@ type Fate =
   | "undone"
   /** Committed, and then forgotten by the database in a fail-over. */
   | "forgotten"
-  /** Nobody can say. */
+  /** It cannot be known. */
   | "unknown";
 
 export interface Event extends Written {
   readonly fate: Fate;
   /** When it was committed, as far as its writer knows. */
   readonly committedAt: number | null;
-  /** The database has it, although its writer was told that it does not. */
+  /** The database has it, although its writer was told that the transaction failed. */
   readonly denied: boolean;
 }
 
-/** What several checks ask of a history, gone through once. */
+/** Facts that several checks need, from one pass over the history. */
 export interface Facts {
   readonly history: readonly Entry[];
   readonly reads: Reads;
@@ -32,9 +32,9 @@ export interface Facts {
   /** Applied after an operator had redriven its letter: the consumer and the id. */
   readonly redriven: ReadonlySet<string>;
   readonly troubles: readonly Trouble[];
-  /** Something was broken that was the event's own, or relay after relay was killed with it alone in hand: whoever gave it up had a reason. */
+  /** A reason to give it up: a fault of the event, its aggregate or topic, or several relays killed with it alone in their window. */
   hasCause(event: Event): boolean;
-  /** When the last fault was healed; null when nobody said so. */
+  /** When the last fault was healed. Null when that was not recorded. */
   readonly healedAt: number | null;
 }
 
@@ -70,7 +70,7 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   const known = reads.written === null ? null : new Set(reads.written.map(({ id }) => id));
   const events = new Map<string, Event>();
   for (const { begun, end } of transactions.values()) {
-    // Who has not heard the end may have been kept, and forgotten, at any time since it began.
+    // If the end is unknown, the transaction may have been committed, and forgotten, at any time since it began.
     const decided = end?.phase === "ok" ? end.at : begun.at;
     for (const event of begun.events ?? []) {
       const phase = event.undone === true ? "failed" : (end?.phase ?? "unknown");
@@ -79,7 +79,7 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
       events.set(event.id, { ...event, fate, committedAt: phase === "ok" ? end!.at : null, denied: phase === "failed" && kept === true });
     }
   }
-  // Most events have no fault of their own, and most faults are nobody's own.
+  // Most events have no fault of their own, and most faults harm everything.
   const targets = new Set(troubles.map(({ target }) => target));
   const scoped = troubles.filter(({ scope }) => scope !== "all");
   const diedWith = deathsOf(history);
@@ -88,7 +88,7 @@ export function factsOf(history: readonly Entry[], reads: Reads): Facts {
   return { history, reads, events, skipped, discarded, redriven, troubles, hasCause, healedAt };
 }
 
-/** An event that may be what relays die of is parked after so many deaths; who died of it, and who was killed beside it, nobody can tell. */
+/** A relay parks an event after this many deaths. Whether the event caused a death, or the relay was killed meanwhile, cannot be known. */
 const deathsToPark = 3;
 
 /** How many processes claimed an event alone, and never settled it. */
@@ -106,7 +106,7 @@ function deathsOf(history: readonly Entry[]): ReadonlyMap<string, number> {
   return new Map([...holders].map(([id, { size }]) => [id, size]));
 }
 
-/** The database's own word goes before the writer's, who may not have heard how its transaction ended. */
+/** The database's answer takes precedence over the writer's, which may not know how its transaction ended. */
 function fateOf(phase: Entry["phase"], kept: boolean | null, failedOver: boolean): Fate {
   if (kept === true) return "committed";
   if (phase === "failed") return "undone";

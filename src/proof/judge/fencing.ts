@@ -17,9 +17,8 @@ type Of<Op extends Entry["op"]> = Extract<Entry, { op: Op }>;
 type Taken = Extract<Of<"lease">, { what: "take" }>;
 
 /**
- * F: a lane's epochs rise, each has one owner, nothing is settled under an epoch that is over, and nothing is sent by a
- * relay whose own clock, when it last looked, said that its lease had run out. A fail-over may take the lanes back to an earlier time, and
- * begins a new reckoning.
+ * F: a lane's epochs rise, and each has one owner. Nothing is settled under an epoch that is over. No relay sends when its own clock, at
+ * its last look, said that its lease had expired. A fail-over may take the lanes back to an earlier time, so epochs are compared afresh.
  */
 export function fencing({ history }: Facts): Verdict {
   const found = trial("fencing");
@@ -56,7 +55,7 @@ const firstOf = (events: readonly { readonly id: string }[]): string[] => events
 function take(found: Trial, lanes: Lanes, { process: owner, at, began, lanes: taken }: Taken): void {
   for (const [lane, epoch] of taken) {
     const takes = lanes.get(lane) ?? [];
-    // Of takes that went on at the same time, nobody knows which came first; but no two have the same epoch.
+    // The order of concurrent takes is unknown, but no two of them have the same epoch.
     const before = takes.findLast((one) => one.epoch === epoch || (one.epoch > epoch && one.at <= began));
     if (before !== undefined)
       found.broken(1, `${owner} took lane ${lane} under epoch ${epoch}, which ${before.owner} had under ${before.epoch} before`, []);
@@ -65,7 +64,7 @@ function take(found: Trial, lanes: Lanes, { process: owner, at, began, lanes: ta
 }
 
 function settle(found: Trial, lanes: Lanes, entry: Of<"settle">): void {
-  // Only what was over before the settle began is certainly over: the store decides the rest.
+  // Only an epoch that was over before the settle began is certainly over. The store decides the rest.
   const stale = entry.outcomes.filter(({ lane, epoch }) =>
     (lanes.get(lane) ?? []).some((take) => take.epoch > epoch && take.at < entry.began),
   );

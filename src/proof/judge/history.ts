@@ -2,8 +2,8 @@ import type { Outcome } from "../../contracts/outbox-store.ts";
 import { WaybillError } from "../../core/errors.ts";
 
 /**
- * `invoked` before it is tried; then exactly one of the others, or none when the process died. `unknown`: neither yes nor no. A delivery is
- * nobody's try: it is `ok` when it comes.
+ * `invoked` before an attempt; then exactly one of the others, or none when the process died. `unknown`: it may or may not have been done.
+ * A delivery is not an attempt of a process: it is `ok` when it comes.
  */
 export type Phase = "invoked" | "ok" | "failed" | "unknown";
 
@@ -13,11 +13,11 @@ export interface Written {
   readonly aggregate: string;
   readonly topic: string;
   readonly n: number;
-  /** Of the payload's bytes, the headers and whatever else must arrive as it is. */
+  /** Hash of the payload's bytes, the headers and everything else that must arrive unchanged. */
   readonly sha: string;
   /** Its savepoint was rolled back. */
   readonly undone?: boolean;
-  /** It has a moment of its own, and joins its aggregate's order then. */
+  /** It becomes available later, and joins its aggregate's order then. */
   readonly delayed?: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface HandedEvent {
 
 export interface Settled extends HandedEvent {
   readonly as: Outcome["as"];
-  /** Of a parked one: its followers go on. */
+  /** For a parked event: its followers go on. */
   readonly release?: boolean;
 }
 
@@ -40,11 +40,11 @@ export type Scope = "all" | { readonly topics: readonly string[] } | { readonly 
 /** What a process did, apart from when and who. */
 export type Act =
   | { readonly op: "add"; readonly tx: string; readonly events?: readonly Written[] }
-  /** Nothing is known of what it will be when it is invoked. */
+  /** Its claims are not known yet when it is invoked. */
   | { readonly op: "claim"; readonly claims: readonly HandedEvent[] }
   /**
-   * `mono` is what the relay last read on its own monotonic clock before it sent, and `began` is when it read it: whoever is
-   * frozen between its look and its act cannot know.
+   * `mono` is the relay's last reading of its own monotonic clock before the send, and `began` is when it read it. A relay that is frozen
+   * between the reading and the send cannot know.
    */
   | { readonly op: "publish"; readonly events: readonly HandedEvent[]; readonly mono: number; readonly began: number }
   /** `began` is when it was invoked, and `settled` how many rows the store says it changed. */
@@ -55,7 +55,7 @@ export type Act =
   | { readonly op: "ack"; readonly consumer: string; readonly id: string }
   /** `mono` is the relay's own monotonic clock when it asked. */
   | { readonly op: "lease"; readonly what: "renew"; readonly mono: number; readonly ttlMs: number }
-  /** `began` is when it was invoked: whoever was frozen since may tell of it after those who came later. */
+  /** `began` is when it was invoked. A process that was frozen since may record its take after later ones. */
   | {
       readonly op: "lease";
       readonly what: "take";
@@ -64,7 +64,7 @@ export type Act =
     }
   /** What an operator did, to these events in the outbox, or to the letters that a consumer has of them. */
   | { readonly op: "operate"; readonly action: "redrive" | "discard"; readonly ids: readonly string[]; readonly consumer?: string }
-  /** `copies`: how many copies of events it may cause in the broker; null when nobody can tell. It begins `invoked` and has ended with `ok`. */
+  /** `copies`: how many copies of events it may cause in the broker. Null: unknown. It begins with `invoked` and ends with `ok`. */
   | { readonly op: "fault"; readonly fault: string; readonly target: string; readonly copies: number | null; readonly scope: Scope };
 
 export type Entry = {
@@ -74,7 +74,7 @@ export type Entry = {
   readonly phase: Phase;
 } & Act;
 
-/** One process's end of the history; an entry is a line of JSON. */
+/** Writes one process's part of the history. An entry is a line of JSON. */
 export interface Recorder {
   write(phase: Phase, act: Act): void;
 }

@@ -5,19 +5,19 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
 export interface TimeBounds {
   /** An event that nothing harms is in the broker within this time. */
   readonly latencyMs: number;
-  /** How long what harms everything may be felt after it has ended. */
+  /** How long a fault may still delay events after its end. */
   readonly recoveryMs: number;
-  /** How long after its end a fault may still cost copies: until the leases and publishes that it harmed have run out. */
+  /** How long after its end a fault may still cost copies: until the leases and publishes that it harmed have expired. */
   readonly lingerMs: number;
-  /** Given where nobody answers for the broker: how long it has for a publish before the next attempt may be a copy. */
+  /** Set where the run does not vouch for the broker: how long it has for a publish before the next attempt may be a copy. */
   readonly answerMs?: number;
-  /** One run of many: its database may have been away for so long that nothing was ever committed. */
+  /** One run of many: its database may have been unavailable for so long that nothing was ever committed. */
   readonly mayBeIdle?: boolean;
   /** The consumers have a database of their own, which does not fail over. */
   readonly effectsApart?: boolean;
 }
 
-/** I: a bad event harms its own aggregate only, a broken destination its own topics only: everybody else is published in time. */
+/** I: a bad event harms its own aggregate only, and a broken destination its own topics only. All other events are published in time. */
 export function isolation({ history, reads, events, troubles }: Facts, bounds: TimeBounds): Verdict {
   if (reads.broker === null) return unknown("isolation", "the broker could not be read");
   const stored = new Map<string, number>();

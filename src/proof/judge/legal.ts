@@ -1,6 +1,5 @@
 /**
- * What looks like a broken promise and is none. Nothing else is let pass: a new line here needs a reason that the
- * documents give too.
+ * Cases that look like a broken promise and are none. Nothing else is excused: a new line here needs a reason that the documents give too.
  */
 export const legal = {
   "lost-with-the-database":

@@ -3,7 +3,7 @@ import type { TimeBounds } from "./isolation.ts";
 import type { Legal } from "./legal.ts";
 import { trial, unknown, type Verdict } from "./verdict.ts";
 
-/** What is found of one event at one place of its path: what is wrong, in words, or why it is legal; null: it is where it should be. */
+/** The finding for one event at one place of its path: what is wrong, or why it is legal. Null: it is where it should be. */
 type Finding = { readonly wrong: string } | { readonly legal: Legal } | null;
 
 const wrong = (text: string): Finding => ({ wrong: text });
@@ -72,7 +72,7 @@ export function noLoss(facts: Facts, { mayBeIdle = false, effectsApart = false }
   return verdict(tried ? null : "nothing was applied, so that nothing was put to the test");
 }
 
-/** The first number that is missing of each aggregate: its counter is increased in the same transaction, so there are none by right. */
+/** The first missing number of each aggregate. The counter is increased in the event's transaction, so there must be no gaps. */
 function gaps(written: readonly { readonly aggregate: string; readonly n: number }[]): readonly { aggregate: string; n: number }[] {
   const numbers = new Map<string, Set<number>>();
   for (const { aggregate, n } of written) numbers.set(aggregate, (numbers.get(aggregate) ?? new Set<number>()).add(n));
@@ -83,7 +83,7 @@ function gaps(written: readonly { readonly aggregate: string; readonly n: number
   });
 }
 
-/** What consumers had applied, and acknowledged perhaps, before the last fail-over was over: their database may not know it any more. */
+/** Effects that consumers had, and perhaps acknowledged, before the last fail-over was over: their database may have lost them. */
 function forgottenEffects(history: Facts["history"]): ReadonlySet<string> {
   const over = history.findLast((entry) => entry.op === "fault" && entry.fault === "failover")?.at ?? -Infinity;
   return new Set(

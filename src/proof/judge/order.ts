@@ -21,7 +21,7 @@ export function order(facts: Facts): Verdict {
   return found.verdict();
 }
 
-/** The distance between two that changed places is the size of the example. */
+/** The distance between two events that changed places is the size of the example. */
 function ascending<Seen extends Place>(
   facts: Facts,
   found: Trial,
@@ -41,7 +41,7 @@ function ascending<Seen extends Place>(
     const before = last.get(line);
     const delayed = event?.delayed === true;
     if (before === undefined || before.n < n) {
-      // Those before one that was delayed may come after it; they are still in order among themselves.
+      // Earlier events may come after a delayed one, but must still be in order among themselves.
       if (!delayed) last.set(line, { id, n });
       continue;
     }

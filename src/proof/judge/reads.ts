@@ -24,7 +24,7 @@ export interface LeftLetter {
   readonly waits?: boolean;
 }
 
-/** Everything that is read once the run is over, by others than those who ran. Null is what could not be read. */
+/** Everything that is read after the run, by other clients than its workers. Null: it could not be read. */
 export interface Reads {
   /** The workload's own table: which events the database has committed and still knows. */
   readonly written: readonly Pick<Written, "id" | "aggregate" | "n">[] | null;
@@ -38,11 +38,11 @@ export interface Reads {
   readonly letters: readonly LeftLetter[] | null;
   /** The rows that are left. */
   readonly outbox: readonly { readonly id: string; readonly aggregate: string; readonly state: State }[] | null;
-  /** As the status command tells it, and as SQL counts it. */
+  /** As the status command reports it, and as SQL counts it. */
   readonly status: { readonly said: Readonly<Record<string, number>>; readonly truth: Readonly<Record<string, number>> } | null;
   readonly samples: readonly Sample[] | null;
   /** Logs, errors, metrics and answers of the run. */
   readonly outputs: readonly { readonly where: string; readonly text: string }[] | null;
-  /** Secrets that were given to the run, and must not come out. */
+  /** Secrets that were given to the run, and must not be in its outputs. */
   readonly canaries: readonly string[];
 }

@@ -3,7 +3,7 @@ import { trial, unknown, type Verdict } from "./verdict.ts";
 
 const waiting = new Set(["PENDING", "PUBLISHING", "FAILED", "BLOCKED"]);
 
-/** S: once everything has healed, nothing waits that nothing holds. Whoever ends the run has waited for the bound. */
+/** S: once everything has healed, no event waits without a reason. The run has waited for the bound before it ends. */
 export function nothingStuck({ reads, events, hasCause, healedAt }: Facts): Verdict {
   if (reads.outbox === null) return unknown("nothing stuck", "the outbox could not be read");
   if (healedAt === null) return unknown("nothing stuck", "nobody healed the faults, so that nothing had to move on");

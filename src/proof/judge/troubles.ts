@@ -1,6 +1,6 @@
 import type { Act, Entry, Scope, Written } from "./history.ts";
 
-/** A fault, from when to when. */
+/** A fault with its beginning and its end. */
 export interface Trouble extends Omit<Extract<Act, { op: "fault" }>, "op"> {
   readonly from: number;
   /** Infinity while it goes on. */
@@ -12,9 +12,9 @@ export function harms(scope: Scope, { topic, aggregate }: Written): boolean {
   return "topics" in scope ? scope.topics.includes(topic) : scope.aggregates.includes(aggregate);
 }
 
-/** A fault goes on until its end is told; one that is over at once tells both. */
+/** A fault lasts until its end is recorded. An instant fault records both. */
 export function troublesOf(history: readonly Entry[]): readonly Trouble[] {
-  /** Two of one name may go on at a time: whichever ends, the time until the last end is covered. */
+  /** Two faults with one name may overlap. Whichever ends first, the time until the last end is covered. */
   const open = new Map<string, Trouble[]>();
   const troubles: Trouble[] = [];
   for (const entry of history) {
@@ -34,6 +34,6 @@ export function troublesOf(history: readonly Entry[]): readonly Trouble[] {
   return troubles;
 }
 
-/** Something was broken that was this event's own, or its aggregate's or topic's: it may be given up for it. */
+/** The fault concerns this event, its aggregate or its topic, so giving the event up is justified. */
 export const isToBlame = ({ target, scope }: Trouble, event: Written): boolean =>
   target === event.id || (scope !== "all" && harms(scope, event));

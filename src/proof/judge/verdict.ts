@@ -16,7 +16,7 @@ export const invariants = [
 ] as const;
 export type Invariant = (typeof invariants)[number];
 
-/** The smallest that shows it. */
+/** The smallest example that shows the broken promise. */
 interface Example {
   readonly text: string;
   /** The events it is about. */
@@ -29,17 +29,17 @@ type Pardons = ReadonlyMap<Legal, number>;
 export type Verdict =
   | { readonly invariant: Invariant; readonly verdict: "holds"; readonly pardons: Pardons }
   | { readonly invariant: Invariant; readonly verdict: "broken"; readonly example: Example; readonly times: number }
-  /** As bad as broken: nobody can say that it holds. */
+  /** As bad as broken: it is not known that the promise holds. */
   | { readonly invariant: Invariant; readonly verdict: "unknown"; readonly reason: string };
 
 export const unknown = (invariant: Invariant, reason: string): Verdict => ({ invariant, verdict: "unknown", reason });
 
-/** Collects what speaks against an invariant, and keeps the smallest. */
+/** Collects the cases against an invariant, and keeps the smallest. */
 export interface Trial {
   /** `size` orders examples; of equals, the first stays. */
   broken(size: number, text: string, ids: readonly string[]): void;
   pardon(why: Legal): void;
-  /** What broke it goes before a doubt, which leaves it unknown. */
+  /** A broken promise takes precedence over a doubt, which makes the verdict unknown. */
   verdict(doubt?: string | null): Verdict;
 }
 

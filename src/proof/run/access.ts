@@ -7,9 +7,9 @@ export interface Access {
   broker(url: string): Named<BrokerAdapter>;
 }
 
-/** Of workers: what is broken on purpose is felt soon, and gone soon. */
+/** For workers: they notice a fault soon, and recover from it soon. */
 const hasty: Pace = { timeoutMs: 2_000, sessionMs: 6_000 };
-/** Of whoever makes and reads topics: a broker that is slow, or a judge that has to wait for its turn, is no verdict. */
+/** For the code that creates and reads topics: a slow broker, or a judge that has to wait for its turn, must not decide the verdict. */
 export const patient: Pace = { timeoutMs: 10_000, sessionMs: 20_000 };
 
 export function openRunBroker(

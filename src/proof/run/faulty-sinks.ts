@@ -2,7 +2,7 @@ import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import { aggregateKey } from "../../core/event.ts";
 import type { Points } from "../crew/failpoints.ts";
 
-/** The same sink with another publish. Some adapters tell what they can only when they are asked. */
+/** The same sink with another publish. Some adapters know their `can` only when it is read. */
 export function withPublish(of: Sink, publish: Sink["publish"]): Sink {
   return {
     name: of.name,
@@ -16,7 +16,7 @@ export function withPublish(of: Sink, publish: Sink["publish"]): Sink {
   };
 }
 
-/** A broker that objects to some messages; the followers of each in its aggregate are skipped. */
+/** A broker that refuses some messages, and skips the later ones of their aggregates. */
 export function refusing(of: Sink, objection: (message: Outgoing) => PublishResult | null): Sink {
   return withPublish(of, async (batch, signal) => {
     const stopped = new Set<string>();
@@ -36,10 +36,10 @@ export function refusing(of: Sink, objection: (message: Outgoing) => PublishResu
   });
 }
 
-/** For what the event is. */
+/** Blames the event, not its topic. */
 export const refusal = (why: string): PublishResult => ({ status: "refused", blame: "event", retryable: true, error: new Error(why) });
 
-/** A batch whose sender may die in its middle, when half of it is stored and nobody has heard of it. */
+/** A sink whose process may die in the middle of a batch, when half of it is stored and the relay has no answer yet. */
 export function halved(of: Sink, failpoints: Points): Sink {
   return withPublish(of, async (batch, signal) => {
     const half = Math.ceil(batch.length / 2);
@@ -49,13 +49,13 @@ export function halved(of: Sink, failpoints: Points): Sink {
       batch.map(({ envelope }) => envelope.id),
     );
     const others = batch.slice(half);
-    // One that was not stored may have its followers among the others.
+    // If a message was not stored, its followers may be among the others.
     const well = others.length > 0 && first.every(({ status }) => status === "stored");
     return [...first, ...(well ? await of.publish(others, signal) : others.map((): PublishResult => ({ status: "skipped" })))];
   });
 }
 
-/** A network that brings every message several times. */
+/** A network that delivers every message several times. */
 export function repeating(of: Sink, times: number): Sink {
   return withPublish(of, async (batch, signal) => {
     const results = await of.publish(batch, signal);

@@ -14,11 +14,11 @@ export interface WriterWork {
   readonly events: EventBuffer;
 }
 
-/** The run's own tables in the user's database, beside which nothing of the user's is touched. */
+/** The run's own tables in the user's database. Nothing else in that database is touched. */
 export interface Ground extends AsyncDisposable, Pick<RunStore, "store" | "ask" | "within" | "remove"> {
   /** The workload's tables as they are written in SQL. */
   readonly tables: Tables;
-  /** Makes the tables, and a counter for each aggregate at the writers and at each consumer. */
+  /** Creates the tables, and a counter for each aggregate, for the writers and for each consumer. */
   prepare(aggregates: readonly string[], consumers: readonly string[]): Promise<void>;
   /** A service's transaction: it commits when `work` resolves. */
   transaction(work: (work: WriterWork) => Promise<void>): Promise<void>;
@@ -35,7 +35,7 @@ interface Tables {
   readonly effects: string;
   /** One row for each consumer and aggregate, which is locked before an effect is written. */
   readonly applied: string;
-  /** The outbox itself: its view is Waybill's, and may be what is wrong. */
+  /** The outbox table itself, since the view of it is Waybill's, and may be what is wrong. */
   readonly outbox: string;
 }
 
@@ -58,7 +58,7 @@ function createTables(tables: Tables, { key, position, table = "" }: RunStore["d
   ].map((sql) => `${sql} ${table}`);
 }
 
-/** Counters at nought, a few at a time. */
+/** Inserts the counters at 0, a few at a time. */
 async function fill(ask: Ask, tables: Tables, aggregates: readonly string[], consumers: readonly string[]): Promise<void> {
   for (let at = 0; at < aggregates.length; at += 100) {
     const some = aggregates.slice(at, at + 100);
@@ -98,12 +98,12 @@ export async function openGround(access: Access, { store: text, run }: Pick<RunP
 }
 
 export const topicsOf = (place: RunPlace): readonly string[] => typesOf(place).map((type) => topicOf(type));
-/** Where the events of an aggregate go, or of all of a type. */
+/** The topic of an aggregate's events, or of all events of a type. */
 export const topicOf = (aggregate: string): string => `${aggregate.split("/")[0]!.toLowerCase()}.events`;
 /** The run's aggregate types, each with a topic of its own. */
 export const typesOf = ({ run }: RunPlace): readonly string[] => [`${run}-left`, `${run}-right`];
 export const deadTopicOf = (topic: string): string => `${topic}.dead`;
-/** Nobody else's: a consumer of the user's may be called anything. */
+/** Named after the run, since a consumer of the user's may be called anything. */
 export const consumersOf = ({ run }: Pick<RunPlace, "run">): readonly string[] => [`${run}-shop`];
-/** Who reads a topic at the end; it has a place in it from the beginning, and in no other. */
+/** The consumer that reads a topic at the end. It has a place in this topic from the beginning, and in no other. */
 export const readerOf = (topic: string): string => `${topic.replaceAll(".", "-")}-reader`;

@@ -5,18 +5,18 @@ import { trouble, type Network, type NetworkTrouble } from "./network.ts";
 import type { RunScene } from "./run.ts";
 import type { WorkerDuty } from "./workers.ts";
 
-/** A fault that befalls processes or the network between them and a server, never the server itself. */
+/** A fault of processes, or of the network between them and a server, never of the server itself. */
 type Kind =
   | { readonly what: "kill" | "freeze"; readonly role: WorkerDuty["role"] }
   | { readonly what: NetworkTrouble; readonly of: "store" | "broker" };
 
 export interface Nemesis {
   readonly networks: Readonly<Record<"store" | "broker", Network | null>>;
-  /** Whoever stands still may have the store locked for everybody. */
+  /** A process that stands still may have the store locked for all others. */
   readonly oneWriter: boolean;
   readonly leaseMs: number;
   readonly forMs: number;
-  /** Said before it happens. */
+  /** Called before the fault happens. */
   announce(text: string): void;
 }
 
@@ -30,7 +30,7 @@ export function kindsOf({ store, broker }: Nemesis["networks"]): readonly Kind[]
   ];
 }
 
-/** Those of them that the history has none of. */
+/** The kinds of which the history has no fault. */
 export function unmetOf(kinds: readonly Kind[], history: readonly Entry[]): readonly string[] {
   const met = new Set(history.flatMap((entry) => (entry.op === "fault" ? [`${entry.fault} of ${entry.target.replace(/-\d+$/, "")}`] : [])));
   return kinds.map((kind) => `${kind.what} of ${"role" in kind ? kind.role : linkTo(kind.of)}`).filter((name) => !met.has(name));
@@ -40,7 +40,7 @@ const linkTo = (of: "store" | "broker"): string => `the link to the ${of}`;
 
 const calmMs = 1_200;
 
-/** Every kind in its turn, shuffled, again and again until the time is over; each is made whole before the next. */
+/** Every kind in shuffled order, again and again until the time is over. Each fault is healed before the next. */
 export async function torment(scene: RunScene, nemesis: Nemesis): Promise<void> {
   const { clock, random, signal } = scene;
   const until = clock.monotonic() + nemesis.forMs;
@@ -49,7 +49,7 @@ export async function torment(scene: RunScene, nemesis: Nemesis): Promise<void> 
   for (let deck: readonly Kind[] = []; left() > 0 && !signal.aborted;) {
     if (deck.length === 0) deck = shuffled(kindsOf(nemesis.networks), random);
     await clock.sleep(Math.min(left(), calmMs * (0.5 + random.next())), signal);
-    // However late it is: a run without a fault shows nothing.
+    // At least one fault, however late it is: a run without a fault shows nothing.
     if ((left() <= 0 && caused) || signal.aborted) return;
     caused = true;
     const [kind, ...others] = deck;
@@ -89,7 +89,7 @@ async function cause(scene: RunScene, nemesis: Nemesis, kind: Kind): Promise<voi
     workers.kill(victim);
     return fault.ended();
   }
-  // Sometimes past its lease, so that others take over before it wakes.
+  // Sometimes longer than its lease, so that other processes take over before it wakes.
   const forMs = nemesis.leaseMs * (0.2 + random.next() * 1.4);
   nemesis.announce(`${victim} stands still for ${inWords(Math.round(forMs / 100) * 100)}`);
   const fault = scene.fault({ fault: "freeze", target: victim, copies: nemesis.oneWriter ? everybodys : copies });

@@ -1,14 +1,14 @@
 import type { Server } from "../../contracts/adapter.ts";
 import { startTcpProxy, type Direction, type Target, type TcpProxy } from "./tcp-proxy.ts";
 
-/** A network of ours between the workers and a server. */
+/** A proxy that can break the network between the workers and a server. */
 export interface Network extends AsyncDisposable {
-  /** The server's URL by way of it. */
+  /** The server's URL through the proxy. */
   readonly url: string;
   readonly proxy: TcpProxy;
 }
 
-/** A network before the server, or why there can be none. */
+/** A network in front of the server, or the reason why there can be none. */
 export async function openNetwork(url: string, server: Server | null): Promise<Network | string> {
   const target = targetOf(url, server);
   if (typeof target === "string") return target;
@@ -32,12 +32,12 @@ export function targetOf(url: string, server: Server | null): Target | string {
   return host === "" ? "the URL names no host" : { host, port: given === undefined ? port : Number(given) };
 }
 
-/** Whoever connects ends at the last @ before the path, as for the adapters and in secrets.ts. */
+/** A login ends at the last "@" before the path, as in the adapters and in secrets.ts. */
 const authority = /^([a-z]+:\/\/(?:[^/?#]*@)?)([^/?#]*)/i;
 const placeOf = (url: string): string => authority.exec(url)?.[2] ?? "";
 const withTarget = (url: string, place: string): string => url.replace(authority, (_, before: string) => `${before}${place}`);
 
-/** What may befall a network, for a while. */
+/** A temporary fault of a network. */
 export type NetworkTrouble = "latency" | "black hole" | "cut" | "reset";
 
 export function trouble({ proxy }: Network, what: NetworkTrouble, size: number): void {

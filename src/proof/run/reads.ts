@@ -9,10 +9,10 @@ import { follow } from "../../core/time.ts";
 import { deadTopicOf, readerOf, topicOf, type Ground } from "./ground.ts";
 import { aggregateName, countHeader, shaOf, type Carried } from "./workload.ts";
 
-/** What a topic holds, oldest first within each aggregate. `expected` must be there, as far as anybody knows. */
+/** Reads a topic, oldest first within each aggregate. `expected`: ids that must be there, as far as the store knows. */
 export type ReadTopic = (topic: string, expected: ReadonlySet<string>) => Promise<readonly ReadMessage[]>;
 
-/** A message, whoever read it. */
+/** A message, whichever client read it. */
 export interface ReadMessage extends Carried {
   readonly id: string;
   readonly aggregateType: string;
@@ -21,14 +21,14 @@ export interface ReadMessage extends Carried {
 
 export type StoreReads = Pick<Reads, "written" | "effects" | "outbox" | "status">;
 
-/** With connections that nobody has used before, and from the tables: the view and the status command are what is judged. */
+/** Reads the tables over new connections: the view and the status command are what is judged. */
 export async function readStore({ ask, tables, store }: Ground): Promise<StoreReads> {
   const written = await ask(`SELECT id, aggregate, n FROM ${tables.written}`);
   const effects = await ask(`SELECT consumer, topic, id, aggregate, n FROM ${tables.effects} ORDER BY position`);
   const outbox = await ask(`SELECT id, aggregate_type, aggregate_id, status FROM ${tables.outbox}`);
   const said = (await store.operator.status()).states;
   const counted = await ask(`SELECT status, count(*) AS n FROM ${tables.outbox} GROUP BY status`);
-  // PUBLISHING is no status of a row: nobody works any more, and none may be.
+  // PUBLISHING is no status of a row. No relay works any more, so status must report 0 of them.
   const truth = Object.fromEntries(Object.keys(said).map((state) => [state, 0]));
   for (const { status, n } of counted) truth[String(status)] = Number(n);
   const place = ({ id, aggregate, n }: Readonly<Record<string, unknown>>) => ({
@@ -55,7 +55,7 @@ interface Wanted {
   readonly store: Pick<StoreReads, "outbox" | "effects">;
 }
 
-/** One topic after the other: each has all of the reader's patience. */
+/** One topic after the other, so that each has the reader's whole patience. */
 export async function readBroker(read: ReadTopic, { topics, consumers, store }: Wanted): Promise<Pick<Reads, "broker" | "letters">> {
   const broker: Copy[] = [];
   const letters: NonNullable<Reads["letters"]>[number][] = [];
@@ -67,7 +67,7 @@ export async function readBroker(read: ReadTopic, { topics, consumers, store }: 
       const n = Number(message.headers[countHeader]);
       broker.push({ topic, id: message.id, aggregate: aggregateName(message), n, sha: shaOf(message) });
     }
-    // What had no effect has a letter.
+    // An event without an effect has a letter.
     const parked = new Set(ids.filter((id) => consumers.some((consumer) => !done.has(`${consumer} ${id}`))));
     for (const { id, headers } of await read(deadTopicOf(topic), parked))
       letters.push({ consumer: headers["waybill-dead-consumer"] ?? "", id });
@@ -76,19 +76,19 @@ export async function readBroker(read: ReadTopic, { topics, consumers, store }: 
 }
 
 interface Patience {
-  /** How long nothing has come once all is there that must be. */
+  /** How long the topic must be silent once every expected message is there. */
   readonly quietMs: number;
-  /** How long nothing has come while something is missing. */
+  /** How long to wait for another message while one is missing. */
   readonly lateMs: number;
   /** How long the first message may take: a consumer group may wait for more members before it begins. */
   readonly firstMs: number;
-  /** A topic that takes longer has not been read. */
+  /** A topic that takes longer counts as not read. */
   readonly capMs: number;
 }
 
 const usual: Patience = { quietMs: 1_500, lateMs: 10_000, firstMs: 30_000, capMs: 600_000 };
 
-/** Reads a topic with a consumer of its own, until all that is expected has come, and nothing more comes. */
+/** Reads a topic with its own consumer, until every expected message has come and no more messages come. */
 export function freshReader(
   open: () => Pick<RunBroker, "broker" | "slow"> & AsyncDisposable,
   signal: AbortSignal,
@@ -120,7 +120,7 @@ export function freshReader(
       heard = clock.monotonic();
       found.push(envelope);
       missing.delete(envelope.id);
-      // At once: a lost ack means only one delivery more, to whoever asks next.
+      // Acknowledged at once: a lost ack only causes one more delivery, to the next receiver.
       await delivery.ack().catch(() => undefined);
     };
     const acks: Promise<void>[] = [];
@@ -136,7 +136,7 @@ export function freshReader(
       await Promise.allSettled([...acks, watching]);
     }
     signal.throwIfAborted();
-    // What has not been read is not lost.
+    // A message that was not read is not lost.
     if (capped) throw new WaybillError("DESTINATION_UNAVAILABLE", `${topic} could not be read to its end within ${inWords(capMs)}`);
     return found;
   };

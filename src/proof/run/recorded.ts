@@ -9,9 +9,9 @@ import type { Act, HandedEvent, Recorder, Settled } from "../judge/history.ts";
 import { withPublish } from "./faulty-sinks.ts";
 import { shaOf } from "./workload.ts";
 
-/** What a relay does, written down as it does it. */
+/** Records what a relay does, as it does it. */
 interface RelayRecords {
-  /** For the relay to look at: what it read last is all that it knows of the time when it sends. */
+  /** The relay's clock. Its last reading is all that the relay knows of the time when it sends. */
   readonly clock: Clock;
   outbox(of: OutboxStore): OutboxStore;
   leases(of: LeaseStore): LeaseStore;
@@ -26,7 +26,7 @@ const settledOf = (outcome: Outcome): Settled => ({
 });
 
 export function recordRelay(recorder: Recorder, clock: Clock, published: (count: number) => void): RelayRecords {
-  /** The sink is not told under which epoch it publishes. */
+  /** The sink does not know the epoch under which it publishes. */
   const claimed = new Map<string, Claim>();
   const orUnknown = unknownOf(recorder);
   const look = (): { readonly began: number; readonly mono: number } => ({ began: sharedNow(), mono: clock.monotonic() });
@@ -48,7 +48,7 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
         recorder.write("invoked", act);
         const report = await orUnknown(act, () => of.settle(relay, window, outcomes));
         recorder.write("ok", { ...act, settled: report.settled });
-        // It may have been claimed anew, while this settle was tried again.
+        // The event may have been claimed again while this settle was retried.
         for (const { claim } of outcomes) if (claimed.get(claim.envelope.id) === claim) claimed.delete(claim.envelope.id);
         return report;
       },
@@ -88,7 +88,7 @@ export function recordRelay(recorder: Recorder, clock: Clock, published: (count:
   };
 }
 
-/** Whatever a server did not answer may have been done. */
+/** A call that the server did not answer may have been done. */
 const unknownOf =
   (recorder: Recorder) =>
   async <T>(act: Act, work: () => Promise<T>): Promise<T> => {
@@ -112,7 +112,7 @@ export function recordSource(of: Source, recorder: Recorder, consumer: string): 
     async *receive(subscription, signal): AsyncGenerator<Delivery, undefined> {
       for await (const delivery of of.receive(subscription, signal)) {
         const { topic, envelope } = delivery;
-        // No event, and nobody of the run wrote it: it is set aside, and what the run wrote goes on.
+        // Not an event, and not written by the run. It is passed on unrecorded, and the run's own messages follow.
         if (delivery.unreadable !== undefined) {
           yield delivery;
           continue;
@@ -143,7 +143,7 @@ export function recordInbox<Tx>(of: Inbox<Tx>, recorder: Recorder, applied: () =
       for (const act of acts) recorder.write("invoked", act);
       const heard: typeof work = (tx, fresh) => work(tx, (applying = fresh));
       const result = await of.once(keys, version, heard, letter).catch((error: unknown) => {
-        // Whatever else it says, Waybill promises that nothing was kept.
+        // After any error but COMMIT_UNKNOWN, Waybill promises that nothing was kept.
         for (const act of acts) recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", act);
         throw error;
       });

@@ -12,11 +12,11 @@ interface Resting {
   readonly direct: () => RunPlace;
   readonly clock: Clock;
   readonly consumers: readonly string[];
-  /** Effects that the store has forgotten, and that nothing brings back. */
+  /** The store may have forgotten effects, which nothing brings back. */
   readonly forgets: boolean;
 }
 
-/** Until everything that may be published is, and has had its effect. */
+/** Waits until everything that may be published is, and has had its effect. False when that takes too long. */
 export async function rest(
   { access, direct, clock, consumers, forgets }: Resting,
   withinMs: number,
@@ -26,7 +26,7 @@ export async function rest(
   const { ask, tables } = ground;
   const count = async (sql: string): Promise<number> => Number(Object.values((await ask(sql))[0] ?? {})[0] ?? 0);
   const open = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status IN ('PENDING', 'FAILED')`;
-  // Of what an operator has to look at, nothing comes by itself.
+  // Events behind a DEAD one wait for an operator, and do not move by themselves.
   const blocked = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'BLOCKED' AND (aggregate_type, aggregate_id) NOT IN (
     SELECT aggregate_type, aggregate_id FROM ${tables.outbox} WHERE status = 'DEAD')`;
   const due = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'PUBLISHED'`;
@@ -43,7 +43,7 @@ export async function rest(
       if (now >= (await count(due)) * consumers.length || (forgets && now === before)) return true;
       before = now;
     } catch {
-      // It may be about to come back.
+      // The store may be about to come back.
     }
   }
   return false;
@@ -85,7 +85,7 @@ function waiting({ outbox, effects }: StoreReads, consumers: readonly string[]):
   return { told: [...found].map(([what, ids]) => `${ids.length} ${what}`), ids: [...found.values()].flat() };
 }
 
-/** Whatever new processes have cured since: what had to come to rest by itself, and did not, was stuck. */
+/** What had to come to rest by itself, and did not, was stuck, even if new processes have cured it since. */
 export function stuck({ verdicts }: Judgement, waits: Waits | null): Judgement {
   const judged = verdicts.map((verdict): Verdict => {
     if (verdict.invariant !== "nothing stuck" || waits === null) return verdict;

@@ -15,12 +15,12 @@ import type { RelayTask, SubscriberTask, Task, WriterTask } from "./task.ts";
 import { aggregateName, countHeader } from "./workload.ts";
 import { write } from "./writer.ts";
 
-/** What a worker has of its process. */
+/** What a worker gets from its process. */
 export interface Post {
   readonly access: Access;
   readonly recorder: Recorder;
   readonly failpoints: Points;
-  /** So many more are done. */
+  /** Counts this many more as done. */
   did(count: number): void;
   /** A line for its log. */
   say(line: object): void;
@@ -51,7 +51,7 @@ async function runWriter(task: WriterTask, post: Post): Promise<Running> {
   };
 }
 
-/** What a log tells of the path; its ordinary work is in the history. */
+/** Path events that the log leaves out: ordinary work is in the history. */
 const quiet = new Set<PathEvent["type"]>(["relay.claimed", "relay.published", "subscriber.handled"]);
 
 async function runRelay(task: RelayTask, post: Post): Promise<Running> {
@@ -106,7 +106,7 @@ interface Applied {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** The aggregate's row is locked first: effects are numbered in the order of their commits. */
+/** The aggregate's row is locked first, so that effects are numbered in the order of their commits. */
 async function apply({ within, tables }: Ground, tx: unknown, event: Applied): Promise<void> {
   const ask = within(tx);
   const { consumer, topic, id, headers } = event;
@@ -122,7 +122,7 @@ async function apply({ within, tables }: Ground, tx: unknown, event: Applied): P
   ]);
 }
 
-/** A machine whose clock is wrong; how long something takes is right there too. */
+/** A machine whose wall clock is wrong. Its monotonic clock is right. */
 function skewed(clock: Clock, byMs: number): Clock {
   return byMs === 0 ? clock : { ...clock, now: () => clock.now() + byMs };
 }

@@ -21,7 +21,7 @@ export interface RunOptions {
   readonly access: Access;
   /** As the workers reach the servers. */
   readonly place: RunPlace;
-  /** As the judge does: nothing that is broken on purpose is in between. A fail-over may change it. */
+  /** As the judge reaches them: without the network that can be broken. A fail-over may change it. */
   readonly direct: () => RunPlace;
   /** Where histories and logs go. */
   readonly folder: string;
@@ -33,25 +33,25 @@ export interface RunOptions {
   readonly seed: number;
   readonly clock: Clock;
   readonly random: Random;
-  /** What is in the broker at the end. */
+  /** Reads what is in the broker at the end. */
   readonly read: ReadTopic;
-  /** Told before the first thing is made there, once it can be reached. */
+  /** Called before the run creates anything there, once the server can be reached. */
   making?(what: "store" | "broker"): void;
-  /** Called once tables and topics are there, and before anybody works. */
+  /** Called once tables and topics exist, and before any worker starts. */
   before?(scene: RunScene): Promise<void>;
-  /** Breaks things for as long as the load lasts, which is as long as this takes. */
+  /** Causes the faults. The load lasts for as long as this takes. */
   nemesis(scene: RunScene): Promise<void>;
-  /** Makes whole whatever may still be broken. */
+  /** Heals everything that may still be broken. */
   heal(): Promise<void> | void;
   /** How long everything may take to come to rest after that. */
   readonly restMs: number;
-  /** Effects that the store has forgotten, and that nothing brings back. */
+  /** The store may have forgotten effects, which nothing brings back. */
   readonly forgets?: boolean;
   readonly bounds: Omit<TimeBounds, "lingerMs">;
   /** Limits of what is measured. */
   readonly limits?: Limits;
   readonly canaries: readonly string[];
-  /** What whoever runs this says of it: no canary may be in that either. */
+  /** What the caller itself prints about the run: no canary may be in that either. */
   said?(result: RunResult): NonNullable<Reads["outputs"]>;
   readonly phase?: (name: Phase) => void;
   readonly signal?: AbortSignal;
@@ -59,21 +59,21 @@ export interface RunOptions {
 
 type Phase = "setup" | "load" | "heal" | "drain" | "reopen" | "read" | "judge";
 
-/** A run as whoever breaks things in it sees it. */
+/** A run as the nemesis sees it. */
 export interface RunScene {
   readonly place: RunPlace;
   readonly ground: Ground;
   readonly workers: Workers;
   readonly clock: Clock;
   readonly random: Random;
-  /** The names of those who are at work. */
+  /** The names of the workers with this role. */
   names(role: WorkerDuty["role"]): readonly string[];
   /** How many copies one fault of one relay may cause. */
   readonly window: number;
   readonly recorder: Recorder;
-  /** Written down before it happens; `ended` when it is over. */
+  /** Records a fault before it happens. Its `ended` is called when the fault is over. */
   fault(fault: PlannedFault): { ended(): void };
-  /** A relay, writer or subscriber more. */
+  /** Starts one more relay, writer or subscriber. */
   add(name: string, duty: WorkerDuty): Promise<unknown>;
   dutyOf(role: WorkerDuty["role"], nth?: number): WorkerDuty;
   /** Aborts when the run is called off. */
@@ -96,13 +96,13 @@ export interface RunResult {
   /** It came to rest before the deadline; otherwise the judgement says that something was stuck. */
   readonly rested: boolean;
   readonly restMs: number;
-  /** False where the system does not tell of open files. */
+  /** False where the system does not report open files. */
   readonly measured: boolean;
   /** What could not be read or begun at the end, and why. */
   readonly unread: readonly string[];
 }
 
-/** How long new processes have. */
+/** How long new processes have to bring everything to rest. */
 const againMs = 10_000;
 /** How long subscribers of a run that is called off may take to end. */
 const leaveMs = 7_000;
@@ -151,7 +151,7 @@ export async function run(options: RunOptions): Promise<RunResult> {
     const before = rested ? null : await waitsIn(resting, restMs, "all was whole again");
 
     phase("reopen");
-    // Where a server is away for good there is nothing to be had of it, and a run that says so is worth more than none.
+    // If a server is gone for good, new processes cannot begin. A run that says so is worth more than none.
     const refused = await reopen(options, scene).then(
       () => null,
       (error: unknown) => `New processes could not begin: ${asError(error).message}`,
@@ -178,14 +178,14 @@ export async function run(options: RunOptions): Promise<RunResult> {
     const said = options.said?.(result) ?? [];
     return said.length === 0 ? result : { ...result, judgement: judge({ ...reads, outputs: [...(reads.outputs ?? []), ...said] }) };
   } finally {
-    // A member that does not leave its group is in it for a long time yet, and keeps the group from being removed.
+    // A member that does not leave its consumer group stays in it for a long time, and keeps the group from being removed.
     if (signal.aborted)
       await Promise.all(workers.all.filter(({ role }) => role === "subscriber").map(({ name }) => workers.drain(name, leaveMs)));
     process.off("exit", exit);
   }
 }
 
-/** Takes everything of the run away again, where it may have been made: tables, topics, files. Says what could not be. */
+/** Removes everything that the run may have created: tables, topics, files. Returns what could not be removed. */
 export async function remove(
   access: Access,
   place: RunPlace,
@@ -257,7 +257,7 @@ async function startCrew({ crew }: RunOptions, { workers, dutyOf }: RunScene): P
   await Promise.all(start("writer", crew.writers));
 }
 
-/** New processes in place of all: whatever one of them kept to itself must not matter. */
+/** Replaces all processes: what one of them kept only in memory must not matter. */
 async function reopen(options: RunOptions, scene: RunScene): Promise<void> {
   await drainAll(scene);
   const { workers, dutyOf } = scene;
@@ -269,7 +269,7 @@ async function drainAll({ workers }: RunScene): Promise<void> {
   await Promise.all(workers.all.map(({ name }) => workers.drain(name, 10_000)));
 }
 
-/** What cannot be read is null, and no verdict passes over it. */
+/** What cannot be read is null, and no verdict ignores that. */
 async function readAll(options: RunOptions, workers: Workers): Promise<{ readonly reads: Reads; readonly unread: RunResult["unread"] }> {
   const [topics, consumers] = [topicsOf(options.place), consumersOf(options.place)];
   const nothing: StoreReads = { written: null, effects: null, outbox: null, status: null };

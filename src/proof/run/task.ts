@@ -11,7 +11,7 @@ export interface RunPlace {
 }
 
 interface Common {
-  /** This life of the worker; no other has the same. */
+  /** The name of this life of the worker. No other life has it. */
   readonly name: string;
   readonly place: RunPlace;
   readonly history: string;
@@ -38,9 +38,9 @@ export interface Load {
   readonly pauseMs: number;
   /** The longest that one transaction stays open on purpose. */
   readonly sleepMs: number;
-  /** Of ordinary events: how many bytes of filling. */
+  /** Filler bytes of an ordinary event. */
   readonly bytes: number;
-  /** The share of events that are hard to carry, and of those that are as large as an event may be. */
+  /** The share of events that are difficult to carry, and the share of events that are as large as an event may be. */
   readonly hard: number;
   readonly large: number;
 }
@@ -48,9 +48,9 @@ export interface Load {
 export interface RelayTask extends Common {
   readonly role: "relay";
   readonly options: RelaySettings;
-  /** Aggregates whose events are refused for what they are. */
+  /** Aggregates whose events the broker refuses, and blames. */
   readonly poison?: readonly string[];
-  /** Everything is published so many times more, and nobody is told. */
+  /** Everything is published this many times more, without the relay's knowledge. */
   readonly again?: number;
 }
 

@@ -2,12 +2,12 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { systemClock } from "../../core/clock.ts";
 
-/** Up goes what the client writes, down what the server answers. */
+/** Up: what the client writes. Down: what the server answers. */
 export type Direction = "up" | "down";
 
 /**
- * `hold`: bytes, and the ends of connections, stay where they are until `heal`: to both sides the link looks alive.
- * `latencyMs`: they come later. `cutAfter`: so many more bytes pass, over all connections, and the next one resets its connection.
+ * `hold`: bytes, and the ends of connections, are held until `heal`. To both sides the link looks alive. `latencyMs`: they arrive later.
+ * `cutAfter`: this many more bytes pass, over all connections. The next byte resets its connection.
  */
 export type LinkFault = { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number };
 
@@ -17,11 +17,11 @@ export interface TcpProxy extends AsyncDisposable {
   readonly connections: number;
   /** From now on, for connections that are there and for new ones. */
   fault(direction: Direction, fault: LinkFault): void;
-  /** Ends every fault; what was held goes on its way. */
+  /** Ends every fault. Bytes that were held are sent on. */
   heal(): void;
-  /** Resets every connection; new ones are taken as before. */
+  /** Resets every connection. New ones are accepted as before. */
   reset(): void;
-  /** Resolves when a client has written the one and then the other, before the server can have answered. */
+  /** Resolves when a client has written `first` and then `then`, before the server can have answered. */
   seen(first: string, then: string): Promise<void>;
   /** New connections go there. */
   retarget(to: number | Target): void;
@@ -44,7 +44,7 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
 
   const reset = (pair: readonly [Socket, Socket]): void => {
     for (const socket of pair) {
-      // Node cannot reset what it is about to end, nor what it has ended: such a socket would stay open for ever, and keep the loop busy.
+      // Node cannot reset a socket that is ending or has ended: it would stay open for ever, and keep the event loop busy.
       if (socket.writableEnded || socket.destroyed) socket.destroy();
       else socket.resetAndDestroy();
     }

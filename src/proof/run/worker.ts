@@ -19,13 +19,13 @@ function postOf(task: Task, access: Access, report: Reporter): Post {
     recorder: createRecorder(task.name, sharedNow, appender(task.history)),
     failpoints: failpointsOf(task.failpoints ?? []),
     did: (count) => report.did("", count),
-    // As it comes: a secret in it would reach a user's `observe` too, and must be found.
+    // Unredacted: a secret in a path event would reach a user's `observe` too, and must be found.
     say: (line) =>
       log(`${JSON.stringify({ at: new Date(systemClock.now()).toISOString(), shared: sharedNow(), worker: task.name, ...line })}\n`),
   };
 }
 
-/** Written before anything else happens: a process that is killed leaves all that it had to say. */
+/** Writes synchronously, so that a process that is killed leaves everything that it reported. */
 function appender(file: string): (line: string) => void {
   const fd = openSync(file, "a");
   process.on("exit", () => closeSync(fd));

@@ -22,15 +22,15 @@ export function aggregatesOf(place: RunPlace, load: Load): readonly Aggregate[] 
 
 /** What one transaction does. */
 export interface Plan {
-  /** By name, so that two transactions never wait for each other. */
+  /** Sorted by name, so that two transactions never deadlock. */
   readonly changes: readonly { readonly aggregate: Aggregate; readonly events: number }[];
-  /** Of the last aggregate's: so many are undone with a savepoint, and never seen. */
+  /** How many more events of the last aggregate are undone with a savepoint, and never seen. */
   readonly undone: number;
   readonly ends: "commit" | "roll back";
-  /** It writes somewhere else first, and has its place among transactions long before it locks an aggregate. */
+  /** It writes to another table first, and so has its place among transactions long before it locks an aggregate. */
   readonly elsewhere: boolean;
   readonly sleepMs: number;
-  /** Events are inserted at once, or last. */
+  /** True: events are inserted last. False: at once. */
   readonly buffered: boolean;
 }
 
@@ -52,7 +52,7 @@ export function planOf(random: Random, aggregates: readonly Aggregate[], load: L
 
 type Content = Pick<Draft, "payload" | "contentType" | "headers">;
 
-/** Whatever is hard to carry, each in its turn; most are ordinary. The content type is JSON where nothing else is said. */
+/** Content that is difficult to carry, chosen at random; most is ordinary. The content type is JSON unless it is set. */
 export function contentOf(random: Random, n: number, { bytes, hard: share, large }: Load): Content {
   const ordinary: Content = { payload: { n, text: "x".repeat(bytes) } };
   if (random.next() < large) return { payload: "y".repeat(DEFAULT_MAX_PAYLOAD_BYTES - 2) };
@@ -72,7 +72,7 @@ export function contentOf(random: Random, n: number, { bytes, hard: share, large
 
 const bytesOf = (payload: unknown): Uint8Array => (payload instanceof Uint8Array ? payload : Buffer.from(JSON.stringify(payload)));
 
-/** What of an event must arrive as it was added. */
+/** The parts of an event that must arrive unchanged. */
 export interface Carried {
   readonly type: string;
   readonly contentType: string;
@@ -89,9 +89,9 @@ export function shaOf({ type, contentType, headers, data }: Carried): string {
 export const shaOfDraft = ({ type, contentType = "application/json", headers = {}, payload }: Draft): string =>
   shaOf({ type, contentType, headers, data: bytesOf(payload) });
 
-/** Where an event has the count of its aggregate, whatever its payload is. */
+/** The header with the count of the event's aggregate, whatever the payload is. */
 export const countHeader = "n";
-/** Beside them, where it is hard to carry. */
+/** Further headers of an event that is difficult to carry. */
 const hardHeaders: Readonly<Record<string, string>> = { "Mixed-Case": "Zoë 🚚", percent: "100% %41", empty: "", spaced: "a  b" };
-/** Where it has the text that must not be in any output. */
+/** The header with the text that must not be in any output. */
 export const canaryHeader = "tenant";

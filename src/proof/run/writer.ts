@@ -29,7 +29,7 @@ interface Writing {
 }
 
 const rolledBack = new Error("rolled back on purpose");
-/** A delayed event waits for so long. */
+/** How long a delayed event waits. */
 const delayMs = 300;
 const failedMs = 150;
 
@@ -44,7 +44,7 @@ export async function write(writing: Writing, signal: AbortSignal): Promise<void
   }
 }
 
-/** False when the database would not have it. */
+/** False when the transaction failed, unless it was rolled back on purpose. */
 async function transact(writing: Writing, tx: string, plan: Plan, random: Random): Promise<boolean> {
   const { recorder, ground } = writing;
   let invoked = false;
@@ -52,7 +52,7 @@ async function transact(writing: Writing, tx: string, plan: Plan, random: Random
   try {
     await ground.transaction(async (work) => {
       const { written, drafts } = await change(writing, work, plan, random);
-      // Before the first of them could ever be seen.
+      // Recorded before any of them could be seen.
       recorder.write("invoked", { op: "add", tx, events: written });
       invoked = true;
       count = drafts.length;
@@ -65,7 +65,7 @@ async function transact(writing: Writing, tx: string, plan: Plan, random: Random
     writing.did(count);
     return true;
   } catch (error) {
-    // Whatever else it says, Waybill promises that the transaction was not kept.
+    // After any error but COMMIT_UNKNOWN, Waybill promises that the transaction was not kept.
     if (invoked) recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", { op: "add", tx });
     if (error === rolledBack) return true;
     writing.say({ type: "writer.failed", code: isWaybillError(error) ? error.code : null, error: asError(error).message });
@@ -100,7 +100,7 @@ async function change({ ground, clock, task }: Writing, { ask, add }: WriterWork
     await on(`INSERT INTO ${tables.written} (id, aggregate, n) VALUES (?, ?, ?)`, [id, name, n]);
     const { headers: more, ...content } = contentOf(random, n, task.load);
     const headers = { ...more, [countHeader]: String(n), [canaryHeader]: task.canary };
-    // When an event is due is what its writer means, and not what its clock says.
+    // The event is due at the true time, so the writer's clock skew is subtracted.
     const due = delayed ? { availableAt: new Date(clock.now() - (task.skewMs ?? 0) + delayMs) } : {};
     const draft: Draft = { ...aggregate, id, type: "Changed", headers, ...content, ...due };
     const topic = `${aggregate.aggregateType.toLowerCase()}.events`;
