@@ -4,7 +4,7 @@ import type { PgRow, Run } from "./connection.ts";
 import { heldColumns, heldOf } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
-import { headColumns, list } from "./rows.ts";
+import { headColumns, list, payloadSize } from "./rows.ts";
 import { maxHeadersText } from "../kit/stored.ts";
 
 /** The byte bounds cover payloads and headers. */
@@ -46,11 +46,11 @@ export interface Caught {
 export const leastShare = 8;
 
 /** The lengths are known without reading values that are stored out of line. */
-const payloadSize = "coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint";
-const isRefused = (largest: string): string => `${payloadSize} > ${largest}::bigint`;
+const size = `${payloadSize}::bigint`; // a sum of sizes may exceed an integer
+const isRefused = (largest: string): string => `${size} > ${largest}::bigint`;
 /** Longer headers are not read. */
 const costOf = (largest: string): string =>
-  `(CASE WHEN ${isRefused(largest)} THEN 0 ELSE ${payloadSize} END + least(octet_length(o.headers::text), ${maxHeadersText}))`;
+  `(CASE WHEN ${isRefused(largest)} THEN 0 ELSE ${size} END + least(octet_length(o.headers::text), ${maxHeadersText}))`;
 /** How many bytes the rows up to this one take, by seq. */
 const upto = (largest: string): string => `sum(${costOf(largest)}) OVER (ORDER BY o.seq) AS upto`;
 const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bigint AND NOT ${isRefused(largest)}`;
@@ -58,7 +58,7 @@ const fits = (bytes: string, largest: string): string => `o.upto <= ${bytes}::bi
 const columns = (
   ...bounds: [bytes: string, largest: string]
 ): string => `${headColumns}, ${costOf(bounds[1])} AS cost, ${isRefused(bounds[1])} AS refused,
-  CASE WHEN NOT (${fits(...bounds)}) THEN ${payloadSize} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
+  CASE WHEN NOT (${fits(...bounds)}) THEN ${size} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
   CASE WHEN ${fits(...bounds)} THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
   o.lane, o.retry_count, ${heldColumns}, s.deaths, s.width`;
 const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
