@@ -154,6 +154,16 @@ describe("the docs", () => {
     expect(named.filter((name) => ![...metrics, ...Object.keys(sentences), ...others].includes(name))).toEqual([]);
   });
 
+  test("pages that tell the window, which bounds duplicates, tell the default one", () => {
+    const api = read("docs/api.md");
+    const defaultOf = (option: string): string => new RegExp(`@default (\\d+) \\*/\\s+readonly ${option}\\?:`).exec(api)![1]!;
+    const window = `${Number(defaultOf("batch")).toLocaleString("en")} × ${defaultOf("batchesInFlight")}`;
+    const told = ["promises", "path", "deploying"].map(
+      (page) => /[\d,]+ × \d+(?= (?:events )?by default)/.exec(read(`docs/${page}.md`))?.[0],
+    );
+    expect(told).toEqual([window, window, window]);
+  });
+
   test.each(pages)("%s names only codes of the table", (page) => {
     const codes = [...read(page).matchAll(/`(?!WAYBILL_)([A-Z]+_[A-Z_]+)`/g)].map(([, code]) => code!);
     const variables = ["DATABASE_URL", "BROKER_URL"]; // of services, and of what waybill init writes
