@@ -23,9 +23,9 @@ export default defineConfig(
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }],
       // A contract is asynchronous even where one adapter has nothing to wait for.
       "@typescript-eslint/require-await": "off",
-      // What was caught is passed on as it came.
+      // A caught value is passed on unchanged.
       "@typescript-eslint/prefer-promise-reject-errors": ["error", { allowThrowingUnknown: true }],
-      // What factories return are closures: there is no `this` to lose.
+      // Factories return closures: there is no `this` to lose.
       "@typescript-eslint/unbound-method": "off",
       eqeqeq: "error",
       "no-control-regex": "off",

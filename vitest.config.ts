@@ -4,10 +4,10 @@ import { LongestFirst } from "./test/support/longest-first.ts";
 
 const slow = ["test/faults/**/*.test.ts", "test/**/*.slow.test.ts"];
 const long = ["test/**/*.long.test.ts"];
-/** A condition that comes is seen at once; one that does not come may take its time to be told. */
+/** A condition that comes true is seen at once. Only one that never does takes the whole timeout. */
 const patient = { poll: { timeout: 15_000 } };
 
-/** The fast tests ask for no durability, so their files need no disk where there is memory for files. */
+/** The fast tests need no durability, so their files are in memory where /dev/shm exists. */
 const inMemory = existsSync("/dev/shm") ? { TMPDIR: "/dev/shm" } : {};
 
 export default defineConfig({
@@ -19,7 +19,7 @@ export default defineConfig({
         test: {
           name: "fast",
           setupFiles: ["test/support/no-leaks.ts"],
-          // One loading of the modules for all files of a worker: a third of the work. No test changes a module's state.
+          // A worker loads the modules once for all its files: a third of the work. No test changes a module's state.
           isolate: false,
           env: inMemory,
           include: ["test/**/*.test.ts"],
@@ -32,7 +32,7 @@ export default defineConfig({
         },
       },
       {
-        // These start servers and processes of their own, and freeze and kill them: after the fast ones, and three files at a time: they wait more than they work.
+        // These start, freeze and kill their own servers and processes. After the fast tests, three files at a time: they mostly wait.
         test: {
           name: "slow",
           include: slow,
@@ -44,7 +44,7 @@ export default defineConfig({
         },
       },
       {
-        // Faults of single brokers, partitioned suites and a million events, played in part by the fault matrix and the other suites.
+        // Faults of single brokers, partitioned suites and a million events. The fault matrix and the other suites cover them in part.
         test: {
           name: "long",
           include: long,

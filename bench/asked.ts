@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 
 /** What the command line asks for. */
 export interface Asked {
-  /** Names of scenarios. None is the default set. */
+  /** Names of scenarios; empty for the default set. */
   readonly scenarios: readonly string[];
   readonly quick: boolean;
   readonly long: boolean;
@@ -25,7 +25,7 @@ const options = {
   html: { type: "string" },
 } as const;
 
-/** Of a word that it does not know, an error: a run takes minutes, and a mistyped one measures something else. */
+/** Throws on an unknown word: a run takes minutes, and a mistyped one would measure something else. */
 export function asked(words: readonly string[], known: readonly string[]): Asked {
   const { values, positionals } = parsed([...words]);
   const unknown = positionals.find((name) => !known.includes(name));

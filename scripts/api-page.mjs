@@ -42,7 +42,7 @@ export function apiPage(entries) {
   const mentioned = mentions(checker, [...named], (symbol) => !named.has(symbol) && symbol.declarations?.some(isOurs) === true);
 
   const entry = ({ name, symbol }) => {
-    // Overloads are several declarations under one name: each would bring them all.
+    // Overloads are several declarations under one name, and each of them would yield all.
     const parts = [...new Set(symbol.declarations.flatMap((declaration) => declared(declaration)))];
     const comment = parts.map(({ comment }) => comment).find((text) => text !== "");
     return [
@@ -131,7 +131,7 @@ function prose(doc) {
   return [ts.getTextOfJSDocComment(doc.comment) ?? "", ...tags].filter((text) => text !== "").join("\n");
 }
 
-/** What the declarations of these symbols refer to, and what that refers to, in the order in which it is met. */
+/** The types that the declarations of these symbols refer to, directly or through other types, sorted by name. */
 function mentions(checker, symbols, wanted) {
   const found = new Set();
   const visit = (node) => {

@@ -21,7 +21,7 @@ export async function newestNode() {
   const binary = join(folder, "node_modules", name, "bin", system === "win" ? "node.exe" : "node");
   if (!existsSync(binary)) {
     mkdirSync(cache, { recursive: true });
-    // Renamed when it is whole: an install that was cut short must not be taken for one.
+    // Renamed only when complete, so that an interrupted install is never used.
     const fresh = mkdtempSync(join(cache, "fetching-"));
     try {
       const options = ["--prefix", fresh, "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"];

@@ -13,39 +13,39 @@ export interface Side {
   readonly name: string;
   readonly side: string;
   readonly task?: object;
-  /** Of which checkout the package is. @default this one */
+  /** The checkout whose package the side uses. @default this one */
   readonly root?: string;
-  /** Another Node than the one that runs this. */
+  /** The Node binary to use, if not the one that runs this. */
   readonly node?: string;
 }
 
 export interface Comparison {
   readonly question: string;
   readonly sides: readonly Side[];
-  /** What all sides are told. */
+  /** The part of the task that all sides share. */
   readonly task: object;
   readonly store: Place;
   readonly broker?: Place;
   /** The side that the others are compared with. */
   readonly base?: string;
-  /** Fewer rounds than usual, unless --rounds says how many. */
+  /** The most rounds to run, unless --rounds is given. */
   readonly rounds?: number;
-  /** No round of all sides is begun that would end later than this, but for the first. @default 3 */
+  /** Unless --rounds is given, a round after the first starts only if it should end within this time. @default 3 */
   readonly minutes?: number;
 }
 
-/** A change that costs more than this much of what it was is seen. */
+/** With --beside: this checkout may use at most this multiple of the other checkout's CPU. */
 const most = 1.05;
-/** A round that takes longer hangs. */
+/** A round that takes longer is killed: it hangs. */
 const roundMs = 10 * 60_000;
 let schemas = 0;
 
-/** Our side, and where another checkout is given, the same of that. */
+/** Our side and, with --beside, the same side of the other checkout. */
 export function ours({ beside }: Ground, side: Side): readonly Side[] {
   return [side, ...(beside === null ? [] : [{ ...side, name: "beside", root: beside }])];
 }
 
-/** Rounds by turns, each in a process of its own: whatever else the machine does, it does to all sides. The first side is the one judged. */
+/** Sides take turns, each round in its own process, so that other load on the machine hits all alike. The first side is the one judged. */
 export async function compare(ground: Ground, comparison: Comparison): Promise<Finding> {
   const { question, sides, base, minutes = 3 } = comparison;
   const wanted = ground.hurried ? Math.min(ground.rounds, comparison.rounds ?? ground.rounds) : ground.rounds;
@@ -60,7 +60,7 @@ export async function compare(ground: Ground, comparison: Comparison): Promise<F
   return { question, rows, figures: [], notes, ...judged(rows, base), ...(base === undefined ? {} : { base }) };
 }
 
-/** Another checkout is compared by CPU, which hardly varies, and within a bound; a baseline by CPU too, and is shown. */
+/** Compares CPU, which hardly varies. The ratio to another checkout has a bound, the ratio to a baseline is only shown. */
 function judged(rows: readonly Row[], base: string | undefined): Pick<Finding, "ratio" | "bound"> {
   const beside = rows.find(({ name }) => name === "beside");
   const other = beside ?? rows.find(({ name }) => name === base);

@@ -8,29 +8,29 @@ import { startPostgres, type Postgres } from "../../test/servers/postgres.ts";
 import { startRabbitmq } from "../../test/servers/rabbitmq.ts";
 import { startRedis } from "../../test/servers/redis.ts";
 
-/** What scenarios run on. */
+/** The server and the settings that scenarios run on. */
 export interface Ground extends AsyncDisposable {
   readonly postgres: Postgres;
   readonly quick: boolean;
   /** Rounds of each side. */
   readonly rounds: number;
-  /** Fewer rounds when a comparison takes too long, unless --rounds says how many. */
+  /** Whether a comparison that takes too long may run fewer rounds. False with --rounds. */
   readonly hurried: boolean;
-  /** Another checkout, built: each round of ours is run there too, by turns. */
+  /** Another checkout, already built. Our rounds take turns with the same rounds there. */
   readonly beside: string | null;
   /** A fresh database of the PostgreSQL server. */
   database(name: string): Promise<string>;
-  /** Ends every connection to it. */
+  /** Also ends every connection to the database. */
   dropDatabase(url: string): Promise<void>;
   /** A tenth of the events with --quick. */
   size(events: number): number;
-  /** Of these names, those that --only mentions; all of them when it mentions none. */
+  /** The names that --only mentions, or all of them if it mentions none. */
   chosen<Name extends string>(names: readonly Name[]): readonly Name[];
 }
 
 /**
- * Full-page images are off, so that the WAL of an event does not depend on when the last checkpoint was. The rest is as durable as it is
- * by itself.
+ * Full-page images are off, so that the WAL of an event does not depend on when the last checkpoint was. Otherwise the server is as
+ * durable as with its default settings.
  */
 const settings = { shared_buffers: "512MB", max_wal_size: "4GB", full_page_writes: "off" };
 
@@ -42,7 +42,7 @@ interface GroundOptions extends Pick<Ground, "quick" | "beside"> {
 export async function openGround({ quick, beside, only, rounds }: GroundOptions): Promise<Ground> {
   const postgres = await startPostgres({ version: 15, settings });
   const admin = new pg.Client({ connectionString: postgres.url() });
-  admin.on("error", () => undefined); // of a run that fails, its own error is shown
+  admin.on("error", () => undefined); // a run that fails shows its own error
   await admin.connect();
   let databases = 0;
   return {
@@ -72,7 +72,7 @@ export interface Place extends AsyncDisposable {
   readonly pid: number | null;
 }
 
-/** A folder, in memory as those of the servers are: the file in it is our own process's work. */
+/** A folder beside those of the servers, in memory where there is room. It has no pid: our own process does the work on its file. */
 function folder(): Place {
   const path = ownFolder("bench", {});
   return { url: path, pid: null, [Symbol.asyncDispose]: async () => rmSync(path, { recursive: true }) };
@@ -83,7 +83,7 @@ const serverOf = (start: () => Promise<{ url(): string; readonly pid: number | n
   return { url: server.url(), pid: server.pid, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 };
 
-/** A PostgreSQL server of its own, whose log can be decoded. */
+/** A separate PostgreSQL server whose WAL can be decoded. */
 export const logical = serverOf(() => startPostgres({ version: 15, settings: { ...settings, wal_level: "logical" } }));
 
 /** Brokers by the name of their adapter. */
@@ -98,7 +98,7 @@ export const brokers = {
 
 export type BrokerName = keyof typeof brokers;
 
-/** Databases by name. The PostgreSQL server is shared, a database of it is not. */
+/** Databases by name. The PostgreSQL server is shared, but each place has its own database there. */
 export const databases = {
   postgres: {
     name: "PostgreSQL",

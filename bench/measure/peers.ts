@@ -8,7 +8,7 @@ import { here } from "./compare.ts";
 const run = promisify(execFile);
 const cache = join(here, ".cache/bench/peers");
 
-/** No dependencies of the project: they are installed when a scenario asks for them. Some need a newer Node, which comes the same way. */
+/** Not dependencies of the project: a scenario installs those that it needs. Some need a newer Node, which is installed the same way. */
 const pins = {
   "graphile-worker": "0.18.0",
   "pg-boss": "12.35.0",
@@ -18,7 +18,7 @@ const pins = {
 
 export type PeerName = "graphile-worker" | "pg-boss" | "pg-transactional-outbox";
 
-/** The folder that has the package, or why it cannot be had. Each has a folder of its own, so that one that fails stops no other. */
+/** The folder of the installed package, or the error. Each package has its own folder, so that a failed install stops no other. */
 async function installed(name: string): Promise<string | Error> {
   const version = pins[name]!;
   const folder = join(cache, `${name}-${version}`);
@@ -30,7 +30,7 @@ async function installed(name: string): Promise<string | Error> {
     writeFileSync(join(fresh, "package.json"), '{ "private": true }\n');
     const options = ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"];
     await run("npm", ["install", ...options, `${name}@${version}`], { cwd: fresh, timeout: 180_000 });
-    // Renamed when it is whole: an install that was cut short must not be taken for one.
+    // Renamed only when complete, so that an interrupted install is never used.
     renameSync(fresh, folder);
     return folder;
   } catch (error) {

@@ -10,14 +10,14 @@ export interface Spread {
   readonly most: number;
 }
 
-/** What one side of a comparison took, by the name of the measure; each with its spread over the rounds. */
+/** The measures of one side of a comparison, by name, each with its spread over the rounds. */
 export interface Row {
   readonly name: string;
   readonly rounds: number;
   readonly measures: Readonly<Record<string, Spread>>;
 }
 
-/** One question, its answer as a ratio to a baseline of the same run, and the bound that must hold; null where it is only shown. */
+/** A question, its answer as a ratio to a baseline of the same run, and the bound that must hold, or null if the ratio is only shown. */
 export interface Finding {
   readonly question: string;
   readonly figures: readonly Figure[];
@@ -70,7 +70,7 @@ export const measures: Readonly<Record<string, Measure>> = {
 
 export const cpu = ["ownMicros", "databaseMicros", "brokerMicros"] as const;
 
-/** CPU of all processes for one event; null where a side has none of its own. */
+/** CPU of all processes for one event, or null if the side has no CPU measure. */
 export function totalCpu(row: Row): number | null {
   const parts = cpu.flatMap((name) => row.measures[name]?.median ?? []);
   return parts.length === 0 ? null : parts.reduce((sum, each) => sum + each, 0);
@@ -79,7 +79,7 @@ export function totalCpu(row: Row): number | null {
 const round = (value: number): number => (Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 100) / 100);
 export const shown = (value: number): string => round(value).toLocaleString("en");
 
-/** Half of the way from the least to the most, in percent of the median. */
+/** Half the range from the least to the most, in percent of the median. */
 export function spreadPercent({ least, median, most }: Spread): number {
   return median === 0 ? 0 : Math.round(((most - least) / 2 / Math.abs(median)) * 100);
 }

@@ -9,7 +9,7 @@ const escape = (text: string): string => text.replace(/[&<>"]/g, (sign) => `&#${
 const [labelWidth, barWidth, valueWidth, lineHeight] = [230, 380, 150, 24];
 const colours: Readonly<Record<string, string>> = { ownMicros: "#2563eb", databaseMicros: "#d97706", brokerMicros: "#059669" };
 
-/** One page without scripts or files beside it. */
+/** A self-contained page without scripts. */
 export function html({ title, findings }: Run): string {
   const scenarios = [...new Set(findings.map(({ scenario }) => scenario))];
   const links = scenarios.map((name) => `<a href="#${name}">${name}</a>`).join(" · ");

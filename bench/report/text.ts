@@ -18,7 +18,7 @@ function ratioLine(finding: Finding): readonly string[] {
   return [`  ${"ratio".padEnd(48)} ${ratio.toFixed(2).padStart(12)} (${verdict})`];
 }
 
-/** One line for each side: medians, and behind each the spread where there were several rounds. */
+/** One line per side: medians, each followed by its spread if there were several rounds. */
 function table(rows: readonly Row[], base: string | undefined): readonly string[] {
   const columns = Object.keys(measures).filter((name) => rows.some((row) => name in row.measures));
   const against = rows.find(({ name }) => name === base);

@@ -6,7 +6,7 @@ const way = (name: string, task: object): Side => ({ name, side: "add", task });
 const libraries = { drizzle: "Drizzle", kysely: "Kysely", knex: "Knex", typeorm: "TypeORM", prisma: "Prisma" } as const;
 const told = (events: number): string => `${events.toLocaleString("en")} transactions of ten writers`;
 
-/** What an event adds to a transaction of the service's own. */
+/** The cost that an event adds to a service's own transaction. */
 export async function* add(ground: Ground): AsyncGenerator<Finding> {
   for (const database of ground.chosen(["postgres", "mariadb", "sqlite"] as const)) {
     await using store: Place = await databases[database].open(ground);

@@ -10,7 +10,7 @@ async function latency(subject: Subject, take: number[]): Promise<void> {
   await subject.publish(value);
 }
 
-/** What waits behind a claim's own events costs it nothing. */
+/** Events that wait behind a claim's own events cost the claim nothing. */
 export async function backlog(url: string, rows: number): Promise<readonly Finding[]> {
   await using few = await subjectOn(url, "few");
   await using many = await subjectOn(url, "many");

@@ -3,7 +3,7 @@ import { percentile, subjectOn, timed, type Subject } from "./subject.ts";
 
 const claims = 400;
 
-/** Dead letters of policy `block`, each with a thousand followers. */
+/** Dead events of policy `block`, each with a thousand followers. */
 async function block(subject: Subject, rows: number): Promise<void> {
   const { pool, schema } = subject;
   const aggregates = rows / 1_000;
@@ -37,7 +37,7 @@ async function latencies(subject: Subject, take: number[]): Promise<void> {
   await subject.publish(value);
 }
 
-/** Rows that wait behind a dead letter are out of the claim's way. */
+/** Events that are blocked behind a dead event do not slow a claim down. */
 export async function blocked(url: string, rows: number): Promise<readonly Finding[]> {
   await using clear = await subjectOn(url, "clear");
   await using held = await subjectOn(url, "held");

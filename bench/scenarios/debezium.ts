@@ -7,7 +7,7 @@ import { beyondWriters } from "./latency.ts";
 
 type Debezium = Awaited<ReturnType<typeof debeziumBinaries>>;
 
-/** Java compiles what runs often: a process that has seen fewer events is not as fast as it will be. */
+/** Java compiles code that runs often: a process that has seen fewer events is not at full speed yet. */
 const first = 200_000;
 
 /** The relay and Debezium on the same outbox table, by turns, PostgreSQL to Kafka. */

@@ -2,7 +2,7 @@ import { compare, ours } from "../measure/compare.ts";
 import { brokers, databases, type BrokerName, type DatabaseName, type Ground, type Place } from "../measure/ground.ts";
 import type { Finding } from "../report/finding.ts";
 
-/** From every database to every broker, and beside it what the broker's client does alone. */
+/** The relay from every database to every broker, compared with the broker's client alone. */
 export async function* drain(ground: Ground): AsyncGenerator<Finding> {
   const events = ground.size(60_000);
   for (const broker of ground.chosen(["nats", "redis", "kafka", "rabbitmq", "embedded", "none"] as const)) {

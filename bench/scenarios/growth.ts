@@ -12,7 +12,7 @@ interface Part extends Pick<Comparison, "question" | "sides" | "rounds" | "base"
 const relay = (name: string, task: object): Side => ({ name, side: "relay", task });
 const told = (count: number): string => count.toLocaleString("en");
 
-/** Scenarios of their own: to fill the table takes minutes. */
+/** `published` and `pending` are separate scenarios because filling the table takes minutes. */
 export const published = (ground: Ground): Promise<readonly Finding[]> =>
   apart(ground, (scale) => ({
     question: "Events that were published before, and are still in the table",
@@ -31,7 +31,7 @@ export const pending = (ground: Ground): Promise<readonly Finding[]> =>
     rounds: 1,
   }));
 
-/** What the relay does when one thing grows and the rest stays. Parts are picked with --only. */
+/** How the relay behaves when one quantity grows and the rest stays the same. --only picks parts. */
 const parts = {
   batch: (scale) => ({
     question: "Windows of so many events, to a sink that acknowledges at once",

@@ -7,11 +7,11 @@ const batch = 1_000;
 
 interface Passing {
   readonly subject: Subject;
-  /** How fast the last tenth went. */
+  /** Events per second over the last tenth. */
   readonly rate: number;
 }
 
-/** All pass as many events, by turns: whatever else the machine does, it does to all of them. */
+/** All subjects pass the same number of events, taking turns, so that other load on the machine hits all alike. */
 async function passAll(subjects: readonly Subject[], events: number): Promise<readonly Passing[]> {
   const ms = subjects.map(() => 0);
   const last = Math.floor((events / chunk) * 0.9);
@@ -48,9 +48,9 @@ async function holders({ store }: Subject): Promise<readonly string[]> {
   return [...tell("cleaning up waits for", watch?.horizon), ...tell("floors wait for", watch?.writer)];
 }
 
-/** Nothing that a transaction keeps from being vacuumed may slow a claim down, however much has been published. */
+/** Dead rows that an open transaction keeps from being vacuumed must not slow a claim down, however much has been published. */
 export async function horizon(database: (name: string) => Promise<string>, events: number): Promise<readonly Finding[]> {
-  const few = events / 6; // with the writer it gets slower and slower: enough to show how
+  const few = events / 6; // claims get slower and slower beside the writer: this many are enough to show it
   const pass = async (
     name: string,
     statement: string,

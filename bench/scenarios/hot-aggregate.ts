@@ -5,11 +5,11 @@ import type { Finding } from "../report/finding.ts";
 const measureOf = ({ rows = [] }: Finding, side: string, measure: string): number =>
   rows.find(({ name }) => name === side)!.measures[measure]!.median;
 
-/** Where another checkout is compared, its verdict stands. */
+/** With --beside, the verdict of that comparison stands. */
 const judged = (finding: Finding, ratio: number, bound: NonNullable<Finding["bound"]>): Finding =>
   finding.bound === null ? { ...finding, ratio, bound } : finding;
 
-/** One aggregate's events go one by one to most brokers: as fast as a client that awaits each acknowledgement? */
+/** Most brokers get one aggregate's events one by one: is the relay as fast as a client that awaits each acknowledgement? */
 export async function hotRate(ground: Ground, broker: BrokerName): Promise<Finding> {
   await using server = await brokers[broker].open();
   await using store = await databases.postgres.open(ground);

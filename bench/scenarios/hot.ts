@@ -25,7 +25,7 @@ const oneWayMs = 6;
 const coldEveryMs = 250;
 const mostMs = 500;
 
-/** What the relay hands over, and when the answer was there. */
+/** Records the events that the relay hands to the sink, and when the broker had answered that they are stored. */
 function watched(sink: Broker, sent: string[], answeredAt: Map<string, number>): Sink {
   const publish: Sink["publish"] = async (batch, signal) => {
     sent.push(...batch.map(({ envelope }) => envelope.id));
@@ -37,7 +37,7 @@ function watched(sink: Broker, sent: string[], answeredAt: Map<string, number>):
   return { ...sink, publish };
 }
 
-/** One aggregate has a backlog, and the broker, which is healthy, is 12 ms away: what becomes of the other aggregates of the topic? */
+/** One aggregate has a backlog, and a healthy broker is a round trip of 12 ms away: how long do other aggregates of the topic wait? */
 export async function hot(url: string, events: number): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   for (const [name, { start, open }] of Object.entries(brokers)) {
@@ -89,7 +89,7 @@ export async function hot(url: string, events: number): Promise<readonly Finding
         { what: "events sent more than once", value: sent.length - new Set(sent).size, unit: "" },
         { what: "breakers opened", value: opened, unit: "" },
       ],
-      // A copy or an open breaker is beyond any bound.
+      // A duplicate or an open breaker breaks the bound in any case.
       ratio: sent.length === new Set(sent).size && opened === 0 ? percentile(waits, 0.99) / mostMs : Infinity,
       bound: { at: "most", ratio: 1 },
     });

@@ -4,7 +4,7 @@ import type { Finding } from "../report/finding.ts";
 
 const side = (name: string, task: object): Side => ({ name, side: "idle", task });
 
-/** What a relay costs that has nothing to do, or twenty events a second. */
+/** The cost of a relay with no events, and with twenty events a second. */
 export async function* idle(ground: Ground): AsyncGenerator<Finding> {
   const seconds = ground.quick ? 4 : 10;
   await using broker = await brokers.none.open();

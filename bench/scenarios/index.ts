@@ -17,13 +17,13 @@ import { subscriber } from "./subscriber.ts";
 
 interface Scenario {
   readonly run: (ground: Ground) => AsyncIterable<Finding> | Promise<readonly Finding[]>;
-  /** What it takes on a machine of two cores. Comparisons have limits of their own; all scenarios together stay within `mostMinutes`. */
+  /** Its duration on a machine with two cores. Comparisons have their own limits; the scenarios stay within `mostMinutes`. */
   readonly minutes: number;
   /** Only with --long, or by name. */
   readonly long?: boolean;
 }
 
-/** Of the default set, and of one scenario. */
+/** The limits for the default set together, and for each scenario. */
 export const mostMinutes = { together: 40, each: 10 };
 
 /** In the order of a run. */

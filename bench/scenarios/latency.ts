@@ -5,10 +5,10 @@ import type { Figure, Finding, Row } from "../report/finding.ts";
 const steady = 1_000;
 const shares = [0.1, 0.25, 0.5, 0.75];
 const polls = [10, 100, 1_000, 5_000];
-/** So few that a claim rarely finds several: with several, the relay looks again after 6 ms and not after its interval. */
+/** So few that a claim rarely finds several: with several, the relay looks again after 7 ms and not after its interval. */
 const few = 10;
 
-/** From the commit to the broker's acknowledgement and to the effect, and what relaying costs when events come steadily. */
+/** Latency from the commit to the broker's acknowledgement and to the effect, and the cost of relaying at a steady rate. */
 export async function* latency(ground: Ground): AsyncGenerator<Finding> {
   const seconds = ground.quick ? 3 : 8;
   for (const broker of ground.chosen(["nats", "redis", "kafka"] as const)) {
@@ -27,7 +27,7 @@ interface Paced {
 }
 
 const paced = (name: string, task: object): Side => ({ name, side: "paced", task });
-/** Above that, one event in a transaction would make the writers the limit. */
+/** Above the steady rate, one event per transaction would make the writers the limit. */
 const perCommit = (rate: number): number => (rate <= steady ? 1 : Math.ceil(rate / 500));
 
 async function atSteadyRate(ground: Ground, { broker, server, store, seconds }: Paced): Promise<Finding> {
@@ -48,7 +48,7 @@ async function atSteadyRate(ground: Ground, { broker, server, store, seconds }: 
   return { ...finding, figures: ["relay", "relay, listen"].flatMap((name) => beyondWriters(finding.rows!, name)) };
 }
 
-/** What relaying adds to what the writers cost. */
+/** The cost of relaying, without the cost of the writers. */
 export function beyondWriters(rows: readonly Row[], name: string): readonly Figure[] {
   const of = (row: string, measure: string): number => rows.find((each) => each.name === row)!.measures[measure]!.median;
   const beyond = (measure: string): number => of(name, measure) - of("writers alone", measure);
@@ -58,7 +58,7 @@ export function beyondWriters(rows: readonly Row[], name: string): readonly Figu
   ];
 }
 
-/** Shares of what this machine does at most: the relay alone up to the acknowledgement, the slower of relay and subscriber up to the effect. */
+/** At shares of this machine's capacity: the relay's up to the acknowledgement, the lower of relay's and subscriber's up to the effect. */
 async function* atCapacity(ground: Ground, { broker, server, store, seconds }: Paced): AsyncGenerator<Finding> {
   const to = `PostgreSQL to ${brokers[broker].name}`;
   const capacity = await compare(ground, {

@@ -4,11 +4,11 @@ import { peer, peersNode, versionOf, type PeerName } from "../measure/peers.ts";
 import type { Finding } from "../report/finding.ts";
 
 interface Way {
-  /** A library, or the loop that texts about the pattern show. */
+  /** A library, or the loop that articles about the pattern show. */
   readonly peer: PeerName | "loop";
   readonly name: string;
   readonly ordered?: boolean;
-  /** Of the events, how many it is given: one that is much slower gets fewer. */
+  /** Its share of the events: a much slower peer gets fewer. */
   readonly share?: number;
 }
 
@@ -20,7 +20,7 @@ const ways: readonly Way[] = [
   { peer: "loop", name: "a loop that publishes and marks each event by itself", share: 0.15 },
 ];
 
-/** Ways to drain a table of PostgreSQL to JetStream, on the same servers, by turns, and on one Node. */
+/** Ways to drain a PostgreSQL table to JetStream. They take turns on the same servers, and run on the same Node. */
 export async function* peers(ground: Ground): AsyncGenerator<Finding> {
   const events = ground.size(60_000);
   const lacks: string[] = [];

@@ -14,7 +14,7 @@ async function pass(subject: Subject): Promise<number> {
   return ms;
 }
 
-/** Purging goes on all the time while the relay works; it may cost a little, and never an event that is not published. */
+/** A continuous purge while the relay works. It may slow the relay a little, but must never delete an unpublished event. */
 export async function purge(url: string, seconds: number): Promise<readonly Finding[]> {
   await using subject = await subjectOn(url, "purged");
   await subject.pool.query(
@@ -25,7 +25,7 @@ export async function purge(url: string, seconds: number): Promise<readonly Find
   await subject.drain(batch);
   const rest = new AbortController();
   let purged = 0;
-  // As relays and the command do it: what was published a second ago is old enough, so that there is always something to purge.
+  // Purges as relays and the command do, with a retention of one second, so that there is always something to purge.
   const purgeOn = async (): Promise<void> => {
     const ended = new AbortController();
     const purging = (async () => {
@@ -44,7 +44,7 @@ export async function purge(url: string, seconds: number): Promise<readonly Find
   const alone: number[] = [];
   const beside: number[] = [];
   for (const end = Date.now() + seconds * 1_000; Date.now() < end;) {
-    for (let slice = 0; slice < slices; slice++) alone.push(await pass(subject)); // by turns, so that both meet the same machine
+    for (let slice = 0; slice < slices; slice++) alone.push(await pass(subject)); // in turn, so that other load on the machine hits both
     await purgeOn();
   }
   const { states } = await subject.store.operator.status();

@@ -11,7 +11,7 @@ export interface Subject extends AsyncDisposable {
   insert(count: number): Promise<void>;
   claim(limit: number): Promise<Window>;
   publish(window: Window): Promise<void>;
-  /** Claims and publishes until nothing is left; says how many. */
+  /** Claims and publishes until nothing is left; returns how many. */
   drain(batch: number): Promise<number>;
 }
 

@@ -2,9 +2,9 @@ import { compare, ours } from "../measure/compare.ts";
 import { brokers, databases, type Ground, type Place } from "../measure/ground.ts";
 import type { Finding } from "../report/finding.ts";
 
-/** From JetStream through the inbox, beside consumers that are written by hand. */
+/** From JetStream through the inbox, compared with consumers that are written by hand. */
 export async function* subscriber(ground: Ground): AsyncGenerator<Finding> {
-  // As many before them: what a process compiles in its first seconds is no cost of an event.
+  // The warm-up has as many events: the code that a process compiles in its first seconds is not a cost of an event.
   const events = ground.size(5_000);
   await using broker = await brokers.nats.open();
   for (const database of ground.chosen(["postgres", "mariadb", "sqlite"] as const)) {

@@ -22,7 +22,7 @@ export async function troubled(ground: Ground): Promise<Finding> {
     task: { events: ground.size(100_000), warm: ground.size(100_000), broker: "none" },
     minutes: 1.5,
   });
-  if (finding.bound !== null) return finding; // beside another checkout
+  if (finding.bound !== null) return finding; // with --beside, that verdict stands
   const cost = (name: string): number => totalCpu(finding.rows!.find((row) => row.name === name)!)!;
   const most = Math.max(...finding.rows!.map(({ name }) => cost(name)));
   return { ...finding, ratio: most / cost(clean), bound: { at: "most", ratio: 1.05 } };

@@ -1,4 +1,4 @@
-// Transactions of ten writers, each with a row of the service's own, and with events the way that `task.way` names.
+// Transactions of ten writers. Each inserts one row of the service's own, and adds events in the way that `task.way` names.
 import { randomUUID } from "node:crypto";
 import { libraries } from "./libraries.mjs";
 import { measured } from "./measure.mjs";
@@ -18,7 +18,7 @@ const plainTypes = {
   sqlite: { id: "text", name: "text", json: "text", time: "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))", index: pending },
 };
 
-/** Each takes the transaction and the ids of its events. */
+/** Each resolves to a function of the transaction and the ids of its events. */
 const ways = {
   /** What the transaction costs without events. */
   async none() {

@@ -1,4 +1,4 @@
-// A consumer in a process of its own, which reads the topic and remembers when each event came.
+// A consumer in its own process, which reads the topic and records when each event arrived.
 import { Consumer, stringDeserializer } from "@platformatic/kafka";
 import { setTimeout as sleep } from "node:timers/promises";
 import { topicOf } from "./brokers.mjs";

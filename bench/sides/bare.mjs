@@ -1,10 +1,10 @@
-// What the broker's own client publishes when nothing is read from a database: the same messages, headers and number in flight.
+// The broker's own client publishes without a database: the same messages, with the same headers and as many in flight.
 import { Buffer } from "node:buffer";
 import { openBroker, topicOf } from "./brokers.mjs";
 import { data, messages, pump } from "./message.mjs";
 import { measured } from "./measure.mjs";
 
-/** Each resolves to a function that sends so many messages and resolves when the broker has acknowledged them. */
+/** Each resolves to a function that sends `count` messages and resolves when the broker has acknowledged them. */
 export const clients = {
   async nats(task) {
     const [{ connect, headers }, { jetstream }] = [await import("@nats-io/transport-node"), await import("@nats-io/jetstream")];
@@ -44,7 +44,7 @@ export const clients = {
 
   async kafka(task) {
     const { Producer } = await import("@platformatic/kafka");
-    // Without idempotence several sends may be under way: that is the most it can do.
+    // Without idempotence, several sends may be in flight: this is the most that the client can do.
     const producer = new Producer({ clientId: "bench", bootstrapBrokers: [new URL(task.brokerUrl).host], acks: -1, maxInflights: 10 });
     const topic = topicOf(task);
     return (count) =>
@@ -57,7 +57,7 @@ export const clients = {
   },
 };
 
-/** One aggregate's share in order: each waits for the acknowledgement of the one before it. The rest goes beside it, as it can. */
+/** Sends one aggregate's share in order: each message waits for the previous acknowledgement. `pump` sends the rest at the same time. */
 async function oneByOne(total, share, send) {
   const hot = Math.round(total * share);
   const each = async () => {
@@ -67,7 +67,7 @@ async function oneByOne(total, share, send) {
 }
 
 export default async function bare(task) {
-  const broker = await openBroker(task); // makes the topic
+  const broker = await openBroker(task); // creates the topic
   await broker[Symbol.asyncDispose]();
   const send = await clients[task.broker](task);
   const publish = task.hot > 0 ? (total) => oneByOne(total, task.hot, send) : (total) => pump(total, send);

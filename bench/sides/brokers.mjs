@@ -11,7 +11,7 @@ export async function openBroker(task) {
   return broker;
 }
 
-/** Acknowledges at once: what is left is the database's part and the relay's own. */
+/** Acknowledges at once, so that only the cost of the database and of the relay itself is left. */
 function none() {
   return {
     name: "none",

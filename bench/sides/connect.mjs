@@ -12,14 +12,14 @@ import { now } from "./measure.mjs";
 
 const startMs = 90_000;
 
-/** In our tries this collector took less CPU than the one of Kafka's own start script. */
+/** In our measurements, this garbage collector took less CPU than the one in Kafka's own start script. */
 const java = ["-Xms1g", "-Xmx1g", "-XX:+UseParallelGC"];
 const logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
 
-/** The columns that one of the messages needs, and no others: PostgreSQL sends the rest to nobody. */
+/** The columns that at least one of the messages needs. PostgreSQL does not send the others. */
 const columns = "seq id aggregate_type aggregate_id event_type event_version payload content_type created_at".split(" ");
 
-/** The headers of both messages. The event router adds one of its own, `id`; `ce_specversion` and `ce_source`, which never vary, it cannot give. */
+/** The headers of both messages. The event router adds its own `id`, and cannot set `ce_specversion` and `ce_source`, which never vary. */
 const headers = {
   ours: {
     ce_id: "id",
@@ -43,7 +43,7 @@ const worker = (task, folder) => ({
   "key.converter": "org.apache.kafka.connect.storage.StringConverter",
   "value.converter": "org.apache.kafka.connect.storage.StringConverter",
   "header.converter": "org.apache.kafka.connect.storage.StringConverter",
-  // As the relay publishes: no compression, every replica acknowledges, several requests under way without a change of order.
+  // As the relay publishes: no compression, every replica acknowledges, several requests in flight without reordering.
   "producer.acks": "all",
   "producer.enable.idempotence": true,
   "producer.max.in.flight.requests.per.connection": 5,
@@ -88,7 +88,7 @@ const connector = (task, { hostname, port, pathname, username }) => ({
     .join(),
 });
 
-/** Runs Connect. Its supervisor ends it, and removes its folder, when this process is gone. */
+/** Runs Connect. The supervisor kills it, and removes its folder, when this process ends. */
 function run(task) {
   const folder = mkdtempSync(join(tmpdir(), "waybill-debezium-"));
   const log = join(folder, "log");
@@ -115,12 +115,12 @@ function run(task) {
   return running;
 }
 
-/** Resolves when PostgreSQL streams to it. */
+/** Resolves when PostgreSQL streams to Debezium. */
 export async function startDebezium(task, pool) {
   const { schema } = task;
   await pool.query(`CREATE PUBLICATION ${schema} FOR TABLE ${schema}.outbox (${columns}) WITH (publish = 'insert')`);
   await pool.query("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", [schema]);
-  /** The process of PostgreSQL that streams. */
+  /** The PostgreSQL process that streams (walsender). */
   const sender = async () => {
     const { rows } = await pool.query("SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1", [schema]);
     return rows[0].active_pid;
@@ -128,10 +128,10 @@ export async function startDebezium(task, pool) {
   const running = run(task);
   for (const until = now() + startMs; (await sender()) === null; await sleep(50))
     if (running.ended !== null || now() > until) throw new Error(`Debezium does not stream (${running.ended}):\n${running.log()}`);
-  await sleep(1_000); // its start is still busy
+  await sleep(1_000); // Debezium is still busy with its start
   return {
     pid: running.pid,
-    /** What is inserted from here on waits undecoded, as events wait in the table for the relay. Returns what lets it go. */
+    /** Events inserted from here on wait undecoded, as they wait in the table for the relay. Returns a function that lets them go. */
     async hold() {
       const stopped = await sender();
       process.kill(stopped, "SIGSTOP");

@@ -1,4 +1,4 @@
-// CPU time, in microseconds, and memory: of this process, and of any other with all that it started.
+// CPU time, in microseconds, and memory: of this process, and of any other with its descendants.
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The kernel counts in hundredths of a second on every Linux that Node runs on. */
@@ -10,12 +10,12 @@ export function ownCpu() {
   return user + system;
 }
 
-/** Of a process and its descendants, those that have ended included; 0 when there is no such process. */
+/** CPU of a process and its descendants, including those that have ended; 0 if there is no such process. */
 export function treeCpu(pid) {
   return tree(pid).reduce((sum, { own, ended }) => sum + own + ended, 0);
 }
 
-/** What a process and its descendants hold in memory, in bytes. What they share is counted for each of them. */
+/** Resident memory of a process and its descendants, in bytes. Shared memory is counted for each of them. */
 export function treeRss(pid) {
   return tree(pid).reduce((sum, { pages }) => sum + pages, 0) * pageBytes;
 }
@@ -26,13 +26,13 @@ function tree(pid) {
   return [...all.filter((each) => each.pid === pid), ...below(pid)];
 }
 
-/** The name of the program, in brackets, may hold spaces: what is counted comes behind it. */
+/** The program's name, in parentheses, may contain spaces: the fields are counted from behind it. */
 function statOf(pid) {
   let text;
   try {
     text = readFileSync(`/proc/${pid}/stat`, "utf8");
   } catch {
-    return null; // it has ended meanwhile
+    return null; // the process has ended meanwhile
   }
   const behind = text.slice(text.lastIndexOf(")") + 2);
   const fields = behind.split(" ").map(Number);
@@ -41,7 +41,7 @@ function statOf(pid) {
   return { pid, parent: fields[1], own, ended: endedTicks * tickMicros, pages: fields[21] };
 }
 
-/** The scheduler's own count, in nanoseconds. A database of many processes would lose up to a tick of each otherwise. */
+/** From the scheduler's own count in nanoseconds. Ticks would lose up to one for each of a database's many processes. */
 function exactOf(pid) {
   try {
     return Number(readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ")[0]) / 1_000;

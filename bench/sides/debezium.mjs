@@ -5,11 +5,11 @@ import { measured } from "./measure.mjs";
 import { openStore } from "./stores.mjs";
 import { createTopic } from "./topic.mjs";
 
-/** `task.warm` events have gone through the same process before. Without them it has only begun to stream. */
+/** `task.warm` events go through the same process first. Without them, Debezium has only just begun to stream. */
 export default async function debezium(task) {
   const { warm = 0, events } = task;
   const { pool, insert, position, close } = await openStore(task);
-  const broker = await openBroker(task); // makes the topic
+  const broker = await openBroker(task); // creates the topic
   const topic = createTopic(task);
   const service = await startDebezium(task, pool);
   const load = async (count) => {

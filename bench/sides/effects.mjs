@@ -1,4 +1,4 @@
-// A subscriber in a process of its own, which remembers when each event's effect was committed.
+// A subscriber in its own process, which records when each event's effect was committed.
 import { setTimeout as sleep } from "node:timers/promises";
 import { openBroker, topicOf } from "./brokers.mjs";
 import { now, refuse } from "./measure.mjs";

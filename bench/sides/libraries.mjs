@@ -10,8 +10,8 @@ import { promisify } from "node:util";
 const require = createRequire(import.meta.url);
 
 /**
- * Each opens its connections and says how it does a transaction, the insert into `work`, any other insert with `?` for its values, and which
- * handle the outbox takes.
+ * Each opens its connections and returns `transaction`, `work` (its insert into the work table), `byHand` (any other insert, with `?` for
+ * its values) where it is measured, and the `handle` that the outbox takes.
  */
 export const libraries = {
   async pg({ url, max, table }) {
@@ -48,7 +48,7 @@ export const libraries = {
     };
   },
 
-  /** One connection, whose transactions come one after the other: a file has one writer. The outbox takes the client itself. */
+  /** One connection and one transaction at a time: a file has one writer. The outbox takes the client itself. */
   async sqlite({ file, table }) {
     const statements = new Map();
     const prepared = (text) => statements.get(text) ?? statements.set(text, file.prepare(text)).get(text);
@@ -127,7 +127,7 @@ export const libraries = {
 
 const written = new Map();
 
-/** With PostgreSQL's own marks; written once, as nobody would in a program of their own for each statement. */
+/** The text with PostgreSQL's placeholders. It is cached, because a service would not rewrite it for each statement. */
 function numbered(text) {
   let nth = 0;
   return (
@@ -153,7 +153,7 @@ async function prismaClient() {
     `generator client {\n  provider = "prisma-client-js"\n  output = "./client"\n}\ndatasource db {\n  provider = "postgresql"\n}\nmodel Thing {\n  id Int @id\n}\n`,
   );
   const command = join(dirname(require.resolve("prisma/package.json")), "build/index.js");
-  // It would download an engine that only migrations need; any program in its place keeps it from that.
+  // Prisma would download an engine that only migrations need. The path of any other program prevents that.
   const env = { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: "1" };
   await promisify(execFile)(process.execPath, [command, "generate", "--schema", schema], { env });
   return client;

@@ -1,5 +1,5 @@
-// Writers in a process of their own: `task.rate` events per second, however long one takes. They remember when each
-// commit had returned.
+// Writers in their own process: `task.rate` events per second, however long a transaction takes.
+// They record when each commit had returned.
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { now } from "./measure.mjs";
@@ -43,7 +43,7 @@ process.once("message", async () => {
 const began = now();
 while (going) {
   const due = Math.floor(((now() - began) / 1_000) * rate) - made;
-  // Not more than a second's worth waits: a machine that cannot keep up shows a lower rate, and no endless queue.
+  // At most a second's worth of events is open: a machine that cannot keep up shows a lower rate, not an endless queue.
   for (let left = due; left >= perCommit && open * perCommit < rate; left -= perCommit) {
     made += perCommit;
     void write();

@@ -6,9 +6,9 @@ import { ownCpu, treeCpu, treeRss } from "./cpu.mjs";
 export const now = () => Number(process.hrtime.bigint()) / 1e6;
 
 /**
- * Runs `work` and returns what one event of it cost. `events` is their number, or a function that knows it afterwards.
- * `position` reads the database's place in its log; `helpers` are processes whose cost is ours, such as further relays. With `apart`, only
- * theirs is: this process looks on.
+ * Runs `work` and returns what one event of it cost. `events` is their number, or a function that returns it afterwards.
+ * `position` reads the database's position in its log. `helpers` are processes whose cost is ours, such as further relays. With `apart`,
+ * only the helpers' cost is: this process only watches.
  */
 export async function measured(task, work, { events = task.events, position = null, helpers = [], apart = false } = {}) {
   let rss = 0;
@@ -41,7 +41,7 @@ export async function measured(task, work, { events = task.events, position = nu
   };
 }
 
-/** Something that counts, and resolves when it has come to a number. */
+/** A counter. `plus(some)` resolves when the count is `some` above the last goal. */
 export function createCount() {
   let [count, goal, reached] = [0, Infinity, () => undefined];
   return {
@@ -58,7 +58,7 @@ export function createCount() {
   };
 }
 
-/** A round in which an event fails measures nothing. */
+/** Ends the round if the event has an error: such a round measures nothing. */
 export function refuse(event) {
   if (!("error" in event)) return;
   process.stderr.write(`${event.type}: ${event.error}\n`);

@@ -1,9 +1,9 @@
-// What a subscriber of the topic gets: so many events, and each aggregate's in order.
+// Checks that a subscriber of the topic gets all events, and each aggregate's in order.
 import { topicOf } from "./brokers.mjs";
 import { createCount, refuse } from "./measure.mjs";
 import { from } from "./package.mjs";
 
-/** Fails the round otherwise. An event that never comes lets the round run into its time limit. */
+/** Fails the round if the order is wrong. If an event never comes, the round runs into its time limit. */
 export async function checkOrder(task, broker, events) {
   const [{ createSubscriber }, { memory }] = [await from(task.root, "index.js"), await from(task.root, "memory.js")];
   const inbox = memory();

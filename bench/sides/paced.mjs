@@ -1,4 +1,4 @@
-// A relay, or Debezium, beside writers at a steady rate: what an event costs then, and how long it takes to the broker and to its effect.
+// A relay, or Debezium, beside writers at a steady rate: the cost of an event, and its latency to the broker and to its effect.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -12,7 +12,7 @@ import { createTopic } from "./topic.mjs";
 
 const child = (file, task) => fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(task)]);
 
-/** Ends a child, which may wait for these events, and returns what it remembers. */
+/** Ends a child and returns what it recorded. A reader waits for the expected events first. */
 async function told(process, expected = []) {
   process.send(expected);
   const [list] = await once(process, "message");
@@ -20,9 +20,9 @@ async function told(process, expected = []) {
 }
 
 /**
- * With `relays: 0` there are the writers only, or Debezium in the relay's place. `subscriber` measures the effects too, `consumer` when the
- * events come to one that only reads. `warm` events go first. `cold` measures the events apart that are not of the hot aggregate, which has
- * `task.hot` of all events, or a `backlog`.
+ * With `relays: 0` there are only the writers, or Debezium instead of the relay. `subscriber` also measures the latency to the effect,
+ * `consumer` the latency to a consumer that only reads. `warm` events go first. `cold` also measures other aggregates than the hot one by
+ * themselves. The hot one has the share `task.hot` of all events, or a `backlog`.
  */
 export default async function paced(task) {
   const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warm = 0, warmSeconds = 2, seconds } = task;
@@ -65,7 +65,7 @@ export default async function paced(task) {
   };
 }
 
-/** Other aggregates than the hot one: those of its lane wait with it, and those of other lanes must not. */
+/** Aggregates other than the hot one. Those of its lane wait with it, those of other lanes must not. */
 async function besideHot(task, pool, committed, acked) {
   const inItsLane = `SELECT DISTINCT aggregate_id FROM ${task.schema}.outbox WHERE lane = ${task.schema}.waybill_lane(aggregate_type, $1)`;
   const { rows } = await pool.query(inItsLane, [hotAggregate]);
@@ -81,12 +81,12 @@ function perEvent(sums, count) {
   return { ...each, perSecond: count / seconds, rssMb, seconds };
 }
 
-/** From the commit to what is remembered of the same events. */
+/** Latency from the commit to the time that was recorded for the same event. */
 function waits(name, committed, seen) {
   const at = new Map(seen);
   if (at.size === 0 || committed.length === 0) return {};
   const all = committed.flatMap(([id, began]) => (at.has(id) ? [Math.max(0, at.get(id) - began)] : []));
-  const unseen = committed.length - all.length; // percentiles without them would flatter
+  const unseen = committed.length - all.length; // reported too: the percentiles leave them out, which would flatter
   return {
     [`${name}P50`]: percentile(all, 0.5),
     [`${name}P99`]: percentile(all, 0.99),

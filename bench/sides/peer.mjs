@@ -1,4 +1,4 @@
-// Other libraries of PostgreSQL drain what is in their tables. Their handlers publish with the broker's own client, as their users would.
+// Other libraries for PostgreSQL drain their own tables. Their handlers publish with the broker's own client, as their users would.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,8 +10,8 @@ import { openStore } from "./stores.mjs";
 const text = `{"text":"${"x".repeat(289)}"}`;
 
 /**
- * Each prepares its tables, and says how events get there and how the work starts; what that returns stops it, with all settled. `publish`
- * sends so many messages at once, and resolves when the broker has them.
+ * Each creates its tables and returns `insert`, which adds events, and `start`, which starts the work. `start` resolves to a function that
+ * stops the work when all is settled. `publish(count)` sends that many messages at once, and resolves when the broker has them.
  */
 const peers = {
   /** As its page on performance says: jobs are fetched and completed in batches. */
@@ -26,7 +26,7 @@ const peers = {
         localQueue: { size: 500 },
         completeJobBatchDelay: 0,
         failJobBatchDelay: 0,
-        logger: new Logger(() => () => undefined), // a line for each job would be most of its work
+        logger: new Logger(() => () => undefined), // logging a line for each job would be most of its work
       },
     };
     await runMigrations({ preset });
@@ -82,7 +82,7 @@ const peers = {
     };
   },
 
-  /** The listener that polls. By itself it fetches one message at a time at first; here it fetches whole batches from the start. */
+  /** The polling listener. By default it first fetches one message at a time; here it fetches whole batches from the start. */
   async "pg-transactional-outbox"(task, { require, pool, publish }) {
     const { DatabaseSetup, getDisabledLogger, initializePollingMessageListener } = require("pg-transactional-outbox");
     const setup = {
@@ -127,7 +127,7 @@ const peers = {
     };
   },
 
-  /** The loop that texts about the pattern show: each event is published and marked by itself. It does not pause while there are more. */
+  /** The loop that articles about the pattern show: each event is published and marked by itself. It pauses only when none are left. */
   async loop(task, { pool, publish }) {
     await pool.query(
       `CREATE TABLE ${task.schema}.events (
@@ -170,9 +170,9 @@ const peers = {
 
 export default async function peer(task) {
   const { pool, position } = await openStore(task);
-  await pool.query(`DROP SCHEMA ${task.schema} CASCADE`); // ours, which it does not need
+  await pool.query(`DROP SCHEMA ${task.schema} CASCADE`); // Waybill's tables, which the peer does not need
   await pool.query(`CREATE SCHEMA ${task.schema}`);
-  await (await openBroker(task))[Symbol.asyncDispose](); // makes the topic
+  await (await openBroker(task))[Symbol.asyncDispose](); // creates the topic
   const [count, send] = [createCount(), await clients[task.broker](task)];
   const publish = async (some) => {
     await send(some);
@@ -181,7 +181,7 @@ export default async function peer(task) {
   const require = task.folder === undefined ? null : createRequire(join(task.folder, "package.json"));
   const { insert, start } = await peers[task.peer](task, { require, pool, publish });
   let stopSeconds = 0;
-  /** As the relay is measured: from the start until all is settled. */
+  /** Measured like the relay: from the start until all is settled. */
   const pass = async (some) => {
     const reached = count.plus(some);
     const stop = await start();

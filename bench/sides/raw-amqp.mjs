@@ -72,7 +72,7 @@ export async function amqp(task) {
   };
 }
 
-/** The bodies of whole method frames in what has come. */
+/** Returns the bodies of method frames that have arrived completely. */
 function reader() {
   let rest = Buffer.alloc(0);
   return (chunk) => {

@@ -1,4 +1,4 @@
-// What the broker takes from a socket: the same bytes on the wire, encoded once, and acknowledgements that are only counted.
+// The broker on a bare socket: the same bytes on the wire, encoded in advance, and acknowledgements that are only counted.
 import { Buffer } from "node:buffer";
 import { connect } from "node:net";
 import { openBroker, topicOf } from "./brokers.mjs";
@@ -6,7 +6,7 @@ import { data, nextMessage, pump } from "./message.mjs";
 import { measured } from "./measure.mjs";
 import { amqp } from "./raw-amqp.mjs";
 
-/** Each connects, and says how a message is written and how answers are counted in what comes back. */
+/** Each connects and returns `encode`, for a message, and `answers`, which counts the answers in a received chunk. */
 const protocols = {
   redis(task) {
     const socket = openSocket(task);
@@ -46,7 +46,7 @@ function openSocket(task) {
   return connect(Number(port), hostname).setNoDelay();
 }
 
-/** How often a mark is in what has come, also where two chunks share it. */
+/** Counts how often `mark` arrives, also where it is split over two chunks. */
 function counting(mark, trouble) {
   let rest = "";
   return (chunk) => {

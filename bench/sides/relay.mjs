@@ -1,4 +1,4 @@
-// Drains an outbox: from the moment the events are in the table to the last acknowledgement.
+// Drains an outbox: from the moment the events are in the table until the relay has settled them.
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { openBroker } from "./brokers.mjs";
@@ -8,7 +8,7 @@ import { from } from "./package.mjs";
 import { openStore } from "./stores.mjs";
 import { block, holdHorizon } from "./trouble.mjs";
 
-/** A relay that reports how many events the broker has acknowledged. */
+/** A relay that passes each batch and the broker's results to `stored`. */
 export async function relayOf(task, store, broker, stored, options = {}) {
   const { createRelay } = await from(task.root, "index.js");
   const publish = async (batch, signal) => {
@@ -22,8 +22,8 @@ export async function relayOf(task, store, broker, stored, options = {}) {
 export const storedOf = (results) => results.filter(({ status }) => status === "stored").length;
 
 /**
- * A first relay takes a tenth of the events, or `task.warm`, to warm up, and drains. The one that is measured finds all events there, and is measured until it
- * has settled them: a relay has 1,500 events in flight, whose cost would otherwise lie outside.
+ * A first relay passes `task.warm` events to warm up, a tenth of the events by default, and drains. The measured relay finds all events in
+ * the table. It is measured until it has settled them: it has 1,500 events in flight, whose cost would otherwise be left out.
  */
 export default async function drain(task) {
   const { store, insert, published, settle, position, run, close } = await openStore(task);
@@ -53,7 +53,7 @@ export default async function drain(task) {
   await published(task.published ?? 0);
   await insert(task.events + (task.pending ?? 0));
   if (task.published > 0 || task.pending > 0 || task.warm > 0) await settle();
-  const drains = !(task.pending > 0); // the rest would take minutes
+  const drains = !(task.pending > 0); // to drain the rest would take minutes
   let relay;
   const work = async () => (relay = await pass(task.events, drains));
   const taken = await measured(task, work, { position, helpers: others.map(({ pid }) => pid) });
@@ -66,7 +66,7 @@ export default async function drain(task) {
   return taken;
 }
 
-/** One more relay on the same outbox, in a process of its own, which lives as long as its CPU has to be read. */
+/** One more relay on the same outbox, in its own process, which stays alive until its CPU has been read. */
 function another(task, stored) {
   const child = fork(fileURLToPath(new URL("./another-relay.mjs", import.meta.url)), [JSON.stringify(task)]);
   let drained = () => undefined;

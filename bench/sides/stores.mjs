@@ -5,7 +5,7 @@ import { from } from "./package.mjs";
 
 const chunk = 100_000;
 
-/** Of which `task.hot` is the share. */
+/** The aggregate whose share of the events is `task.hot`. */
 export const hotAggregate = "hot";
 
 export const databaseOf = (task) => task.database ?? "postgres";
@@ -16,7 +16,7 @@ export const workTable = (task, { named, run }) =>
 
 /**
  * `insert(count)` adds events of `task.payload` bytes. `task.hot` is the share that one aggregate has; the rest is spread over 20,000.
- * `published(count)` adds events that were published before. `named(table)` is a table beside the outbox, and `run` any statement.
+ * `published(count)` adds events that were published before. `named(table)` is a table beside the outbox, and `run` runs any statement.
  */
 export async function openStore(task, options = {}) {
   const opened = await { postgres: onPostgres, mariadb: onMariadb, sqlite: onSqlite }[databaseOf(task)](task, options);
@@ -27,12 +27,10 @@ export async function openStore(task, options = {}) {
   return { ...opened, insert: inChunks(opened.insertSome), published: inChunks(opened.insertPublished) };
 }
 
-/** As JSON of that many bytes. */
+/** The length of the text in a JSON payload of `payload` bytes. */
 const textBytes = ({ payload = 300 }) => Math.max(0, payload - '{"text":""}'.length);
 
-/**
- * As `outbox.add` makes them: in the order of time. The random ones that the table makes for plain SQL fall on all pages of a large index.
- */
+/** In time order, as `outbox.add` makes ids. The random ids that the table makes for plain SQL fall on all pages of a large index. */
 const timeOrderedId = `regexp_replace(
   lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15),
   '(.{8})(.{4})(.{4})(.{4})(.{12})', '\\1-\\2-\\3-\\4-\\5')`;
@@ -61,7 +59,7 @@ async function onPostgres(task, options) {
                 'PUBLISHED', clock_timestamp() FROM generate_series(1, $1::int) i`,
         [count],
       ),
-    /** What autovacuum and the checkpointer would do in the middle of the round. */
+    /** Does in advance what autovacuum and the checkpointer would do in the middle of the round. */
     settle: async () => {
       await pool.query(`VACUUM ANALYZE ${task.schema}.outbox`);
       await pool.query("CHECKPOINT");

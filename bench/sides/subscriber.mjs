@@ -1,4 +1,4 @@
-// What is in the broker already goes through an inbox, with one insert of the service's own for each event; `task.way` says how.
+// Events that are already in the broker go through an inbox, with one insert of the service's own for each. `task.way` says how.
 import pg from "pg";
 import { openBroker, topicOf } from "./brokers.mjs";
 import { createCount, measured, refuse } from "./measure.mjs";
@@ -6,7 +6,7 @@ import { from } from "./package.mjs";
 import { relayOf, storedOf } from "./relay.mjs";
 import { databaseOf, openStore, workTable } from "./stores.mjs";
 
-/** As many as a subscriber has by default: handlers side by side, and messages that it has asked for. */
+/** The defaults of a subscriber: concurrent handlers, and prefetched messages. */
 const [concurrency, prefetch] = [16, 256];
 
 async function subscribing(task, { store, broker, handled }, options) {
@@ -35,7 +35,7 @@ const works = {
 const ways = {
   subscriber: (task, parts) => subscribing(task, parts, { handlers: { OrderPlaced: (event, tx) => parts.work.one(tx, event.id) } }),
 
-  /** As many events share a transaction as may, and one statement does their work. */
+  /** As many events as possible share a transaction, and one statement does their work. */
   batched: (task, parts) =>
     subscribing(task, parts, {
       batch: 100,
@@ -63,7 +63,7 @@ const ways = {
   },
 };
 
-/** Each applies the event of an id once, as people write it. */
+/** Each applies the event with an id once, as people write it by hand. */
 const byHand = {
   async postgres(task, { named, work }) {
     const pool = new pg.Pool({ connectionString: task.store, max: concurrency });
@@ -100,7 +100,7 @@ const byHand = {
   },
 };
 
-/** A consumer of JetStream as people write it, with as many messages in flight. */
+/** A JetStream consumer as people write it by hand, with as many messages in flight as a subscriber has. */
 async function consume(task, { handled }, apply) {
   const [{ connect }, { jetstream, jetstreamManager, AckPolicy }] = [
     await import("@nats-io/transport-node"),

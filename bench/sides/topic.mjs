@@ -1,4 +1,4 @@
-// What the topic of a round holds, as Kafka itself says: nothing is read.
+// How many events the topic of a round holds, by Kafka's own offsets: no message is read.
 import { Consumer } from "@platformatic/kafka";
 import { setTimeout as sleep } from "node:timers/promises";
 import { topicOf } from "./brokers.mjs";
@@ -7,7 +7,7 @@ import { now } from "./measure.mjs";
 const everyMs = 10;
 const patienceMs = 120_000;
 
-/** Resolves when this many events have come to the topic. */
+/** `reach(goal)` resolves when this many events have come to the topic. */
 export function createTopic(task) {
   const client = new Consumer({ clientId: "bench", groupId: "bench-count", bootstrapBrokers: [new URL(task.brokerUrl).host] });
   const topic = topicOf(task);

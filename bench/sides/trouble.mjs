@@ -1,12 +1,12 @@
-// What may lie beside the events of a round: a transaction that stays open, and events that are blocked.
+// Trouble beside the events of a round: a transaction that stays open, and events that are blocked.
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { from } from "./package.mjs";
 
-/** Aggregates have a dead event each, and so many behind it. */
+/** Each blocked aggregate has one dead event, and this many events behind it. */
 const behindEach = 1_000;
 
-/** A reader stays open in the database of the round. What dies from now on cannot be vacuumed. */
+/** Keeps a reader open in the database of the round. Rows that die from now on cannot be vacuumed. */
 export async function holdHorizon(task) {
   const client = new pg.Client({ connectionString: task.store });
   client.on("error", () => undefined);

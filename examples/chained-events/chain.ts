@@ -1,7 +1,7 @@
 /**
- * A handler that adds an event of its own: an order is placed, payment takes the money and says so, shipping sends the
- * parcel. Payment's row, its event and the mark that it is done with the order are one transaction: there is no moment at
- * which money is taken and nobody will ever hear of it, and no redelivery that takes it twice.
+ * A handler that adds an event of its own: an order is placed, payment takes the money and adds an event, shipping sends
+ * the parcel. Payment commits its row, its event and the mark for the order's event in one transaction. So money is never
+ * taken without an event that says so, and a redelivery does not take it twice.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import Database from "libsql";

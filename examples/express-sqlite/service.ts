@@ -66,7 +66,7 @@ await Promise.all([relay.start(), shipping.start()]);
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1");
 await once(server, "listening");
 
-/** No new requests, then nothing half done, then what this file opened. Waybill's idle connections do not keep the process. */
+/** Stops new requests, finishes work in hand, then closes the database. Waybill's idle connections do not keep the process alive. */
 async function stop(): Promise<void> {
   server.close();
   await once(server, "close");

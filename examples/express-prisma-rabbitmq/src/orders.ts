@@ -23,7 +23,7 @@ app.post("/orders", async (request, response) => {
 
 const server = app.listen(Number(process.env["PORT"] ?? 3000), "127.0.0.1", () => console.log("orders: listening"));
 
-/** No new requests, then Prisma's connections. */
+/** Takes no new requests, then closes Prisma's connections. */
 function stop(): void {
   server.close(() => void prisma.$disconnect());
   server.closeIdleConnections();

@@ -15,7 +15,7 @@ const shipping = createSubscriber({
 });
 await shipping.start();
 
-/** No new events, those in hand are finished and acknowledged, then Prisma's connections. */
+/** Takes no new events, finishes and acknowledges those in hand, then closes Prisma's connections. */
 async function stop(): Promise<void> {
   await shipping.drain();
   await prisma.$disconnect();

@@ -1,7 +1,7 @@
 import { defineEvents } from "waybill";
 import { z } from "zod";
 
-/** What the order service tells others. Both services import it. */
+/** The events that the order service publishes. Both services import this catalogue. */
 export const events = defineEvents({
   OrderPlaced: { aggregateType: "Order", schema: z.object({ total: z.number().int().positive() }) },
 });

@@ -30,7 +30,7 @@ app.post("/orders", async (request, reply) => {
   return reply.code(201).send({ id });
 });
 
-/** No new requests, then the pool: the outbox has no connection of its own. */
+/** Takes no new requests, then closes the pool. The outbox has no connection of its own. */
 async function stop(): Promise<void> {
   await app.close();
   await pool.end();

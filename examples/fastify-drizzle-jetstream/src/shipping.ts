@@ -28,7 +28,7 @@ const shipping = createSubscriber({
 });
 await shipping.start();
 
-/** No new events, those in hand are finished and acknowledged, then the pool. */
+/** Takes no new events, finishes and acknowledges those in hand, then closes the pool. */
 async function stop(): Promise<void> {
   await shipping.drain();
   await pool.end();
