@@ -72,7 +72,7 @@ test.each([
 
 test("a hot aggregate's backlog does not take the room of the others: many of them are published beside it", async () => {
   await using it = await scene({ roundTripMs: 20 });
-  await it.bench.add(...many("hot", 3_000));
+  await it.bench.add(...many("hot", 6_000)); // twice what a relay may hold
   await it.clock.advance(1_000);
   const names = upTo(500).map((n) => `cold-${n}`);
   const others = names.filter((name) => laneOf("Order", name) !== laneOf("Order", "hot"));
@@ -81,7 +81,7 @@ test("a hot aggregate's backlog does not take the room of the others: many of th
     await it.clock.advance(500);
   }
   for (const name of others) expect(it.numbers(name)).toEqual(upTo(4));
-  expect(it.numbers("hot").length).toBeLessThan(3_000);
+  expect(it.numbers("hot").length).toBeLessThan(6_000);
 });
 
 test("aggregates of every length go side by side, each in its order, over windows that share them", async () => {
@@ -147,12 +147,13 @@ test("a drain ends a run between two events: nothing is copied, and the rest goe
 });
 
 test("events of an aggregate that are published one after the other are settled several at a time", async () => {
-  await using it = await scene({ roundTripMs: 2 });
+  await using it = await scene({ roundTripMs: 6 }); // so slow that each is a publish of its own
   await it.bench.add(...many("hot", 40));
   await it.clock.advance(1_000);
   expect(it.numbers("hot")).toEqual(upTo(40));
+  expect(it.sink.calls).toEqual(upTo(40).map(() => 1));
   expect(it.settled.reduce((sum, count) => sum + count)).toBe(40);
-  expect(it.settled.length).toBeLessThan(15);
+  expect(it.settled.length).toBeLessThan(25);
 });
 
 test("while the broker answers at once a hot aggregate's events go several to a call, and one by one while it is slow", async () => {

@@ -296,31 +296,36 @@ await describeWith("postgres", "hazards on PostgreSQL", () => {
     expect((await store.operator.show(dead!.id))!.state).toBe("DISCARDED");
   });
 
-  own("a claim that waited for a settle finds the hold that it made, and leaves the follower behind it", async (harness) => {
-    const { pool, schema, store } = harness;
-    const relay = await relayOn(store);
-    const [cause] = await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
-    await relay.claim();
-    await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1)); // the follower, while it is under way
-    const settling = await pool.connect();
-    await settling.query("BEGIN");
-    await settling.query(`SELECT 1 FROM ${schema}.waybill_lanes ORDER BY lane FOR UPDATE`);
-    await settling.query(`UPDATE ${schema}.outbox SET status = 'FAILED', next_attempt_at = now() + interval '1 hour' WHERE id = $1`, [
-      cause!.id,
-    ]);
-    await settling.query(
-      `INSERT INTO ${schema}.waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since)
+  /** A claim that forgets a window looks closer: it does not go in one call. */
+  for (const forgets of [false, true]) {
+    const way = forgets ? "looking closer" : "in one call";
+    own(`a claim that waited for a settle finds the hold that it made, ${way}, and leaves the follower behind it`, async (harness) => {
+      const { pool, schema, store } = harness;
+      const relay = await relayOn(store);
+      const [cause] = await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1));
+      const inFlight = await relay.claim();
+      await store.transactor.transaction(harness.db, (tx) => add(harness, tx, "order-1", 1)); // the follower, while it is under way
+      const settling = await pool.connect();
+      await settling.query("BEGIN");
+      await settling.query(`SELECT 1 FROM ${schema}.waybill_lanes ORDER BY lane FOR UPDATE`);
+      await settling.query(`UPDATE ${schema}.outbox SET status = 'FAILED', next_attempt_at = now() + interval '1 hour' WHERE id = $1`, [
+        cause!.id,
+      ]);
+      await settling.query(
+        `INSERT INTO ${schema}.waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, why, since)
        SELECT aggregate_type, aggregate_id, lane, seq, 'no', now() FROM ${schema}.outbox WHERE id = $1`,
-      [cause!.id],
-    );
-    const claimed = relay.claim();
-    await Promise.race([claimed, waitsForLock(pool)]);
-    await settling.query("COMMIT");
-    settling.release();
-    expect((await claimed).claims).toEqual([]);
-    const { rows } = await pool.query(`SELECT status FROM ${schema}.outbox ORDER BY seq`);
-    expect(rows).toEqual([{ status: "FAILED" }, { status: "BLOCKED" }]);
-  });
+        [cause!.id],
+      );
+      const open = forgets ? [] : [inFlight.id!];
+      const claimed = store.outbox.claim(relay.holding, { limit: 100, open, narrow: false });
+      await Promise.race([claimed, waitsForLock(pool)]);
+      await settling.query("COMMIT");
+      settling.release();
+      expect((await claimed).claims).toEqual([]);
+      const { rows } = await pool.query(`SELECT status FROM ${schema}.outbox ORDER BY seq`);
+      expect(rows).toEqual([{ status: "FAILED" }, { status: "BLOCKED" }]);
+    });
+  }
 
   own("a redrive that races with a claim sends each event once, and before its followers", async (harness) => {
     const relay = await relayOn(harness.store);
