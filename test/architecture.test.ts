@@ -28,6 +28,8 @@ const sound = {
   "src/drivers/sqlite/driver.ts": `export const open = async (name: string) => import(name);\n`,
   "src/stores/kit/expiry.ts": `export const expiry = 1;\n`,
   "src/stores/memory/index.ts": `import { lane } from "../../core/lane.ts";\nimport { expiry } from "../kit/expiry.ts";\nexport const memory = lane + expiry;\n`,
+  "src/stores/memory/names.ts": `export const quote = (name: string) => name;\n`,
+  "src/stores/memory/schema.sql.ts": `import type { event } from "../../core/event.ts";\nimport { quote } from "./names.ts";\nexport const sql: typeof event = quote("a");\n${"\n".repeat(400)}`,
   "src/stores/sqlite/index.ts": `import { open } from "../../drivers/sqlite/driver.ts";\nexport const sqlite = open;\n`,
   "src/brokers/kafka/driver.ts": `import { Kafka } from "some-client";\nexport const kafka = Kafka;\n`,
   "src/proof/judge/check.ts": `export const check = 1;\n`,
@@ -183,6 +185,12 @@ describe("the import directions", () => {
     ["a file that is too long", "src/core/lane.ts", "export {};\n".repeat(351), /351 lines/],
     ["a mark left behind", "src/core/lane.ts", "// TO" + "DO: later\n", /holds TODO/],
     ["a lint rule switched off", "src/core/lane.ts", "// eslint" + "-disable-next-line\n", /holds eslint-disable/],
+    [
+      "a schema depends on the runtime",
+      "src/stores/memory/schema.sql.ts",
+      `import { memory } from "./index.ts";\nexport const sql = memory;\n`,
+      /imports \.\/index\.ts, but a schema imports names and types only/,
+    ],
     ["a room without a rule", "src/utils/strings.ts", `export const trim = 1;\n`, /the room utils has no rule/],
   ];
   test.each(planted)("break when %s", (_, path, source, told) => {

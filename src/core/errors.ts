@@ -96,6 +96,12 @@ export const errorTable = {
     remedy: "Upgrade Waybill in this service. Nothing was written.",
     retryable: false,
   },
+  SCHEMA_UNRELEASED: {
+    meaning: "The tables were made by an unreleased build of Waybill, whose SQL was another. No migration leads from there.",
+    remedy:
+      "Let the build that made them publish what waits. Then begin with new tables under another schema, name or file, or drop these and run `waybill migrate`.",
+    retryable: false,
+  },
   STORE_READ_ONLY: {
     meaning: "This user may not write to the database, or the database takes no writes, as a standby does.",
     remedy: "Give this user the right that the message names, or use a database that takes writes.",

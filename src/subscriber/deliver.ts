@@ -141,6 +141,7 @@ const databaseCodes: readonly ErrorCode[] = [
   "COMMIT_UNKNOWN",
   "NOT_MIGRATED",
   "SCHEMA_NEWER",
+  "SCHEMA_UNRELEASED",
   "STOPPED",
 ];
 

@@ -6,6 +6,8 @@ export interface Import {
   readonly specifier: string | null;
   /** The file it names, where it is relative. */
   readonly target: string | null;
+  /** It brings types alone, and is gone at run time. */
+  readonly typesOnly: boolean;
 }
 
 export interface SourceFile {
@@ -20,16 +22,16 @@ export interface SourceFile {
 export function parse(path: string, text: string): SourceFile {
   const tree = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
   const imports: Import[] = [];
-  const add = (specifier: ts.Expression): void => {
+  const add = (specifier: ts.Expression, typesOnly = false): void => {
     const written = ts.isStringLiteralLike(specifier) ? specifier.text : null;
     const target = written?.startsWith(".") === true ? posix.join(posix.dirname(path), written) : null;
-    imports.push({ specifier: written, target });
+    imports.push({ specifier: written, target, typesOnly });
   };
   const visit = (node: ts.Node): void => {
-    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier);
-    else if (ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined) add(node.moduleSpecifier);
+    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier, isTypeImport(node.importClause));
+    else if (ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined) add(node.moduleSpecifier, isTypeExport(node));
     else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) add(node.arguments[0]!);
-    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal);
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal, true);
     ts.forEachChild(node, visit);
   };
   visit(tree);

@@ -2,6 +2,7 @@ import type { Rule } from "../../contracts/doctor.ts";
 import type { Clock } from "../../core/clock.ts";
 import { inWords } from "../../core/in-words.ts";
 import { LANES } from "../../core/lane.ts";
+import type { TablesFound } from "../../core/tables.ts";
 
 /** The server's clock, read between two readings of our own. */
 export interface ClockSighting {
@@ -58,6 +59,33 @@ export const schemaRule = (wanted: number): Rule<{ readonly schema: number | nul
     return bad(version === 0 ? "none" : String(version), `This code needs version ${wanted}, and no relay starts before`);
   },
 });
+
+/** `schema` is null if this user may not read it. `known` has the fingerprint of each version. */
+export const tablesRule = (known: readonly string[]): Rule<{ readonly schema: TablesFound | null }> => ({
+  setting: "schema version",
+  badWhen: "no tables, older or newer ones, or those of an unreleased build",
+  breaks: "L",
+  remedy: "run `waybill migrate`",
+  look({ schema }, { good, bad, unknown }) {
+    if (schema === null) return unknown(null, unread);
+    const { version, fingerprint } = schema;
+    const wanted = known.length;
+    if (isOurs(schema, known)) return good(String(version), "The tables are those of this version.");
+    if (version > wanted && fingerprint !== null)
+      return bad(String(version), `This code knows version ${wanted} at most, and refuses to work with newer tables`, {
+        remedy: "upgrade waybill here",
+      });
+    if (version > 0 && fingerprint !== known[version - 1])
+      return bad(String(version), "An unreleased build made these tables, and this code refuses to work with them", {
+        remedy: "let the build that made them publish what waits, then begin with new tables, or drop these and run `waybill migrate`",
+      });
+    return bad(version === 0 ? "none" : String(version), `This code needs version ${wanted}, and no relay starts before`);
+  },
+});
+
+/** The tables are those that this code makes. */
+export const isOurs = ({ version, fingerprint }: TablesFound, known: readonly string[]): boolean =>
+  version === known.length && fingerprint === known.at(-1);
 
 /** A database object that migrate creates. */
 export interface Thing {

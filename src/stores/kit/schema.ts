@@ -1,4 +1,5 @@
 import { WaybillError } from "../../core/errors.ts";
+import { refuseOther, type TablesFound } from "../../core/tables.ts";
 
 export const partitionUnits = ["day", "week", "month"] as const;
 export type PartitionUnit = (typeof partitionUnits)[number];
@@ -10,6 +11,15 @@ export function refuseNewer(place: string, version: number, known: number): void
       "SCHEMA_NEWER",
       `${place} has tables of version ${version}, and this code knows ${known} at most: upgrade waybill here`,
     );
+}
+
+/** Refuses tables that this code cannot work with. `known` has the fingerprint of each version. */
+export function checkTables(place: string, found: TablesFound, known: readonly string[], url: string): void {
+  refuseOther(place, found, known);
+  if (found.version === known.length) return;
+  const lacks =
+    found.version === 0 ? "has no Waybill tables" : `has tables of version ${found.version}, and this code needs ${known.length}`;
+  throw new WaybillError("NOT_MIGRATED", `${place} ${lacks}: run waybill migrate --store ${url}`);
 }
 
 /** `version` is 0 where there are no tables. */

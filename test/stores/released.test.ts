@@ -1,0 +1,11 @@
+import { expect, test } from "vitest";
+import { changed } from "./released.ts";
+
+test("a released version whose text changed, or is gone, is named", () => {
+  const was = { one: ["a", "b"], two: ["c"], three: [] };
+  expect(changed({ one: ["a", "b", "new"], two: ["c"], three: ["new"] }, was)).toEqual([]);
+  expect(changed({ one: ["a", "other"], three: [] }, was)).toEqual([
+    "one: the text of version 2 is not the released one",
+    "two: the text of version 1 is not the released one",
+  ]);
+});
