@@ -3,8 +3,12 @@ export function pgbouncerBinary(): Promise<{ command: string; env: Record<string
 export function kafkaBinaries(): Promise<{ java: string; version: string; classes: string }>;
 export function debeziumBinaries(cache: string): Promise<{ java: string; version: string; connect: string; classes: string }>;
 export function mariadbBinaries(): Promise<{ server: string; install: string; base: string; env: Record<string, string> }>;
-export function natsBinary(): Promise<{ command: string; env: Record<string, string> }>;
-export function rabbitmqBinaries(own?: string): Promise<{ server: string; control: string; epmd: string; env: Record<string, string> }>;
+export function mysqlBinaries(): Promise<{ server: string; base: string }>;
+export function natsBinary(version?: "2.10" | "newest"): Promise<{ command: string; env: Record<string, string> }>;
+export function rabbitmqBinaries(
+  version?: 4 | "newest",
+  own?: string,
+): Promise<{ server: string; control: string; epmd: string; env: Record<string, string> }>;
 export function redisBinary(): Promise<{ command: string; env: Record<string, string> }>;
 export function straceBinary(): Promise<{ command: string; env: Record<string, string> }>;
 export function passable(path: string): boolean;

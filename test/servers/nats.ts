@@ -14,16 +14,22 @@ export interface NatsServer extends Server {
   thaw(): void;
 }
 
+interface NatsRecipe {
+  readonly settings?: string;
+  /** The machine's own where it is left out. */
+  readonly version?: "2.10" | "newest";
+}
+
 /**
  * JetStream on files. From 2.10 on it flushes each message to disk before it acknowledges it; earlier servers cannot, and keep what a
  * killed process has written, but not what a lost machine has.
  */
-export async function startNats({ settings = "" }: { settings?: string } = {}): Promise<NatsServer> {
-  const { command, env } = await natsBinary();
+export async function startNats({ settings = "", version: wanted }: NatsRecipe = {}): Promise<NatsServer> {
+  const { command, env } = await natsBinary(wanted);
   const { stdout } = await run(command, ["--version"], { env: { ...bareEnv, ...env } });
   const version = /v(\d+(\.\d+)*)/.exec(stdout)?.[1] ?? "unknown";
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  const flush = major > 2 || minor >= 10 ? "sync_interval: always" : "";
+  const flush = major > 2 || minor >= 10 ? ", sync_interval: always" : "";
   const server = await superviseServer({
     name: `NATS ${version}`,
     version,
@@ -33,7 +39,7 @@ export async function startNats({ settings = "" }: { settings?: string } = {}): 
     prepare: () => undefined,
     args: (folder, port) => {
       const config = join(folder, "nats.conf");
-      const store = `jetstream { store_dir: "${join(folder, "data")}" ${flush} }`;
+      const store = `jetstream { store_dir: "${join(folder, "data")}"${flush} }`;
       writeFileSync(config, `listen: "127.0.0.1:${port}"\n${store}\n${settings}\n`, { mode: 0o644 });
       return ["--config", config];
     },

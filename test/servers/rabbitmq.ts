@@ -24,6 +24,8 @@ interface RabbitmqRecipe {
   /** Its only port speaks TLS, with these files. */
   readonly secure?: { readonly ca: string; readonly cert: string; readonly key: string };
   readonly management?: boolean;
+  /** The machine's own where it is left out. */
+  readonly version?: 4 | "newest";
   /** Users, virtual hosts and permissions, as rabbitmqctl exports them; then there is no guest. */
   readonly definitions?: object;
 }
@@ -54,8 +56,9 @@ export async function startRabbitmq(recipe: RabbitmqRecipe = {}): Promise<Rabbit
   }
 }
 
-async function startOnce({ settings = {}, secure, management = false, definitions }: RabbitmqRecipe = {}): Promise<RabbitmqServer> {
-  const { server: program, control, epmd, env: own } = await rabbitmqBinaries();
+async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
+  const { settings = {}, secure, management = false, definitions } = recipe;
+  const { server: program, control, epmd, env: own } = await rabbitmqBinaries(recipe.version);
   const [mapperPort, nodePort, pagePort] = [await freePort(), await freePort(), await freePort()];
   const name = `waybill-${mapperPort}@localhost`;
   const version = versionOf(program);

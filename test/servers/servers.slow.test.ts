@@ -4,8 +4,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test,
 import { available, describeWith, judge, outside } from "./available.ts";
 import { startMariadb } from "./mariadb.ts";
 import { followed, startMariadbStandby } from "./mariadb-standby.ts";
+import { startMysql } from "./mysql.ts";
+import { startNats } from "./nats.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
+import { startRabbitmq } from "./rabbitmq.ts";
+import { ownFolder } from "./place.ts";
 import { processesIn } from "./processes-in.ts";
 import type { Server } from "./server.ts";
 import { startStandby } from "./standby.ts";
@@ -159,6 +163,25 @@ await describeWith("mariadb", "MariaDB", () => {
   });
 });
 
+for (const [name, start] of [
+  ["mysql", () => startMysql()],
+  ["nats210", () => startNats({ version: "2.10" })],
+  ["natsNewest", () => startNats({ version: "newest" })],
+  ["rabbitmq4", () => startRabbitmq({ version: 4 })],
+  ["rabbitmqNewest", () => startRabbitmq({ version: "newest" })],
+] as const) {
+  await describeWith(name, `${name}, of another Debian release`, () => {
+    test("starts, restarts on its port and ends", async () => {
+      await using server = await start();
+      console.log(`${name}: ${server.version}`);
+      expect(server.version).toMatch(/^\d+\.\d+/);
+      await server.restart("fast");
+      await server.kill9();
+      expect(processesIn(server.folder)).toEqual([]);
+    });
+  });
+}
+
 describe("a server that cannot be had", () => {
   afterEach(() => void vi.unstubAllEnvs());
   const lacks = [{ name: "mysql", why: "it is away" }] as const;
@@ -169,16 +192,19 @@ describe("a server that cannot be had", () => {
     expect(judge(other, "")).toEqual({ verdict: "skip", told: "postgres18: not to be had: it is away" });
     expect(judge(other, "mariadb, postgres")).toMatchObject({ verdict: "skip" });
     for (const required of ["postgres18", "mariadb, postgres18", "all"]) expect(judge(other, required)).toMatchObject({ verdict: "fail" });
-    expect(judge(lacks, "all"), "no MySQL can be started").toMatchObject({ verdict: "skip" });
+    expect(judge(lacks, "all"), "it comes from a release that moves").toMatchObject({ verdict: "skip" });
     expect(judge(lacks, "all,mysql")).toMatchObject({ verdict: "fail" });
     expect(() => judge([], "postgres17")).toThrow("postgres17");
   });
 
-  test("is told with the reason; one outside is met at its URL", async () => {
-    vi.stubEnv("WAYBILL_TEST_MYSQL_URL", "");
-    expect(await available("mysql")).toBe("WAYBILL_TEST_MYSQL_URL is not set");
+  test("is told with the reason", async () => {
+    vi.stubEnv("PATH", "");
+    vi.stubEnv("WAYBILL_CACHE", ownFolder("no-cache", {}));
+    expect(await available("mysql")).toBe("there is no apt-get to fetch mysql-server-core of Debian's sid with");
+  });
+
+  test("may be outside, and is met at its URL", () => {
     vi.stubEnv("WAYBILL_TEST_MYSQL_URL", "mysql://me:secret@db:3307/first?ssl=true");
-    expect(await available("mysql")).toBeNull();
     expect(outside("mysql")?.url()).toBe("mysql://me:secret@db:3307/first?ssl=true");
     expect(outside("mysql")?.url("a b")).toBe("mysql://me:secret@db:3307/a%20b?ssl=true");
     expect(outside("postgres")).toBeNull();

@@ -10,12 +10,12 @@ interface OwnMariadb {
   own(name: string, body: (harness: MysqlHarness) => Promise<void>): void;
 }
 
-/** A server for the tests of one `describe`. */
-export function ownMariadb(): OwnMariadb {
+/** A server for the tests of one `describe`: MariaDB, or what `start` starts. */
+export function ownMariadb(start: () => Promise<Server> = startMariadb): OwnMariadb {
   let server: Server;
   const cases = casesOn((database) => server.url(database));
   beforeAll(async () => {
-    server = await startMariadb();
+    server = await start();
   });
   afterAll(async () => {
     await cases.end();

@@ -1,7 +1,8 @@
-import { afterAll, test } from "vitest";
+import { afterAll, describe, test } from "vitest";
 import { inboxSuite, leaseStoreSuite, operatorSuite, outboxStoreSuite, schemaSuite, type StoreSuite } from "../../src/conformance/index.ts";
 import type { MysqlConnection, MysqlDatabase } from "../../src/stores/mysql/index.ts";
 import { describeWith, outside } from "../servers/available.ts";
+import { startMysql } from "../servers/mysql.ts";
 import { keepsItsPromises } from "./history.ts";
 import { ownMariadb } from "./mariadb-own.ts";
 import { casesOn, type MysqlCases } from "./mysql-harness.ts";
@@ -33,7 +34,12 @@ await describeWith("mariadb", "MariaDB", () => {
 });
 
 await describeWith("mysql", "MySQL", () => {
-  const cases = casesOn((database) => outside("mysql")!.url(database));
+  everySuite(ownMariadb(startMysql).cases);
+});
+
+const away = outside("mysql");
+describe.runIf(away !== null)("the server that WAYBILL_TEST_MYSQL_URL names", () => {
+  const cases = casesOn((database) => away!.url(database));
   afterAll(() => cases.end());
   everySuite(cases);
 });
