@@ -1,13 +1,13 @@
 import { types } from "node:util";
 import { asError, show, WaybillError } from "./errors.ts";
 import type { Draft, Row } from "./event.ts";
-import { checkHeaders } from "./headers.ts";
+import { checkNewHeaders, maxHeadersBytes } from "./headers.ts";
 import { canonicalId, type NewId } from "./ids.ts";
 
 /** The strictest broker's default (Kafka and NATS: 1 MiB with everything) leaves room for headers above this. */
 export const DEFAULT_MAX_PAYLOAD_BYTES = 256 * 1024;
 /** The most bytes that a message takes besides the payload: the user's headers, then the attributes with what a broker adds. */
-export const BESIDE_PAYLOAD_BYTES = 16 * 1024 + 4 * 1024;
+export const BESIDE_PAYLOAD_BYTES = maxHeadersBytes + 4 * 1024;
 const maxNameBytes = 255;
 
 /** Checks and encodes a draft. Every refusal happens here, before anything is written. */
@@ -25,7 +25,7 @@ export function prepare(draft: Draft, newId: NewId, maxPayloadBytes: number): Ro
   const aggregateType = name("aggregateType", draft.aggregateType);
   const aggregateId = name("aggregateId", draft.aggregateId);
   const headers = draft.headers ?? {};
-  checkHeaders(headers);
+  checkNewHeaders(headers);
   const payload = encode(draft.payload, type, maxPayloadBytes);
   return {
     id: id(draft.id, newId),

@@ -4,7 +4,8 @@ const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,255}$/;
 /** CC and BCC make RabbitMQ send copies to other queues. */
 const reserved = /^(ce[-_]|nats-|x-|waybill-|content-type$|b?cc$)/i;
 const misread = /[\0\r\n]/;
-const maxTotalBytes = 16 * 1024;
+/** The most bytes that an event's headers take: in a message by their names and values, in the outbox table as JSON. */
+export const maxHeadersBytes = 16 * 1024;
 
 /**
  * Refuses what some broker would misread: a header that ends a line early, one that turns a broker's own feature on
@@ -38,10 +39,18 @@ export function checkHeaders(headers: Readonly<Record<string, string>>): void {
     }
     total += Buffer.byteLength(name) + Buffer.byteLength(value);
   }
-  if (total > maxTotalBytes) {
-    throw new WaybillError("INVALID_HEADER", `headers take ${total} bytes, more than ${maxTotalBytes}: move data into the payload`);
-  }
+  if (total > maxHeadersBytes) throw tooLong(`${total} bytes`);
 }
+
+/** Refuses as well what the outbox table would refuse. */
+export function checkNewHeaders(headers: Readonly<Record<string, string>>): void {
+  checkHeaders(headers);
+  const bytes = Buffer.byteLength(JSON.stringify(headers));
+  if (bytes > maxHeadersBytes) throw tooLong(`${bytes} bytes as JSON`);
+}
+
+const tooLong = (taken: string): WaybillError =>
+  new WaybillError("INVALID_HEADER", `headers take ${taken}, more than ${maxHeadersBytes}: move data into the payload`);
 
 function isPlain(value: unknown): boolean {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkHeaders } from "../../src/core/headers.ts";
+import { checkHeaders, checkNewHeaders } from "../../src/core/headers.ts";
 
 const check = (headers: unknown) => () => checkHeaders(headers as Record<string, string>);
 const refused = (code: string, message: RegExp) =>
@@ -48,11 +48,20 @@ describe("headers that are refused", () => {
     expect(check(headers)).toThrow(refused("INVALID_HEADER", /must be a plain object of strings/));
   });
 
-  test("more than 16 KiB in all, and not one byte less", () => {
+  test("more than 16 KiB in a message, and not one byte less", () => {
     const name = "n".repeat(24);
     expect(check({ [name]: "é".repeat((16_384 - 24) / 2) })).not.toThrow();
     expect(check({ [name]: `${"é".repeat((16_384 - 24) / 2)}x` })).toThrow(
       refused("INVALID_HEADER", /headers take 16385 bytes, more than 16384/),
     );
+  });
+
+  test("more than 16 KiB in the table of a new event, where JSON escapes some characters, and not one byte less", () => {
+    const room = 16_384 - '{"a":""}'.length;
+    const isNew = (a: string) => () => checkNewHeaders({ a });
+    expect(isNew("x".repeat(room))).not.toThrow();
+    expect(isNew("\u0001".repeat(room / 6))).not.toThrow();
+    expect(isNew("x".repeat(room + 1))).toThrow(refused("INVALID_HEADER", /headers take 16385 bytes as JSON, more than 16384/));
+    expect(isNew("\u0001".repeat(room / 6 + 1))).toThrow(refused("INVALID_HEADER", /bytes as JSON, more than 16384/));
   });
 });

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import type { Envelope } from "../../core/event.ts";
+import { maxHeadersBytes } from "../../core/headers.ts";
 import { fit, maxMarkBytes } from "../../core/letter.ts";
 
 /** Text as the client library gave it: bytes where plain SQL may have written any, null where there is no readable text. */
@@ -28,8 +29,8 @@ export interface ReadRow {
   readonly unreadable: string | null;
 }
 
-/** The headers that a draft may have take less, even with every character escaped. */
-export const maxHeadersText = 128 * 1024;
+/** As many as a draft may have. */
+export const maxHeadersText = maxHeadersBytes;
 
 /** Never throws: a bad row that plain SQL wrote fails alone, without its whole window. */
 export function readRow(row: StoredRow, faults: string[] = []): ReadRow {
