@@ -104,7 +104,7 @@ describe("rabbitmq: confirmations", () => {
       listener = given;
       return { ended: ended.signal, number: 1, frameMax: 4_096, write: () => undefined, close: async () => undefined };
     };
-    const publisher = await openPublisher({ openPublishing } as unknown as Connection, {
+    const publisher = await openPublisher({ openPublishing, await: () => () => undefined } as unknown as Connection, {
       ...{ exchange: "waybill", topic: "t", maxBytes: 10_000 },
       ready: async () => undefined,
     });

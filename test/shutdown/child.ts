@@ -1,5 +1,6 @@
 import { writeSync } from "node:fs";
 import { once } from "node:events";
+import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
@@ -89,6 +90,11 @@ async function alone(opened: Database, broker: ReturnType<(typeof brokers)[Broke
   const { published } = await services(opened, broker, () => undefined).relay.runOnce();
   tell(`published ${published}`);
   await broker.probe(topic, signal);
+  // With a sink alone there is no relay whose timers would keep the process.
+  for (let nth = 0; nth < 3; nth++) {
+    const [result] = await broker.publish([{ topic, source: "/test", envelope: sampleEvent() }], signal);
+    tell(`${result!.status} ${nth}`);
+  }
 }
 
 async function using(): Promise<void> {

@@ -150,7 +150,7 @@ for (const [database, broker] of alone) {
   await describeWith(needed(database, broker), `${database} and ${broker}`, () => {
     test("a process that only awaits the store or the broker does not end before the answer", async () => {
       const ended = await child.run(await request(database, broker, "alone"));
-      expect(ended).toMatchObject(endOfItself(["published 2", "the end"]));
+      expect(ended).toMatchObject(endOfItself(["published 2", "stored 0", "stored 1", "stored 2", "the end"]));
       expect(aliveMs(ended)).toBeLessThan(patienceMs);
     });
   });

@@ -97,6 +97,8 @@ export interface Connection {
   /** Reads nothing more, on any channel, until it is resumed. The server keeps what it cannot send. */
   pause(): void;
   resume(): void;
+  /** The connection keeps the process alive until the returned function is called: an answer is awaited. */
+  await(): () => void;
   end(why: Error): void;
   /** With the protocol's handshake, or without it when the server does not answer. */
   close(): Promise<void>;
@@ -229,6 +231,7 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
     },
     pause,
     resume,
+    await: awaited.begin,
     end,
     async close() {
       resume();

@@ -134,6 +134,7 @@ export async function openPublisher(connection: Connection, options: PublisherOp
       } catch (error) {
         return places.forEach((place) => take({ is: "unsent", error: asError(error) }, place));
       }
+      const answered = connection.await();
       await new Promise<void>((land) => {
         const ids = places.map((place) => messages[place]!.envelope.id);
         const numbers = { first: last + 1, from: 0, left: ids.length, open: new Uint8Array(ids.length).fill(1) };
@@ -141,6 +142,7 @@ export async function openPublisher(connection: Connection, options: PublisherOp
         last += ids.length;
         pending += ids.length;
       });
+      answered();
     },
   };
 }
