@@ -99,6 +99,9 @@ await describeWith("rabbitmq", "rabbitmq: who may connect, and to whom", () => {
       expect(await broker.publish(outgoing([sampleEvent()], topic), never)).toMatchObject([{ status: "refused", blame: "destination" }]);
       await broker.provision([topic], ["clerk"]);
       expect(await broker.publish(outgoing([sampleEvent()], topic), never)).toEqual([{ status: "stored" }]);
+      const reading = broker.receive({ consumer: "other", topics: [topic], prefetch: 1 }, never)[Symbol.asyncIterator]();
+      const way = `run waybill migrate --broker amqps://localhost:${server.port}/shop%2F1%20%C3%BC --topics`;
+      await expect(reading.next(), "the remedy names the virtual host").rejects.toThrow(way);
     });
   });
 

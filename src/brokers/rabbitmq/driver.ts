@@ -9,8 +9,8 @@ import { unreachable } from "../kit/outage.ts";
 import { createSilence } from "../kit/silence.ts";
 import { tapFrames } from "./frames.ts";
 import type { Properties } from "./tables.ts";
-import { written, type Address } from "../kit/url.ts";
-import type { Settings } from "./url.ts";
+import type { Address } from "../kit/url.ts";
+import { shownAt, type Settings } from "./url.ts";
 
 /** The error that the server closed a channel or a connection with. */
 export class AmqpRefusal extends Error {
@@ -119,7 +119,7 @@ const closeMs = 1_000;
 export async function dial({ settings, address, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<Connection> {
   const client = await loadClient("RabbitMQ", "amqplib", () => import("amqplib"));
   const { user, password, vhost, tls } = settings;
-  const shown = `${tls === null ? "amqp" : "amqps"}://${written(address)}`;
+  const shown = shownAt(address, vhost, tls);
   const socket = new AbortController();
   const model = await withDeadline(clock, timeoutMs, outer, async (signal) => {
     const leave = onAbort(signal, () => socket.abort());

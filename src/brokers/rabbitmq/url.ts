@@ -28,12 +28,12 @@ export function settingsOf(text: string): Settings {
   const addresses = places.split(",").map((place) => addressOf(place, encrypted ? 5671 : 5672));
   const [user = "guest", password = ""] = login === undefined || login === "" ? ["guest", "guest"] : loginOf(login);
   const vhost = path === "" ? "/" : decoded(path, "the virtual host");
-  const [first] = addresses;
-  return {
-    ...{ addresses, user, password, vhost, tls },
-    shown: `${scheme.toLowerCase()}://${written(first!)}${vhost === "/" ? "" : `/${encodeURIComponent(vhost)}`}`,
-  };
+  return { ...{ addresses, user, password, vhost, tls }, shown: shownAt(addresses[0]!, vhost, tls) };
 }
+
+/** The URL of one node as it may be shown: a command can be run with it, once user and password are added. */
+export const shownAt = (address: Address, vhost: string, tls: Tls): string =>
+  `${tls === null ? "amqp" : "amqps"}://${written(address)}${vhost === "/" ? "" : `/${encodeURIComponent(vhost)}`}`;
 
 export interface Page {
   readonly origin: URL;
