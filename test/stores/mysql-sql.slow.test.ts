@@ -122,6 +122,7 @@ await describeWith("mariadb", "plain SQL on MariaDB", () => {
     await shell(url, schema.print());
     const roles = ["writer", "relay", "subscriber", "operator"] as const;
     expect(schema.grants().split("\n").length).toBeGreaterThan(10);
+    expect(schema.grants()).toMatch(/^-- PROCESS shows .* every session.*\n(-- .*\n)*-- .*hold.*\nGRANT PROCESS ON/m);
     await shell(url, schema.grants());
     for (const role of roles)
       await shell(
