@@ -14,8 +14,6 @@ export interface Feed {
 
 export interface FedWindow extends Window {
   readonly id: string;
-  /** The relay's count of claims and settles. It shows whether a settle had finished before this claim began. */
-  readonly claimedAt: number;
 }
 
 /** Whether this window's only event has a payload that is still to be read. In a window with others, an unread event is to be parked. */

@@ -1,4 +1,4 @@
-import type { Parcel } from "./parcel.ts";
+import type { Parcel, Stop } from "./parcel.ts";
 
 /**
  * Keeps promise O in a relay, and nothing else does: no event is sent before its aggregate's earlier event is stored, or behind one that
@@ -9,8 +9,8 @@ import type { Parcel } from "./parcel.ts";
  * for each other's end would never finish.
  */
 export interface Order {
-  /** One number for every claim and every finished settle, ascending. */
-  tick(): number;
+  /** A claim begins. Every window that was claimed before has been admitted, so nothing settled by now can stop an event any more. */
+  claiming(): void;
   /** "wait": it comes back from `published` or `stopped` of an earlier event. "back": it must not be sent. */
   admit(parcel: Parcel): "go" | "wait" | "back";
   /** The next event of the aggregate, if one waits. */
@@ -19,34 +19,30 @@ export interface Order {
   stopped(parcel: Parcel): { readonly next: Parcel | null; readonly back: readonly Parcel[] };
   /** The outcomes of these stopped events are durable. */
   settled(parcels: readonly Parcel[]): void;
-  /** No window is open: every settle that ended did so before all claims to come. */
-  forget(): void;
-}
-
-interface Stop {
-  readonly parcel: Parcel;
-  settledAt: number;
 }
 
 export function createOrder(): Order {
-  let now = 0;
   /** By aggregate, the last parcel that is on its way; `next` leads from the first to it. */
   const last = new Map<string, Parcel>();
-  const stops = new Map<string, Stop[]>();
+  /** By aggregate, what was not published, until a claim begins after it was settled. */
+  const stops = new Map<string, Set<Stop>>();
+  let settled: Stop[] = [];
 
   const note = (parcel: Parcel): void => {
-    const known = stops.get(parcel.aggregate);
-    const stop = { parcel, settledAt: Infinity };
-    if (known === undefined) stops.set(parcel.aggregate, [stop]);
-    else known.push(stop);
-  };
-  const isStopped = ({ aggregate, envelope, window }: Parcel): boolean => {
+    const { aggregate, envelope } = parcel;
+    const stop = (parcel.stop = { seq: envelope.seq, aggregate });
     const known = stops.get(aggregate);
-    if (known === undefined) return false;
-    const still = known.filter(({ settledAt }) => settledAt >= window.claimedAt);
-    if (still.length === 0) stops.delete(aggregate);
-    else stops.set(aggregate, still);
-    return still.some(({ parcel }) => parcel.envelope.seq < envelope.seq);
+    if (known === undefined) stops.set(aggregate, new Set([stop]));
+    else known.add(stop);
+  };
+  const forget = (stop: Stop): void => {
+    const known = stops.get(stop.aggregate);
+    known?.delete(stop);
+    if (known?.size === 0) stops.delete(stop.aggregate);
+  };
+  const isStopped = ({ aggregate, envelope }: Parcel): boolean => {
+    for (const { seq } of stops.get(aggregate) ?? []) if (seq < envelope.seq) return true;
+    return false;
   };
   /** Takes the first of an aggregate's parcels out. */
   const leave = (parcel: Parcel): Parcel | null => {
@@ -57,7 +53,10 @@ export function createOrder(): Order {
   };
 
   return {
-    tick: () => ++now,
+    claiming() {
+      settled.forEach(forget);
+      settled = [];
+    },
     admit(parcel) {
       if (stops.size > 0 && isStopped(parcel)) {
         note(parcel);
@@ -94,13 +93,7 @@ export function createOrder(): Order {
       return { next: first, back };
     },
     settled(parcels) {
-      now++;
-      const done = new Set(parcels);
-      for (const aggregate of new Set(parcels.map((parcel) => parcel.aggregate)))
-        for (const stop of stops.get(aggregate) ?? []) if (done.has(stop.parcel)) stop.settledAt = now;
-    },
-    forget() {
-      for (const [aggregate, of] of stops) if (of.every(({ settledAt }) => settledAt !== Infinity)) stops.delete(aggregate);
+      for (const { stop } of parcels) if (stop !== null) settled.push(stop);
     },
   };
 }

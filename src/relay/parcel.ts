@@ -25,6 +25,14 @@ export interface Parcel extends Outgoing {
   sent: boolean;
   /** The next event of its aggregate that is on its way. Only the order changes it. */
   next: Parcel | null;
+  /** Set by the order when it was not published. */
+  stop: Stop | null;
+}
+
+/** An event that was not published. It refers to no parcel: that would keep the payloads of a whole window in memory. */
+export interface Stop {
+  readonly seq: bigint;
+  readonly aggregate: string;
 }
 
 /** What became of a parcel. */
@@ -55,7 +63,7 @@ export function pack(window: FedWindow, { route, source, sink }: Packing): reado
       fault ??= asError(error);
     }
     const aggregate = aggregateKey(envelope);
-    return { claim, envelope, topic, source, window, aggregate, fault, unread: toBeRead, sent: false, next: null };
+    return { claim, envelope, topic, source, window, aggregate, fault, unread: toBeRead, sent: false, next: null, stop: null };
   });
 }
 

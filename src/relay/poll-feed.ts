@@ -12,7 +12,7 @@ interface PollFeedOptions extends Pick<
   "outbox" | "wake" | "coordinator" | "clock" | "failpoints" | "batch" | "batchesInFlight" | "pollIntervalMs"
 > {
   readonly steps: Progress;
-  readonly order: Pick<Order, "tick" | "forget">;
+  readonly order: Pick<Order, "claiming">;
   /** A lane with this many events in flight gets no more until some are settled: a slow aggregate must not take the room of all others. */
   readonly laneShare: number;
   /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
@@ -110,8 +110,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (draining.aborted) return;
       const begun = clock.monotonic();
       narrow = suspects > 0 && !narrow;
-      if (open.size === 0) order.forget();
-      const claimedAt = order.tick();
+      order.claiming();
       const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
       // The holding as it is now. A lane that is to be given away stays in use until the claim has said what it took.
       const holding = (): Holding => {
@@ -134,7 +133,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       suspects = window.suspects;
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
-        const fed: FedWindow = { ...window, id: window.id, claimedAt };
+        const fed: FedWindow = { ...window, id: window.id };
         for (const { lane } of fed.claims) countIn(lane, 1);
         open.set(fed.id, {
           window: fed,

@@ -187,6 +187,12 @@ export const mutants: readonly Mutant[] = [
     "simulation",
   ),
   mutant(
+    "stops-are-kept",
+    null,
+    "a relay remembers every event that failed until nothing is on its way, so its memory grows with a backlog",
+    tests("relay/order", "a stop that is settled is forgotten when the next claim begins"),
+  ),
+  mutant(
     "neighbours-to-blame",
     "I",
     "whatever was in a dead relay's window counts as having ended it",

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { collect } from "../support/collect.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { systemClock, turn } from "../../src/core/clock.ts";
 import type { Outgoing, PublishResult } from "../../src/contracts/sink.ts";
@@ -8,8 +9,9 @@ import { pack, type Parcel } from "../../src/relay/parcel.ts";
 import { claim, publishing } from "./publishing.ts";
 
 function parcels(order: Order, ...names: readonly (readonly [aggregate: string, n: number])[]): readonly Parcel[] {
+  order.claiming();
   const window: FedWindow = {
-    ...{ id: "w", claimedAt: order.tick(), suspects: 0, destinations: [], more: false },
+    ...{ id: "w", suspects: 0, destinations: [], more: false },
     claims: names.map(([aggregate, n]) => claim(aggregate, n)),
   };
   return pack(window, { route: () => "t", source: "/", sink: { name: "s", can: { maxBytes: 1e6 } } });
@@ -60,6 +62,25 @@ test("followers claimed before a stop was settled go back; events before it, and
   order.published(earlier!);
   const [after] = parcels(order, ["x", 6]);
   expect(order.admit(after!)).toBe("go");
+});
+
+test("a stop that is settled is forgotten when the next claim begins, whatever else is on its way: no failure stays in memory", async () => {
+  const order = createOrder();
+  const stopped = (): WeakRef<object> => {
+    const [under, failed] = parcels(order, ["on-its-way", 1], ["x", 2]);
+    for (const each of [under, failed]) order.admit(each!);
+    order.stopped(failed!);
+    order.settled([failed!]);
+    return new WeakRef(failed!.stop!);
+  };
+  const stop = stopped();
+  await turn();
+  collect();
+  expect(stop.deref(), "a window that is being claimed may hold its followers").toBeDefined();
+  order.claiming();
+  await turn();
+  collect();
+  expect(stop.deref()).toBeUndefined();
 });
 
 /** A sink whose publishes the test answers. */

@@ -55,7 +55,8 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
     settle: async (window, concluded) => void known.get(window)!.push(...concluded),
   });
   const claimed = (...claims: readonly Claim[]): FedWindow => {
-    const window = { id: "w", claims, claimedAt: order.tick(), suspects: 0, destinations: [], more: false };
+    order.claiming();
+    const window = { id: "w", claims, suspects: 0, destinations: [], more: false };
     known.set(window, []);
     return window;
   };
