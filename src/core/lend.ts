@@ -1,5 +1,13 @@
 import { WaybillError } from "./errors.ts";
 
+/** By lent handle, what it stands for. */
+const behind = new WeakMap<object, object>();
+
+/** What a lent handle stands for, and any other thing itself: for what has to outlive the loan, such as a listener. */
+export function unlent<T extends object>(handle: T): T {
+  return (behind.get(handle) as T | undefined) ?? handle;
+}
+
 /**
  * A handle of a transaction that works until it is taken back. Otherwise, work that timed out or forgot an await would write into the next
  * transaction of the same connection, and its effect would happen twice. `isOpen` says whether the transaction is still open: after the
@@ -30,8 +38,10 @@ export function lend<T extends object>(thing: T, isOpen = () => true): { readonl
   /** A savepoint gives its callback another handle on the same connection. */
   const inner = (value: unknown): unknown =>
     typeof value === "function" ? (...given: unknown[]): unknown => Reflect.apply(value, undefined, given.map(guarded)) as unknown : value;
+  const handle = guard(thing);
+  behind.set(handle, thing);
   return {
-    handle: guard(thing),
+    handle,
     takeBack() {
       lent = false;
     },

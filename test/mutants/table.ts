@@ -533,6 +533,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/postgres-listen.slow", "is no hint before its COMMIT"),
   ),
   mutant(
+    "postgres-hint-through-the-loan",
+    "I",
+    "PostgreSQL: the hint of a handler's event listens through the handler's handle, which is no longer valid when the transaction ends",
+    tests("compositions/chained.slow", "a handler that adds an event with pg itself"),
+  ),
+  mutant(
     "postgres-notify-each-commit",
     null,
     "PostgreSQL: every commit sends a NOTIFY",

@@ -1,7 +1,8 @@
 import type { SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { readSafely, WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
+import { unlent } from "../../core/lend.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
 import { idTaken } from "../kit/writing.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
@@ -45,22 +46,29 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
 /** Callbacks that wait for the end of a client's transaction. All stores share one listener per client. */
 const waiting = new WeakMap<object, Set<() => void>>();
 
+/**
+ * The transaction of a handler ends when the handler's own handle is no longer valid. So the listener is on the client behind it. Whatever a
+ * listener throws would end the process, inside an event of pg.
+ */
 function whenEnded(tx: SqlTransaction, then: () => void): boolean {
-  const client = tx as Partial<PgClient>;
+  const client = unlent(tx) as Partial<PgClient>;
   if (typeof client.getTransactionStatus !== "function" || typeof client.on !== "function" || client.off === undefined) return false;
   const others = waiting.get(client);
   if (others !== undefined) return others.add(then).size > 0;
   const all = new Set([then]);
   waiting.set(client, all);
   const answered = (): void => {
-    if (client.getTransactionStatus!() !== "I") return;
+    if (isOpen(client)) return;
     client.off!("drain", answered);
     waiting.delete(client);
-    for (const each of all) each();
+    for (const each of all) attempt(each);
   };
   client.on("drain", answered);
   return true;
 }
+
+const isOpen = (client: Partial<PgClient>): boolean => readSafely(() => client.getTransactionStatus!() !== "I", false);
+const attempt = (hint: () => void): void => readSafely(hint, undefined);
 
 /** Within one statement, the server cannot distinguish a single-statement transaction from a longer one; clients can. */
 function refuseWithoutTransaction(tx: SqlTransaction): void {
