@@ -84,7 +84,7 @@ export interface EventRecord extends Omit<Envelope, "data"> {
   readonly state: State;
   readonly retryCount: number;
   readonly nextAttemptAt: Date | null;
-  /** The last attempt's error, without ids. Null where no attempt failed. Rows of earlier versions have the code in it. */
+  /** The last attempt's error, without ids. Null where no attempt failed. Plain SQL may have written it without a code. */
   readonly lastError: string | null;
   /** Such as MESSAGE_TOO_LARGE. Null where there is none. */
   readonly errorCode: string | null;

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import { quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { versions } from "../../src/brokers/embedded/schema.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { many, never, publish, take, topic, topics, using } from "./embedded.ts";
@@ -233,26 +232,6 @@ describe("receiving from embedded", () => {
       await publish(broker, [last!]);
       expect((await take(broker, 3)).map(({ envelope }) => envelope.id)).toEqual([first!.id, "by hand", last!.id]);
     });
-  });
-
-  test("a file with such offsets is mended when it is opened: everything behind them is delivered", async () => {
-    const path = freshPath();
-    execute(path, `${versions[0]!} CREATE TABLE waybill_broker_schema (version INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)`);
-    execute(path, "INSERT INTO waybill_broker_schema VALUES (1, '')");
-    execute(path, [placed("NULL", "1"), placed("1152921504606846976", "2"), placed("NULL", "3"), placed("-5", "0")].join(";"));
-    execute(
-      path,
-      `INSERT INTO waybill_broker_consumers VALUES ('reader', '${topic}', 1, '[]', ''), ('other', '${topic}', 1152921504606846976, '[]', '')`,
-    );
-    await using({ path }, async (broker) => {
-      const event = sampleEvent();
-      await publish(broker, [event]);
-      for (const consumer of ["reader", "other"])
-        expect((await take(broker, 4, { consumer })).map(({ envelope }) => envelope.id)).toEqual(["0", "2", "3", event.id]);
-    });
-    expect(sql(path, `SELECT "offset" FROM waybill_broker_messages ORDER BY "offset"`).map(({ offset }) => offset)).toEqual([
-      1, 2, 3, 4, 5,
-    ]);
   });
 
   test("a message that ends three receivings is set aside with what can be had of it, and the next one follows", async () => {

@@ -29,8 +29,19 @@ describe("a file that embedded cannot use", () => {
   test("with tables of a newer version is refused, and left as it is", async () => {
     const path = freshPath();
     await using({ path }, (broker) => publish(broker, many(1)));
-    execute(path, "INSERT INTO waybill_broker_schema (version, applied_at) VALUES (3, '')");
+    execute(path, "INSERT INTO waybill_broker_schema VALUES (3, 'f', '')");
     await refusesEverything({ path }, "SCHEMA_NEWER");
+    expect(ids(path)).toHaveLength(1);
+  });
+
+  test.each([
+    ["without a fingerprint", "ALTER TABLE waybill_broker_schema DROP COLUMN fingerprint"],
+    ["with another fingerprint", "UPDATE waybill_broker_schema SET fingerprint = 'another'"],
+  ])("with tables of an unreleased build, %s, is refused, and left as it is", async (_, sql) => {
+    const path = freshPath();
+    await using({ path }, (broker) => publish(broker, many(1)));
+    execute(path, sql);
+    await refusesEverything({ path }, "SCHEMA_UNRELEASED");
     expect(ids(path)).toHaveLength(1);
   });
 

@@ -9,28 +9,32 @@ import { SCHEMA_VERSION as mysqlVersion } from "../../src/stores/mysql/schema.ts
 import type { Answers as Postgres } from "../../src/stores/postgres/answers.ts";
 import { SCHEMA_VERSION as postgresVersion } from "../../src/stores/postgres/schema.ts";
 import type { Answers as Sqlite } from "../../src/stores/sqlite/examine.ts";
-import { SCHEMA_VERSION as sqliteVersion } from "../../src/stores/sqlite/schema.ts";
+import { fingerprints as sqliteFingerprints } from "../../src/stores/sqlite/schema.ts";
+import { fingerprints as embeddedFingerprints } from "../../src/brokers/embedded/schema.ts";
 
 /** What healthy servers have answered; a test changes one thing, and sees what is said of it. */
 
 const clock = { beforeMs: 1_000_000, serverMs: 1_000_002, afterMs: 1_000_004 };
 const file = { version: "3.51.3", journal: "wal", synchronous: 2, fileSystem: 0xef53 };
 
+const lastOf = (fingerprints: readonly string[]) => ({ version: fingerprints.length, fingerprint: fingerprints.at(-1)! });
+
 export const sqlite: Sqlite = {
   ...file,
-  schema: sqliteVersion,
+  schema: lastOf(sqliteFingerprints),
   tables: { expected: [{ kind: "index", name: "outbox_pending" }], present: ["index outbox_pending"], lanes: 64 },
 };
 
 export const embedded: Embedded = {
   ...file,
+  schema: lastOf(embeddedFingerprints),
   present: [
+    "waybill_broker_schema",
     "waybill_broker_topics",
     "waybill_broker_messages",
     "waybill_broker_messages_by_topic",
     "waybill_broker_consumers",
     "waybill_broker_consumers_by_topic",
-    "waybill_broker_skipped",
   ],
   topics: [{ topic: "order.events", exists: true }],
   provision: true,

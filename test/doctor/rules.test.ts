@@ -26,8 +26,9 @@ const ofSqlite: readonly Case<Sqlite>[] = [
   ["a file on CIFS, whose number may come with a sign", { fileSystem: 0xff534d42 | 0 }, ["file system LO"]],
   ["a file in memory", { fileSystem: 0x01021994 }, ["file system L"]],
   ["a system that does not tell", { fileSystem: null }, []],
-  ["no tables", { schema: 0, tables: null }, ["schema version L"]],
-  ["newer tables", { schema: 99, tables: null }, ["schema version L"]],
+  ["no tables", { schema: { version: 0, fingerprint: null }, tables: null }, ["schema version L"]],
+  ["newer tables", { schema: { version: 99, fingerprint: "f" }, tables: null }, ["schema version L"]],
+  ["tables of an unreleased build", { schema: { version: 1, fingerprint: "f" }, tables: null }, ["schema version L"]],
   ["an index that was dropped", { tables: { ...sqlite.tables!, present: [] } }, ["objects I"]],
   ["a lane that was deleted", { tables: { ...sqlite.tables!, lanes: 63 } }, ["lanes L"]],
 ];
@@ -35,8 +36,10 @@ const ofSqlite: readonly Case<Sqlite>[] = [
 const ofEmbedded: readonly Case<Embedded>[] = [
   ["WAL on a version that is not mended", { version: "3.51.2" }, ["journal_mode L"]],
   ["an index that was dropped", { present: embedded.present.filter((name) => !name.endsWith("messages_by_topic")) }, ["objects I"]],
-  ["a table that was dropped", { present: embedded.present.filter((name) => !name.endsWith("skipped")) }, ["objects L"]],
-  ["no tables yet", { present: [] }, []],
+  ["a table that was dropped", { present: embedded.present.filter((name) => !name.endsWith("topics")) }, ["objects L"]],
+  ["no tables yet", { schema: { version: 0, fingerprint: null }, present: [] }, []],
+  ["newer tables", { schema: { version: 99, fingerprint: "f" } }, ["schema version L"]],
+  ["tables of an unreleased build", { schema: { version: 2, fingerprint: null } }, ["schema version L"]],
   ["a topic that comes into being by itself", { topics: [{ topic: "t", exists: false }] }, []],
   ["a topic that does not", { topics: [{ topic: "t", exists: false }], provision: false }, ["topic of t L"]],
 ];

@@ -7,8 +7,6 @@ interface Kind {
   readonly about: string;
   readonly columns: Readonly<Record<string, string>>;
   readonly readable?: boolean;
-  /** The table of version 1 refuses it already. */
-  readonly checked?: boolean;
 }
 
 const text = (hex: string): string => `CAST(x'${hex}' AS TEXT)`;
@@ -22,10 +20,10 @@ export const hostileKinds: readonly Kind[] = [
   { about: "headers: a list", columns: { headers: "'[]'" } },
   { about: "headers: a number", columns: { headers: "'5'" } },
   { about: "headers: null", columns: { headers: "'null'" } },
-  { about: "headers: no JSON", columns: { headers: "'x'" }, checked: true },
+  { about: "headers: no JSON", columns: { headers: "'x'" } },
   { about: "headers: nested as deep as SQLite allows", columns: { headers: nested(900) }, readable: true },
-  { about: "headers: nested 50,000 deep", columns: { headers: nested(50_000) }, checked: true },
-  { about: "headers: bytes", columns: { headers: "CAST('{}' AS BLOB)" }, checked: true },
+  { about: "headers: nested 50,000 deep", columns: { headers: nested(50_000) } },
+  { about: "headers: bytes", columns: { headers: "CAST('{}' AS BLOB)" } },
   { about: "headers: not UTF-8", columns: { headers: text("7b2261223a22ff227d") } },
   { about: "headers: a megabyte", columns: { headers: `'{"a":"${"x".repeat(1_000_000)}"}'` } },
   { about: "id: empty", columns: { id: "''" } },
@@ -36,14 +34,14 @@ export const hostileKinds: readonly Kind[] = [
   { about: "aggregate id: with NUL", columns: { aggregate_id: "'a' || char(0) || 'b'" } },
   { about: "aggregate id: 5,000 bytes", columns: { aggregate_id: long(5_000) } },
   { about: "aggregate id: not UTF-8", columns: { aggregate_id: text("c328") } },
-  { about: "aggregate id: bytes", columns: { aggregate_id: "x'c328'" }, checked: true },
+  { about: "aggregate id: bytes", columns: { aggregate_id: "x'c328'" } },
   { about: "aggregate type: with NUL", columns: { aggregate_type: "char(0)" } },
-  { about: "aggregate type: bytes", columns: { aggregate_type: "x'41'" }, checked: true },
+  { about: "aggregate type: bytes", columns: { aggregate_type: "x'41'" } },
   { about: "event type: 300 bytes", columns: { event_type: long(300) } },
   { about: "event type: not UTF-8", columns: { event_type: text("ff") } },
   { about: "event version: a fraction", columns: { event_version: "1.5" } },
-  { about: "event version: text", columns: { event_version: "'one'" }, checked: true },
-  { about: "event version: beyond 2^53", columns: { event_version: "9223372036854775807" }, checked: true },
+  { about: "event version: text", columns: { event_version: "'one'" } },
+  { about: "event version: beyond 2^53", columns: { event_version: "9223372036854775807" } },
   { about: "retry count: text", columns: { retry_count: "'many'" } },
   { about: "retry count: the last integer", columns: { retry_count: "9223372036854775807" } },
   { about: "retry count: the last that is one", columns: { retry_count: "2147483647" }, readable: true },
@@ -61,7 +59,7 @@ export const hostileKinds: readonly Kind[] = [
   { about: "key: empty", columns: { idempotency_key: "''" } },
   { about: "key: bytes", columns: { idempotency_key: "x'ff'" } },
   { about: "key: 300 bytes", columns: { idempotency_key: long(300) } },
-  { about: "no payload", columns: { payload: "NULL" }, checked: true },
+  { about: "no payload", columns: { payload: "NULL" } },
   { about: "payload: bytes in the column of text", columns: { payload: "x'00ff'" }, readable: true },
   { about: "payload: a number in the column of bytes", columns: { payload: "NULL", payload_bytes: "5" }, readable: true },
   { about: "next attempt: words", columns: { next_attempt_at: "'soon'" }, readable: true },
@@ -69,22 +67,20 @@ export const hostileKinds: readonly Kind[] = [
   { about: "last error: bytes", columns: { last_error: "x'ff'" }, readable: true },
   { about: "published: words", columns: { published_at: "'never'" }, readable: true },
   { about: "seq: below 1", columns: { seq: "-5" }, readable: true },
-  { about: "lane: behind the last", columns: { lane: "64" }, readable: true, checked: true },
-  { about: "lane: before the first", columns: { lane: "-1" }, readable: true, checked: true },
+  { about: "lane: behind the last", columns: { lane: "64" }, readable: true },
+  { about: "lane: before the first", columns: { lane: "-1" }, readable: true },
   { about: "lane: a fraction", columns: { lane: "1.5" }, readable: true },
-  { about: "lane: words", columns: { lane: "'x'" }, readable: true, checked: true },
-  { about: "lane: bytes", columns: { lane: "x'07'" }, readable: true, checked: true },
+  { about: "lane: words", columns: { lane: "'x'" }, readable: true },
+  { about: "lane: bytes", columns: { lane: "x'07'" }, readable: true },
   {
     about: "lane: behind the last, of an event that has failed",
     columns: { lane: "64", status: "'FAILED'", next_attempt_at: "'2020-01-01T00:00:00.000Z'" },
     readable: true,
-    checked: true,
   },
   {
     about: "lane: behind the last, of a delayed event",
     columns: { lane: "64", available_at: "'2020-01-01T00:00:00.000Z'" },
     readable: true,
-    checked: true,
   },
   {
     about: "lane: of other aggregates",
@@ -98,7 +94,7 @@ const insertOf = ({ columns }: Kind, n: number): string => {
 };
 
 /** Writes a row of each kind, past whatever would refuse it. */
-export function writeHostile(db: SqliteDatabase, kinds: readonly Kind[] = hostileKinds): HostileRow[] {
+export function writeHostile(db: SqliteDatabase): HostileRow[] {
   const triggers = db.prepare("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'outbox_carried%'").all() as {
     name: string;
     sql: string;
@@ -106,7 +102,7 @@ export function writeHostile(db: SqliteDatabase, kinds: readonly Kind[] = hostil
   db.exec("PRAGMA ignore_check_constraints = ON");
   for (const { name } of triggers) db.exec(`DROP TRIGGER ${name}`);
   try {
-    return kinds.map((kind, n) => {
+    return hostileKinds.map((kind, n) => {
       db.exec(insertOf(kind, n));
       const [{ seq }] = db.prepare("SELECT last_insert_rowid() AS seq").all() as [{ seq: number }];
       return { about: kind.about, seq: BigInt(seq), readable: kind.readable === true };

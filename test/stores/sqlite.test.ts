@@ -223,7 +223,7 @@ describe("sqlite", () => {
   own("tables that are missing or newer than this code are told apart", async ({ path, store, db }) => {
     const empty = sqlite({ path: `${path}.empty` });
     await expect(empty.schema.check()).rejects.toMatchObject({ code: "NOT_MIGRATED" });
-    expect(await empty.schema.migrate()).toEqual([1, 2, 3]);
+    expect(await empty.schema.migrate()).toEqual([1]);
     await empty.schema.check();
     await empty[Symbol.asyncDispose]();
     db.exec("UPDATE waybill_meta SET version = 999");

@@ -1,11 +1,13 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import { applyRules } from "../../core/finding.ts";
+import type { TablesFound } from "../../core/tables.ts";
 import { createConnection, type ConnectionOptions, type Statements } from "../../drivers/sqlite/connection.ts";
 import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
 import { migrate, rule } from "../kit/doctor.ts";
-import { versions } from "./schema.ts";
+import { fingerprints, tablesOf, versions } from "./schema.ts";
 
 export interface Answers extends FileAnswers {
+  readonly schema: TablesFound;
   /** The broker's tables and indexes that are there, by their names. */
   readonly present: readonly string[];
   readonly topics: readonly { readonly topic: string; readonly exists: boolean }[];
@@ -29,13 +31,32 @@ export function createExamination(options: ConnectionOptions, provision: boolean
 
 export const judge = (answers: Answers): readonly Finding[] => applyRules(rules, answers);
 
-const script = versions.join("\n");
-const made = [...script.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm)]
-  .map(([, kind, name]) => ({ kind: kind!.toLowerCase(), name: name! }))
-  .filter(({ name }) => !script.includes(`DROP TABLE ${name};`)); // a migration creates it and drops it again
+const made = [...versions.join("\n").matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm)].map(([, kind, name]) => ({
+  kind: kind!.toLowerCase(),
+  name: name!,
+}));
 
 export const rules: readonly Rule<Answers>[] = [
   ...fileRules,
+  rule(
+    "schema version",
+    "newer tables, or those of an unreleased build",
+    "L",
+    "upgrade waybill here",
+    ({ schema: { version, fingerprint } }, { good, bad }) => {
+      if (version === 0) return good("none", "The tables are made on first use.");
+      if (fingerprint !== null && fingerprint === fingerprints[version - 1])
+        return good(
+          String(version),
+          version === fingerprints.length ? "The tables are those of this version." : "They are upgraded on first use.",
+        );
+      if (version > fingerprints.length && fingerprint !== null)
+        return bad(String(version), `This code knows version ${fingerprints.length} at most, and refuses to work with newer tables`);
+      return bad(String(version), "An unreleased build made these tables, and this code refuses to work with them", {
+        remedy: "let the build that made them deliver what waits, then begin with a new file",
+      });
+    },
+  ),
   rule("objects", "a table or an index was dropped", "LI", "recreate it", ({ present }, { good, bad }) => {
     const missing = made.filter(({ name }) => !present.includes(name));
     if (missing.length === 0) return good(`${made.length} of ${made.length}`, "Everything that the broker makes is there.");
@@ -62,6 +83,7 @@ function readAnswers(statements: Statements, path: string, topics: readonly stri
     : [];
   return {
     ...readFile(statements, path),
+    schema: tablesOf(statements),
     present,
     topics: topics.map((topic) => ({ topic, exists: known.includes(topic) })),
     provision,

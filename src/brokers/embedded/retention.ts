@@ -29,7 +29,6 @@ export async function purge(log: Log, before: Date): Promise<number> {
       from = step.end;
     }
   }
-  await log.write((statements) => statements.run("DELETE FROM waybill_broker_skipped WHERE skipped_at < ?", [limit]));
   return purged;
 }
 

@@ -4,7 +4,7 @@ import type { SqliteStep } from "../../drivers/sqlite/kept.ts";
 import { explain, resultCode, type SqliteValue } from "../../drivers/sqlite/driver.ts";
 import { addedOnce, idTaken, rowColumns, rowValues } from "../kit/writing.ts";
 import { foreign, textOf } from "./rows.ts";
-import { checkVersionOf } from "./schema.ts";
+import { checkFound, foundIn, metaExists, metaRow } from "./schema.ts";
 
 /** A synchronous client and an asynchronous library run the same steps. */
 export type AppendSteps<T> = Generator<SqliteStep, T, readonly SqliteRow[]>;
@@ -17,9 +17,9 @@ const read = (sql: string, ...values: SqliteValue[]): SqliteStep => ({ sql, valu
 const write = (sql: string, ...values: SqliteValue[]): SqliteStep => ({ sql, values, reads: false });
 
 export function* checkTables(path: string): AppendSteps<void> {
-  const [table] = yield read("SELECT 1 AS found FROM sqlite_master WHERE type = 'table' AND name = 'waybill_meta'");
-  const [meta] = table === undefined ? [] : yield read("SELECT version FROM waybill_meta");
-  checkVersionOf(Number(meta?.["version"] ?? 0), path);
+  const [table] = yield read(metaExists);
+  const [meta] = table === undefined ? [] : yield read(metaRow);
+  checkFound(foundIn(meta), path);
 }
 
 /** `alone`: no other statement can run between two steps. */

@@ -3,7 +3,7 @@ import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { counted, noEvents, oldestSql } from "../kit/status.ts";
 import { delayed, pending } from "./predicates.ts";
 import { foreign, iso, toldError } from "./rows.ts";
-import { publishingAt } from "./schema.ts";
+import { publishingAt } from "./events.ts";
 
 /** How many seqs an estimate samples. */
 const sampled = 1_000;

@@ -1,14 +1,15 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import { applyRules } from "../../core/finding.ts";
+import type { TablesFound } from "../../core/tables.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { fileRules, readFile, type FileAnswers } from "../../drivers/sqlite/examine.ts";
-import { lanesRule, objectsRule, ofTables, schemaRule, type StoredThings, type Thing } from "../kit/doctor.ts";
-import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
+import { isOurs, lanesRule, objectsRule, ofTables, tablesRule, type StoredThings, type Thing } from "../kit/doctor.ts";
+import { createSchema, fingerprints, tablesOf } from "./schema.ts";
 
 type TableAnswers = StoredThings & { readonly lanes: number };
 
 export interface Answers extends FileAnswers {
-  readonly schema: number;
+  readonly schema: TablesFound;
   /** Null where the tables are not those of this version. */
   readonly tables: TableAnswers | null;
 }
@@ -34,21 +35,21 @@ export const rules: readonly Rule<Answers>[] = [
         }
       : rule,
   ),
-  schemaRule(SCHEMA_VERSION),
+  tablesRule(fingerprints),
   ...ofTables<TableAnswers>([objectsRule, lanesRule]),
 ];
 
 function readAnswers(statements: Statements, path: string, expected: readonly Thing[]): Answers {
-  const schema = versionOf(statements);
+  const schema = tablesOf(statements);
+  const ours = isOurs(schema, fingerprints);
   const present = statements.all("SELECT type, name FROM sqlite_master").map((row) => `${String(row["type"])} ${String(row["name"])}`);
-  const lanes = schema === SCHEMA_VERSION && present.includes("table waybill_lanes");
+  const lanes = ours && present.includes("table waybill_lanes");
   return {
     ...readFile(statements, path),
     schema,
-    tables:
-      schema === SCHEMA_VERSION
-        ? { expected, present, lanes: lanes ? Number(statements.get("SELECT count(*) AS n FROM waybill_lanes")?.["n"]) : 0 }
-        : null,
+    tables: ours
+      ? { expected, present, lanes: lanes ? Number(statements.get("SELECT count(*) AS n FROM waybill_lanes")?.["n"]) : 0 }
+      : null,
   };
 }
 

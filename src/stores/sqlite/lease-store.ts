@@ -3,7 +3,7 @@ import type { Clock } from "../../core/clock.ts";
 import { createLiveRelays, lookOf } from "../kit/expiry.ts";
 import type { Connection, Statements } from "../../drivers/sqlite/connection.ts";
 import { cells, iso, leaseOf } from "./rows.ts";
-import { now } from "./schema.ts";
+import { now } from "./predicates.ts";
 
 export function createLeaseStore(connection: Connection, clock: Clock): LeaseStore {
   const liveOf = createLiveRelays(clock, cells, (row) => leaseOf(row, clock));

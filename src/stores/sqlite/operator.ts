@@ -9,7 +9,7 @@ import { readPayload } from "./payload.ts";
 import { purge } from "./purge.ts";
 import { recordColumns, storedOf } from "./records.ts";
 import { beginsWith, foreign, iso, textOf, toldError } from "./rows.ts";
-import { eventsAt } from "./schema.ts";
+import { eventsAt } from "./events.ts";
 import { readStatus } from "./status.ts";
 
 export function createOperator(connection: Connection, clock: Clock): Operator {

@@ -7,7 +7,7 @@ import { audit } from "./audit.ts";
 import { readPayload } from "./payload.ts";
 import { recordColumns, storedOf } from "./records.ts";
 import { iso, sizeOf } from "./rows.ts";
-import { eventsAt } from "./schema.ts";
+import { eventsAt } from "./events.ts";
 
 /** Small enough not to keep the file's other writers waiting for long. */
 const purgeBatch = 2_000;

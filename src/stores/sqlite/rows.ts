@@ -90,7 +90,7 @@ export function leaseOf(row: SqliteRow, clock: Clock): WrittenLease {
   return { renewal, leftMs: Date.parse(renewal) - clock.now(), ttlMs: Number(row["ttl_ms"]) };
 }
 
-/** Code and text of an event's failure. Before version 3, the text had its code in it. */
+/** Code and text of an event's failure. Plain SQL may have written a text without a code. */
 export const toldError = "coalesce(nullif(error_code, '') || ': ', '') || coalesce(last_error, '')";
 /** Whether a text begins with a value. The value has to be bound twice. */
 export const beginsWith = (text: string): string => `substr(${text}, 1, length(?)) = ?`;

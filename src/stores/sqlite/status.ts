@@ -4,7 +4,7 @@ import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import { shown, statusOf } from "../kit/status.ts";
 import { countStates, deadGroups, oldestWaiting } from "./counts.ts";
 import { cells, dateOf, foreign } from "./rows.ts";
-import { versionOf } from "./schema.ts";
+import { tablesOf } from "./schema.ts";
 
 /** Everything that an operator may ask for, all from the tables. */
 export function readStatus(statements: Statements, nowMs: number): Status {
@@ -37,7 +37,7 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       `SELECT (SELECT count(*) FROM waybill_holds) AS holds, (SELECT coalesce(sum(json_array_length(seqs)), 0) FROM waybill_windows) AS claimed,
          (SELECT count(*) FROM waybill_suspects s JOIN outbox o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')) AS suspects`,
     )!,
-    schemaVersion: versionOf(statements),
+    schemaVersion: tablesOf(statements).version,
     watch: readWatch(statements),
   };
   return statusOf(rows, cells);
