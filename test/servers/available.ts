@@ -14,22 +14,28 @@ import {
 const servers = {
   postgres: () => postgresBinaries(15),
   postgres14: () => postgresBinaries(14),
+  postgres16: () => postgresBinaries(16),
+  postgres17: () => postgresBinaries(17),
   postgres18: () => postgresBinaries(18),
   pgbouncer: pgbouncerBinary,
   kafka: kafkaBinaries,
-  mariadb: mariadbBinaries,
+  mariadb: () => mariadbBinaries(),
+  mariadb118: () => mariadbBinaries("11.8"),
   nats: () => natsBinary(),
   nats210: () => natsBinary("2.10"),
   natsNewest: () => natsBinary("newest"),
   rabbitmq: () => rabbitmqBinaries(),
   rabbitmq4: () => rabbitmqBinaries(4),
   rabbitmqNewest: () => rabbitmqBinaries("newest"),
-  redis: redisBinary,
-  mysql: mysqlBinaries,
+  redis: () => redisBinary(),
+  redis8: () => redisBinary("redis-8"),
+  valkeyNewest: () => redisBinary("valkey-newest"),
+  mysql: () => mysqlBinaries(),
+  mysql80: () => mysqlBinaries("8.0"),
 } as const;
 
 /** These come from a Debian release that moves: one that is gone is a skip, unless WAYBILL_REQUIRE names it. */
-const moving: readonly string[] = ["natsNewest", "rabbitmqNewest", "mysql"];
+const moving: readonly string[] = ["natsNewest", "rabbitmqNewest", "valkeyNewest", "mysql"];
 
 export type ServerName = keyof typeof servers;
 

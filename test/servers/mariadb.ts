@@ -16,8 +16,14 @@ const defaults: Settings = {
   "collation-server": "utf8mb4_general_ci",
 };
 
-export async function startMariadb({ settings = {} }: { settings?: Settings } = {}): Promise<Server> {
-  const { server: command, install, base, env } = await mariadbBinaries();
+interface MariadbRecipe {
+  readonly settings?: Settings;
+  /** The machine's own where it is left out. */
+  readonly version?: "11.8";
+}
+
+export async function startMariadb({ settings = {}, version: wanted }: MariadbRecipe = {}): Promise<Server> {
+  const { server: command, install, base, env } = await mariadbBinaries(wanted);
   const { stdout } = await run(command, ["--no-defaults", "--version"], { env: { ...bareEnv, ...env } });
   const version = /Ver (\d+(\.\d+)*)/.exec(stdout)?.[1] ?? "unknown";
   const places = (folder: string): string[] => ["--no-defaults", `--basedir=${base}`, `--datadir=${join(folder, "data")}`];

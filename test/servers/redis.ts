@@ -19,14 +19,16 @@ interface RedisRecipe {
   readonly settings?: Settings;
   /** Its only port speaks TLS, with these files. */
   readonly secure?: { readonly ca: string; readonly cert: string; readonly key: string };
+  /** The machine's own where it is left out. */
+  readonly version?: "redis-8" | "valkey-newest";
 }
 
-export async function startRedis({ settings = {}, secure }: RedisRecipe = {}): Promise<RedisServer> {
-  const { command, env } = await redisBinary();
+export async function startRedis({ settings = {}, secure, version: wanted }: RedisRecipe = {}): Promise<RedisServer> {
+  const { command, env } = await redisBinary(wanted);
   const { stdout } = await run(command, ["--version"], { env: { ...bareEnv, ...env } });
   const version = /v=(\d+(\.\d+)*)/.exec(stdout)?.[1] ?? "unknown";
   const server = await superviseServer({
-    name: `Redis ${version}`,
+    name: `${wanted?.startsWith("valkey") === true ? "Valkey" : "Redis"} ${version}`,
     version,
     command,
     account: accountFor("redis"),

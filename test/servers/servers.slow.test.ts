@@ -9,6 +9,7 @@ import { startNats } from "./nats.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 import { startPostgres, type Postgres } from "./postgres.ts";
 import { startRabbitmq } from "./rabbitmq.ts";
+import { startRedis } from "./redis.ts";
 import { ownFolder } from "./place.ts";
 import { processesIn } from "./processes-in.ts";
 import type { Server } from "./server.ts";
@@ -51,6 +52,8 @@ const endings: readonly (readonly [string, (server: Server) => Promise<void>])[]
 for (const [name, version] of [
   ["postgres14", 14],
   ["postgres", 15],
+  ["postgres16", 16],
+  ["postgres17", 17],
   ["postgres18", 18],
 ] as const) {
   await describeWith(name, `PostgreSQL ${version}`, () => {
@@ -165,6 +168,9 @@ await describeWith("mariadb", "MariaDB", () => {
 
 for (const [name, start] of [
   ["mysql", () => startMysql()],
+  ["mariadb118", () => startMariadb({ version: "11.8" })],
+  ["redis8", () => startRedis({ version: "redis-8" })],
+  ["valkeyNewest", () => startRedis({ version: "valkey-newest" })],
   ["nats210", () => startNats({ version: "2.10" })],
   ["natsNewest", () => startNats({ version: "newest" })],
   ["rabbitmq4", () => startRabbitmq({ version: 4 })],
@@ -194,7 +200,7 @@ describe("a server that cannot be had", () => {
     for (const required of ["postgres18", "mariadb, postgres18", "all"]) expect(judge(other, required)).toMatchObject({ verdict: "fail" });
     expect(judge(lacks, "all"), "it comes from a release that moves").toMatchObject({ verdict: "skip" });
     expect(judge(lacks, "all,mysql")).toMatchObject({ verdict: "fail" });
-    expect(() => judge([], "postgres17")).toThrow("postgres17");
+    expect(() => judge([], "postgres13")).toThrow("postgres13");
   });
 
   test("is told with the reason", async () => {
