@@ -18,7 +18,7 @@ export interface Schema {
   print(from?: number): string;
   /** The statements that give each role the least it needs; empty where the database has no roles. */
   grants(): string;
-  /** Rejects with NOT_MIGRATED or SCHEMA_NEWER when this code cannot work with the tables in the database. */
+  /** Rejects with NOT_MIGRATED, SCHEMA_NEWER or SCHEMA_UNRELEASED when this code cannot work with the tables in the database. */
   check(): Promise<void>;
 }
 

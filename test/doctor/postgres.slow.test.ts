@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { grants } from "../../src/stores/postgres/grants.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
 import { namesOf } from "../../src/stores/postgres/names.ts";
-import { SCHEMA_VERSION } from "../../src/stores/postgres/schema.ts";
+import { fingerprints } from "../../src/stores/postgres/schema.ts";
 import { until } from "../cli/build.ts";
 import { inProcess } from "../cli/in-process.ts";
 import { available, describeWith } from "../servers/available.ts";
@@ -121,7 +121,18 @@ await describeWith("postgres", "waybill doctor on PostgreSQL", () => {
     ["an unlogged table", "ALTER TABLE waybill_holds SET UNLOGGED", "ALTER TABLE waybill_holds SET LOGGED", ["persistence L"]],
     ["no vacuum", "ALTER TABLE outbox SET (autovacuum_enabled = false)", "ALTER TABLE outbox RESET (autovacuum_enabled)", ["autovacuum I"]],
     ["lanes without a row", "DELETE FROM waybill_lanes WHERE lane = 5", "INSERT INTO waybill_lanes (lane) VALUES (5)", ["lanes L"]],
-    ["newer tables", "UPDATE waybill_meta SET version = 99", `UPDATE waybill_meta SET version = ${SCHEMA_VERSION}`, ["schema version L"]],
+    [
+      "newer tables",
+      "UPDATE waybill_meta SET version = 99",
+      `UPDATE waybill_meta SET version = ${fingerprints.length}`,
+      ["schema version L"],
+    ],
+    [
+      "tables of an unreleased build",
+      "UPDATE waybill_meta SET fingerprint = 'another'",
+      `UPDATE waybill_meta SET fingerprint = '${fingerprints.at(-1)}'`,
+      ["schema version L"],
+    ],
   ])("%s is found, and nothing else", async (_, plant, undo, bad) => {
     await pool.query(plant);
     try {

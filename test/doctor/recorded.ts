@@ -7,7 +7,7 @@ import type { Finding } from "../../src/core/finding.ts";
 import type { Answers as Mysql } from "../../src/stores/mysql/answers.ts";
 import { SCHEMA_VERSION as mysqlVersion } from "../../src/stores/mysql/schema.ts";
 import type { Answers as Postgres } from "../../src/stores/postgres/answers.ts";
-import { SCHEMA_VERSION as postgresVersion } from "../../src/stores/postgres/schema.ts";
+import { fingerprints as postgresFingerprints } from "../../src/stores/postgres/schema.ts";
 import type { Answers as Sqlite } from "../../src/stores/sqlite/examine.ts";
 import { fingerprints as sqliteFingerprints } from "../../src/stores/sqlite/schema.ts";
 import { fingerprints as embeddedFingerprints } from "../../src/brokers/embedded/schema.ts";
@@ -57,7 +57,7 @@ export const postgres: Postgres = {
   clock,
   role: "relay",
   lacks: [],
-  schema: postgresVersion,
+  schema: lastOf(postgresFingerprints),
   tables: {
     expected: [{ kind: "index", name: "outbox_pending" }],
     present: ["index outbox_pending"],

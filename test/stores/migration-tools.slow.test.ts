@@ -57,7 +57,7 @@ await describeWith("postgres", "migrate --print for a migration tool", () => {
   });
 
   test("grants are apart, and run after the tables", async () => {
-    expect(await printed()).not.toMatch(/^GRANT/m);
+    expect(await printed()).not.toMatch(/ TO waybill_/);
     for (const role of ["writer", "relay", "subscriber", "operator"]) await pool.query(`CREATE ROLE waybill_${role}`);
     await pool.query(await printed("--grants"));
     const { rows } = await pool.query("SELECT has_table_privilege('waybill_relay', 'waybill.outbox', 'SELECT') AS may");

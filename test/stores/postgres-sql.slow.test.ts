@@ -114,7 +114,7 @@ await describeWith("postgres", "plain SQL on PostgreSQL", () => {
     const url = await database();
     await query(url, "CREATE TABLE t (n int); INSERT INTO t VALUES (1)");
     await using store = postgres({ url, schema, names });
-    expect(await store.schema.migrate()).toEqual([1, 2, 3, 4]);
+    expect(await store.schema.migrate()).toEqual([1]);
     expect(await store.schema.migrate()).toEqual([]);
     await store.schema.check();
     const pool = new pg.Pool({ connectionString: url });

@@ -1,10 +1,11 @@
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import type { Clock } from "../../core/clock.ts";
-import { sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
+import type { TablesFound } from "../../core/tables.ts";
+import { isOurs, sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
 import type { Connection, PgRow, Run } from "./connection.ts";
 import { grants } from "./grants.ts";
 import { literal, type Names } from "./names.ts";
-import { createSchema, SCHEMA_VERSION, unitOf, versionOf } from "./schema.ts";
+import { createSchema, fingerprints, tablesOf, unitOf } from "./schema.ts";
 
 const asked = [
   "server_version",
@@ -31,7 +32,7 @@ export interface Answers {
   /** The rights of a relay that this role lacks; null where there are no tables. */
   readonly lacks: readonly string[] | null;
   /** Null where this role may not look. */
-  readonly schema: number | null;
+  readonly schema: TablesFound | null;
   /** Null where the tables are not those of this version. */
   readonly tables: TableAnswers | null;
 }
@@ -70,8 +71,9 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
      WHERE c LIKE 'synchronous\\_commit=%' AND r.rolname <> current_user
        AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`,
   );
-  const schema = await allowed(() => versionOf(run, n));
-  const unit = schema === SCHEMA_VERSION ? await unitOf(run, n) : null;
+  const schema = await allowed(() => tablesOf(run, n));
+  const ours = schema !== null && isOurs(schema, fingerprints);
+  const unit = ours ? await unitOf(run, n) : null;
   return {
     settings: Object.fromEntries(settings.map((row) => [row["name"], row["setting"]])) as Answers["settings"],
     commits: commits.map((row) => ({ role: row["role"]!, value: row["value"]! })),
@@ -81,7 +83,7 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
     role: server!["role"]!,
     lacks: server!["there"] === "t" ? await readLacks(run, n, unit !== null) : null,
     schema,
-    tables: schema === SCHEMA_VERSION ? await readTables(run, n, thingsIn(createSchema(connection, n, unit).print())) : null,
+    tables: ours ? await readTables(run, n, thingsIn(createSchema(connection, n, unit).print())) : null,
   };
 }
 

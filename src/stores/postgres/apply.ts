@@ -8,8 +8,12 @@ import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { EventTransactions, Put, StatementRows, Statement } from "./applying.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
-import { maker, markLost } from "./inbox-functions.ts";
 import type { Names } from "./names.ts";
+
+/** The error of a statement that would finish another transaction's marks: the SQL function of the schema raises it too. */
+const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
+/** The transaction that makes a mark, and the process to end if that transaction hangs. */
+const maker = "pg_current_xact_id()::text || ' ' || pg_backend_pid()";
 
 /** Writes the marks, runs the work, then finishes the marks. Only the transaction that made the marks can finish them. */
 export function createApply<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>): Apply<Tx> {

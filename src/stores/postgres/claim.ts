@@ -69,7 +69,7 @@ const notSuspect = (n: Names): string =>
   `NOT EXISTS (SELECT 1 FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 
 /** Rows that `mayGo` will not let go. They leave the pending scan, whether or not their aggregate has suspects. */
-export const isHeld = (
+const isHeld = (
   n: Names,
 ): string => `EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
   AND (h.free_to IS NULL AND (h.destination IS NOT NULL OR o.seq <> h.cause_seq) OR o.seq > h.free_to))`;

@@ -1,11 +1,11 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import type { Clock } from "../../core/clock.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
-import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, schemaRule } from "../kit/doctor.ts";
+import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, tablesRule } from "../kit/doctor.ts";
 import { readAnswers, type Answers, type TableAnswers } from "./answers.ts";
 import type { Connection } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { SCHEMA_VERSION } from "./schema.ts";
+import { fingerprints } from "./schema.ts";
 
 export function createExamination(connection: Connection, n: Names, clock: Clock): Examination {
   return { examine: async () => judge(await readAnswers(connection, n, clock)) };
@@ -168,7 +168,7 @@ export const rules: readonly Rule<Answers>[] = [
     look: setTo("default_transaction_read_only", "off", "Transactions may write.", "Nothing can be added or claimed"),
   },
   clockRule,
-  schemaRule(SCHEMA_VERSION),
+  tablesRule(fingerprints),
   {
     setting: "rights",
     badWhen: "the role lacks what a relay needs",

@@ -14,7 +14,6 @@ export interface PostgresNames {
 const routines = [
   "add",
   "lane",
-  "next_seq",
   "use_key",
   "moves",
   "check",

@@ -69,7 +69,7 @@ export const storable = (text: string): string => text.toWellFormed().replaceAll
 /** Whether an aggregate's names fit into an index, and so into holds and suspects. Names of a row that can be carried do fit. */
 export const indexable = "greatest(octet_length(o.aggregate_type), octet_length(o.aggregate_id)) <= 255";
 
-/** Code and text of an event's failure, from the outbox table named `o`. Before version 3, the text had its code in it. */
+/** Code and text of an event's failure, from the outbox table named `o`. */
 export const toldError = "left(concat_ws(': ', nullif(o.error_code, ''), coalesce(o.last_error, '')), 4096)";
 
 export const cells: Cells<PgRow> = {

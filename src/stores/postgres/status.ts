@@ -7,7 +7,7 @@ import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { delayed, pending } from "./pending.ts";
 import { cells, ms, toldError } from "./rows.ts";
-import { versionOf } from "./schema.ts";
+import { tablesOf } from "./schema.ts";
 import { readWatch } from "./watch.ts";
 
 /** Estimates rows from the indexes of all partitions, as if each index were as dense as when it was last analysed. */
@@ -141,7 +141,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        GROUP BY error ORDER BY count(*) DESC, 1 LIMIT ${shown}`,
     ),
     facts: facts!,
-    schemaVersion: await versionOf(run, n),
+    schemaVersion: (await tablesOf(run, n)).version,
     watch: await readWatch(run, n),
   };
   return statusOf(rows, cells);
