@@ -6,7 +6,7 @@ import { describeWith } from "../servers/available.ts";
 import { startRedis, type RedisServer } from "../servers/redis.ts";
 import type { Resp } from "../support/resp.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
-import { ask, fresh, many, publish, topic } from "./redis.ts";
+import { ask, fresh, many, store, topic } from "./redis.ts";
 
 interface Reader {
   readonly next: () => Promise<Delivery | undefined>;
@@ -61,7 +61,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("all that is pending comes first, in order, whoever left it, and then what is new", async () => {
     const broker = open();
     const events = many(1_500);
-    await publish(broker, events.slice(0, 1_300));
+    await store(broker, events.slice(0, 1_300));
     const first = receive(broker, { prefetch: 2_000 });
     const taken = await first.take(1_200);
     await Promise.all(taken.filter((_, i) => i % 3 === 0).map((delivery) => delivery.ack()));
@@ -71,14 +71,14 @@ await describeWith("redis", "receiving from redis", () => {
     const [entries] = await sql(["XPENDING", topic, "stock", "-", "+", "2000"]);
     const some = (entries as readonly (readonly string[])[]).filter((_, i) => i % 5 === 0).map(([id]) => id!);
     await sql(["XCLAIM", topic, "stock", "somebody", "0", ...some]);
-    await publish(broker, events.slice(1_300));
+    await store(broker, events.slice(1_300));
     const second = receive(open(), { prefetch: 2_000 });
     expect(ids(await second.take(left.length + 300))).toEqual([...ids(left), ...events.slice(1_200).map(({ id }) => id)]);
   });
 
   test("acknowledging takes no round trip per event, and the group has it when `ack` resolves", async () => {
     const broker = open();
-    await publish(broker, many(1_000));
+    await store(broker, many(1_000));
     const deliveries = await receive(broker).take(1_000);
     await sql(["CONFIG", "RESETSTAT"]);
     await Promise.all(deliveries.map((delivery) => delivery.ack()));
@@ -91,7 +91,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("entries that are no events are delivered as unreadable, with their bytes, and keep nobody waiting", async () => {
     const broker = open();
     const [before, after] = [sampleEvent(), sampleEvent()];
-    await publish(broker, [before]);
+    await store(broker, [before]);
     // EVAL writes bytes that are no UTF-8 as they are.
     const damaged = `return redis.call('XADD', KEYS[1], '*', 'ce_id', 'x', 'ce_type', 'y', 'h_name', '\\255', 'data', '')`;
     await sql(
@@ -102,7 +102,7 @@ await describeWith("redis", "receiving from redis", () => {
       ["EVAL", damaged, "1", topic],
       ["XADD", topic, "*", "data", "{}", "ce_id", "an id", "ce_type", "no headers, no aggregate, no time"],
     );
-    await publish(broker, [after]);
+    await store(broker, [after]);
     const { take, leave } = receive(broker, { prefetch: 20 });
     const deliveries = await take(8);
     expect(deliveries.map(({ unreadable }) => unreadable !== undefined)).toEqual([false, true, true, true, true, true, false, false]);
@@ -121,7 +121,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("no more bytes are unacknowledged than were asked for, and one entry more", async () => {
     const broker = open({ maxBytes: 8_000_000 });
     const sizes = [...Array.from({ length: 10 }, () => 1_000_000), 6_000_000, 10];
-    await publish(
+    await store(
       broker,
       sizes.map((bytes) => sampleEvent({ data: new Uint8Array(bytes) })),
     );
@@ -154,7 +154,7 @@ await describeWith("redis", "receiving from redis", () => {
     const empty = (fields: number): string[] => ["XADD", topic, "*", ...Array.from({ length: 2 * fields }, () => "")];
     await sql(empty(20_000), empty(20_000), empty(40_000));
     const after = sampleEvent();
-    await publish(broker, [after]);
+    await store(broker, [after]);
     // Once for what is new, and once for what is pending.
     for (let again = 0; again < 2; again++) {
       const { next, take, leave } = receive(broker, { bytes: 1_000_000 });
@@ -180,7 +180,7 @@ await describeWith("redis", "receiving from redis", () => {
     const broker = open();
     await sql(["XGROUP", "CREATE", topic, "stock", "0", "MKSTREAM"]);
     const events = Array.from({ length: 300 }, () => sampleEvent({ data: Buffer.alloc(100_000, 97) }));
-    for (let n = 0; n < events.length; n += 50) await publish(broker, events.slice(n, n + 50));
+    for (let n = 0; n < events.length; n += 50) await store(broker, events.slice(n, n + 50));
     await sql(["CONFIG", "SET", "client-output-buffer-limit", "normal 2000000 2000000 0"]);
     try {
       const done: string[] = [];
@@ -210,7 +210,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("entries that were removed unread or unacknowledged are told, and keep nobody waiting", async () => {
     const broker = open();
     const events = many(10);
-    await publish(broker, events);
+    await store(broker, events);
     const missed: (number | null)[] = [];
     const told = { missed: (_: string, entries: number | null) => void missed.push(entries) };
     const first = receive(broker, { prefetch: 4, ...told });
@@ -242,7 +242,7 @@ await describeWith("redis", "receiving from redis", () => {
     const broker = open();
     const lag = (consumer = "stock"): Promise<number | null> => broker.lag!(topic, new AbortController().signal, consumer);
     expect(await lag()).toBeNull();
-    await publish(broker, many(9));
+    await store(broker, many(9));
     expect(await lag("stranger")).toBeNull();
     const reading = receive(broker, { prefetch: 4 });
     const deliveries = await reading.take(4);
@@ -259,13 +259,13 @@ await describeWith("redis", "receiving from redis", () => {
   test("entries that were trimmed unread are told though others were deleted one by one", async () => {
     const broker = open();
     const events = many(30);
-    await publish(broker, events.slice(0, 2));
+    await store(broker, events.slice(0, 2));
     const missed: (number | null)[] = [];
     const told = { missed: (_: string, entries: number | null) => void missed.push(entries) };
     const first = receive(broker, { prefetch: 5, ...told });
     for (const delivery of await first.take(2)) await delivery.ack();
     await first.leave();
-    await publish(broker, events.slice(2));
+    await store(broker, events.slice(2));
     const [entries] = await sql(["XRANGE", topic, "-", "+"]);
     const id = (n: number): string => (entries as readonly (readonly [string])[])[n]![0];
     await sql(["XDEL", topic, id(25)], ["XTRIM", topic, "MINID", id(20)]);
@@ -275,7 +275,7 @@ await describeWith("redis", "receiving from redis", () => {
     await expect.poll(() => missed, { timeout: 5_000 }).toEqual([19]);
     await second.leave();
     // The last ones, deleted before anybody was given them.
-    await publish(broker, many(3));
+    await store(broker, many(3));
     const [more] = await sql(["XREVRANGE", topic, "+", "-", "COUNT", "2"]);
     await sql(["XDEL", topic, ...(more as readonly (readonly [string])[]).map(([last]) => last)]);
     const third = receive(open(), told);
@@ -284,7 +284,7 @@ await describeWith("redis", "receiving from redis", () => {
     expect(missed).toEqual([19, 2]);
     await third.leave();
     // Set by hand, the group does not know how much it has read.
-    await publish(broker, many(2));
+    await store(broker, many(2));
     const [[after], [before]] = (await sql(["XREVRANGE", topic, "+", "-", "COUNT", "2"]))[0] as [[string], [string]];
     await sql(["XGROUP", "SETID", topic, "stock", before], ["XDEL", topic, after]);
     const fourth = receive(open(), told);
@@ -298,20 +298,20 @@ await describeWith("redis", "receiving from redis", () => {
     const events = many(6);
     const broker = open();
     const held = open({ url: `${url.replace(String(server.port), String(proxy.port))}` });
-    await publish(broker, events.slice(0, 1));
+    await store(broker, events.slice(0, 1));
     const first = receive(held, { prefetch: 2 });
     const [delivery] = await first.take(1);
     // It waits for more; what it asks from now on stays on the way.
     const waiting = first.next();
     await new Promise((resolve) => setTimeout(resolve, 100));
     proxy.fault("up", { hold: true });
-    await publish(broker, events.slice(1, 2));
+    await store(broker, events.slice(1, 2));
     await new Promise((resolve) => setTimeout(resolve, 100));
     // Another process takes the seat.
     const second = receive(open(), { prefetch: 10 });
     expect(ids(await second.take(2))).toEqual([events[0]!.id, events[1]!.id]);
     // The read arrives when there is something that it could take, and the other does not ask at the moment.
-    await publish(broker, events.slice(2));
+    await store(broker, events.slice(2));
     proxy.heal();
     const outcome = await waiting.then(
       () => "it took something",
@@ -327,7 +327,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("two sessions never share a consumer: the later one takes over", async () => {
     const broker = open();
     const events = many(4);
-    await publish(broker, events.slice(0, 2));
+    await store(broker, events.slice(0, 2));
     const first = receive(open());
     await first.take(2);
     const second = receive(open());
@@ -335,7 +335,7 @@ await describeWith("redis", "receiving from redis", () => {
     await expect(first.next()).rejects.toMatchObject({ message: expect.stringMatching(/another session of "stock"/) as string });
     const [consumers] = await sql(["XINFO", "CONSUMERS", topic, "stock"]);
     expect(consumers).toHaveLength(1);
-    await publish(broker, events.slice(2));
+    await store(broker, events.slice(2));
     expect(ids(await second.take(2))).toEqual([events[2]!.id, events[3]!.id]);
   });
 
@@ -350,7 +350,7 @@ await describeWith("redis", "receiving from redis", () => {
     const waiting = provisioning.next();
     await expect.poll(() => sql(["TYPE", "nowhere"])).toEqual(["stream"]);
     const event = sampleEvent();
-    await publish(open(), [event], "nowhere");
+    await store(open(), [event], "nowhere");
     expect((await waiting)?.envelope.id).toBe(event.id);
   });
 
@@ -363,7 +363,7 @@ await describeWith("redis", "receiving from redis", () => {
 
   test("a stream that is deleted ends the session soon, and a new one starts when it is there again", async () => {
     const broker = open();
-    await publish(broker, many(3));
+    await store(broker, many(3));
     const first = receive(open());
     await first.take(3);
     const waiting = first.next();
@@ -374,7 +374,7 @@ await describeWith("redis", "receiving from redis", () => {
     await expect(receive(open()).next()).rejects.toMatchObject({ message: expect.stringMatching(/no stream .*provision/) as string });
     await broker.provision([topic]);
     const events = many(2);
-    await publish(broker, events);
+    await store(broker, events);
     expect(ids(await receive(open()).take(2))).toEqual(events.map(({ id }) => id));
   });
 
@@ -388,7 +388,7 @@ await describeWith("redis", "receiving from redis", () => {
 
   test("what no group has read is not purged", async () => {
     const broker = open();
-    await publish(broker, many(3));
+    await store(broker, many(3));
     const later = new Date(Date.now() + 60_000);
     expect(await broker.purge(later, [topic])).toBe(0);
     await broker.provision([topic], ["stock"]);
@@ -400,7 +400,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("a group that is removed ends the session, and the next one gets everything again", async () => {
     const broker = open();
     const events = many(3);
-    await publish(broker, events);
+    await store(broker, events);
     const first = receive(open());
     for (const delivery of await first.take(3)) await delivery.ack();
     const waiting = first.next();
@@ -414,7 +414,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("a group that is set back gets the older entries again, and one that is set forward does not spin", async () => {
     const broker = open();
     const events = many(3);
-    await publish(broker, events);
+    await store(broker, events);
     const reader = receive(open());
     for (const delivery of await reader.take(3)) await delivery.ack();
     const waiting = reader.next();
@@ -422,7 +422,7 @@ await describeWith("redis", "receiving from redis", () => {
     expect((await within(3_000, "the first again", waiting))?.envelope.id).toBe(events[0]!.id);
     await reader.take(2);
     await sql(["XGROUP", "SETID", topic, "stock", "9999999999999-0"]);
-    await publish(broker, many(5));
+    await store(broker, many(5));
     await sql(["CONFIG", "RESETSTAT"]);
     await quiet(
       1_500,
@@ -438,7 +438,7 @@ await describeWith("redis", "receiving from redis", () => {
     const through = url.replace(String(server.port), String(proxy.port));
     const broker = open();
     const events = many(2);
-    await publish(broker, events);
+    await store(broker, events);
     for (const prefetch of [1, 5]) {
       const reader = receive(open({ url: through }), { prefetch });
       await reader.take(Math.min(prefetch, 2));
@@ -453,7 +453,7 @@ await describeWith("redis", "receiving from redis", () => {
   test("a server that stands still ends the session in time, and nothing is lost or doubled in order", async () => {
     const broker = open();
     const events = many(40, 3);
-    await publish(broker, events.slice(0, 20));
+    await store(broker, events.slice(0, 20));
     const reader = receive(open({ timeoutMs: 2_000 }), { prefetch: 8 });
     const [first] = await reader.take(8);
     const waiting = reader.next();
@@ -464,17 +464,41 @@ await describeWith("redis", "receiving from redis", () => {
     } finally {
       server.thaw();
     }
-    await publish(broker, events.slice(20));
+    await store(broker, events.slice(20));
     const again = ids(await receive(open()).take(39));
     expect(again.slice(-39)).toEqual(
       events.slice(again[0] === events[0]!.id ? 0 : 1, again[0] === events[0]!.id ? 39 : 40).map(({ id }) => id),
     );
   });
 
+  test("an entry that is larger than is read becomes an unreadable delivery, whether it is there or comes, and holds up nothing", async () => {
+    const broker = open();
+    const large = `return redis.call('XADD', KEYS[1], '*', 'data', string.rep('x', 65 * 1024 * 1024))`;
+    const [before, between, after] = many(3);
+    await store(broker, [before!]);
+    await sql(["EVAL", large, "1", topic]);
+    await store(broker, [between!]);
+    const reader = receive(broker);
+    const taken = await reader.take(3);
+    expect(ids([taken[0]!, taken[2]!])).toEqual([before!.id, between!.id]);
+    expect(taken[1]!.unreadable!.why).toMatch(/^it has 68157\d+ bytes, and at most 67108864 are read: the stream has it as \d+-\d+$/);
+    await Promise.all(taken.map((delivery) => delivery.ack()));
+
+    // A reader that waits for it gets an answer that is too large. The next one gets it by its size.
+    const waiting = reader.next().catch(() => null);
+    await expect.poll(async () => String((await sql(["CLIENT", "LIST"]))[0])).toMatch(/cmd=xread /);
+    await sql(["EVAL", large, "1", topic]);
+    await store(broker, [after!]);
+    await waiting;
+    const [unread, last] = await receive(broker).take(2);
+    expect(unread!.unreadable!.why).toMatch(/bytes, and at most/);
+    expect(ids([last!])).toEqual([after!.id]);
+  });
+
   test("purge deletes what is old and acknowledged by every group, and never more", async () => {
     const broker = open();
     const events = many(1_200);
-    await publish(broker, events);
+    await store(broker, events);
     const left = async (): Promise<number> => (await sql(["XLEN", topic]))[0] as number;
     const future = new Date(Date.now() + 60_000);
 
@@ -500,7 +524,7 @@ await describeWith("redis", "receiving from redis", () => {
     expect(await broker.purge(future, [topic])).toBe(500);
     expect(await left()).toBe(0);
     const last = sampleEvent();
-    await publish(broker, [last]);
+    await store(broker, [last]);
     expect(ids(await slow.take(1))).toEqual([last.id]);
     expect(ids(await reader.take(1))).toEqual([last.id]);
   });

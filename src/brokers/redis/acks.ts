@@ -1,8 +1,8 @@
 import { asError } from "../../core/errors.ts";
 import { never } from "../../core/time.ts";
-import type { CommandsSent, Reply } from "./driver.ts";
 import type { RedisCommand } from "./protocol.ts";
-import { explain, type Link } from "./link.ts";
+import { explain, wrong, type Link } from "./link.ts";
+import type { Reply } from "./replies.ts";
 
 /** Acknowledgements of all consumers. Those that come while a round trip is under way go together in the next one. */
 export interface Acks {
@@ -26,23 +26,24 @@ export function createAcks(link: Link): Acks {
   let noted: Noted[] = [];
   let running: Promise<void> | null = null;
 
+  const send = async (commands: readonly RedisCommand[]): Promise<readonly (Reply | Error | undefined)[]> => {
+    const { answers, landed } = link.send(await link.open(never), commands);
+    await landed;
+    return answers;
+  };
+
   const flush = async (): Promise<void> => {
     while (noted.length > 0) {
       const parts = partsOf(noted);
       noted = [];
       const commands = parts.map((part): RedisCommand => ["XACK", part[0]!.topic, part[0]!.consumer, ...part.map(({ id }) => id)]);
-      const answers: CommandsSent<Reply | Error>["answers"] = await link.open(never).then(
-        async (connection) => {
-          const flight = link.send(connection, commands);
-          await flight.landed;
-          return flight.answers;
-        },
-        (error: unknown) => commands.map(() => asError(error)),
-      );
+      // Never rejects: nobody waits for the flush itself.
+      const answers = await send(commands).catch((error: unknown) => commands.map(() => asError(error)));
       for (const [i, part] of parts.entries()) {
         const answer = answers[i];
         for (const { resolve, reject } of part) {
           if (answer instanceof Error) reject(explain(answer, link.shown));
+          else if (typeof answer !== "number") reject(wrong(link.shown, "XACK"));
           else resolve();
         }
       }

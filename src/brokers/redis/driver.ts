@@ -5,27 +5,16 @@ import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, shared } from "../../core/time.ts";
 import { notWaitedFor } from "../kit/link.ts";
-import { unreachable } from "../kit/outage.ts";
+import { outage, unreachable } from "../kit/outage.ts";
+import { ReplyReader, WrongAnswer, type RedisRefusal, type Reply } from "./replies.ts";
 import type { ServerAddress } from "./url.ts";
-
-/** Strings of any kind come as bytes. */
-export type Reply = Buffer | number | null | readonly Reply[];
-
-/** An error reply of the server. Its first word is the protocol's code for the reason. */
-export class RedisRefusal extends Error {
-  readonly word: string;
-
-  constructor(message: string) {
-    super(message);
-    this.name = "RedisRefusal";
-    this.word = /^[A-Z]+(?= |$)/.exec(message)?.[0] ?? "ERR";
-  }
-}
 
 /** Commands in the protocol's own bytes. */
 export interface CommandsWritten<T> {
   readonly bytes: Uint8Array;
   readonly count: number;
+  /** How many bytes all answers may have. The connection ends with the first byte beyond. */
+  readonly most: number;
   /** Turns an answer into what is kept of it. The answer is a reply, a RedisRefusal, or why the connection ended without either. */
   read(answer: Reply | Error, place: number): T;
 }
@@ -83,17 +72,32 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
   if (!ended.signal.aborted) await client.connect().catch(() => end(lost()));
   leave();
   ended.signal.throwIfAborted();
-  // Not the client's own error: it holds the command's arguments, which may include a password or an event's data.
-  const own = (error: Error): Error => (error.name === "ReplyError" ? new RedisRefusal(error.message) : lost());
-  const { stream, commandQueue } = insideOf(client);
+  const stream = streamOf(client);
   const awaited = createAwaited(stream);
+  const awaiting: Awaiting[] = [];
+  const reader = new ReplyReader((reply) => {
+    const first = awaiting[0]!;
+    first.take(reply);
+    if (--first.left > 0) return;
+    awaiting.shift();
+    reader.room = awaiting[0]?.most ?? 0;
+  });
+  // The client's parser would end the process for one wrong answer, or fill its memory.
+  stream.removeAllListeners("data").on("data", (chunk: Buffer) => {
+    if (ended.signal.aborted) return;
+    try {
+      reader.read(chunk);
+    } catch (error) {
+      end(error instanceof WrongAnswer ? outage(`${shown} ${error.message}`, error) : asError(error));
+    }
+  });
   return {
     ended: ended.signal,
     end,
     get heard() {
       return stream.bytesRead;
     },
-    send: ({ bytes, count, read }) => {
+    send: ({ bytes, count, most, read }) => {
       const replies = repliesTo(count, read, ended.signal);
       if (count === 0 || ended.signal.aborted) return replies;
       if (!stream.writable) {
@@ -101,28 +105,26 @@ export async function connect({ host, port, tls, shown }: ServerAddress, timeout
         return replies;
       }
       void replies.landed.then(awaited.begin());
+      if (awaiting.length === 0) reader.room = most;
+      awaiting.push({ take: replies.take, left: count, most });
       stream.write(bytes);
-      // The client gives each reply to the next item in its queue. Write and push share a tick: no command of its own comes between.
-      const command = { name: "call", args: [], resolve: replies.take, reject: (error: Error) => replies.take(own(error)) };
-      const item = { command, stream, select: 0 };
-      for (let i = 0; i < count; i++) commandQueue.push(item);
       return replies;
     },
   };
 }
 
-/** Private fields of the client. */
-interface Inside {
-  readonly stream?: Socket;
-  readonly commandQueue?: { push(item: object): unknown };
+/** Answers of one flight that are still to come. */
+interface Awaiting {
+  readonly take: (answer: Reply | RedisRefusal) => void;
+  left: number;
+  readonly most: number;
 }
 
-/** For sending without the client's own method, which makes an object, a promise and strings for each command. */
-function insideOf(client: Redis): Required<Inside> {
-  const { stream, commandQueue } = client as unknown as Inside;
-  if (typeof stream?.write !== "function" || typeof commandQueue?.push !== "function")
-    throw new WaybillError("DRIVER_UNFIT", "this version of ioredis sends in another way: use 5.3 or later of 5.x, or 6.x");
-  return { stream, commandQueue };
+/** A private field of the client: its own methods make an object, a promise and strings for each command, and its parser has no bounds. */
+function streamOf(client: Redis): Socket {
+  const { stream } = client as unknown as { readonly stream?: Socket };
+  if (typeof stream?.write === "function" && typeof stream.removeAllListeners === "function") return stream;
+  throw new WaybillError("DRIVER_UNFIT", "this version of ioredis has no socket where it is looked for: use 5.3 or later of 5.x, or 6.x");
 }
 
 /** Replies come in the order of the commands. */

@@ -4,7 +4,7 @@ import { applyRules, isAtLeast } from "../../core/finding.ts";
 import { orAborted } from "../../core/time.ts";
 import { migrate, rule } from "../kit/doctor.ts";
 import { outage } from "../kit/outage.ts";
-import { RedisRefusal, type Reply } from "./driver.ts";
+import { RedisRefusal, type Reply } from "./replies.ts";
 import type { RedisCommand } from "./protocol.ts";
 import { explain, type Link } from "./link.ts";
 

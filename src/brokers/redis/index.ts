@@ -47,6 +47,9 @@ export interface Redis extends Sink, Source, Examination {
 
 const known = ["url", "provision", "maxBytes", "replicas", "timeoutMs", "clock"] satisfies (keyof RedisOptions)[];
 
+/** An entry with more bytes is not read, unless `maxBytes` allows for it: another program wrote it, and one answer would fill the memory. */
+const mostEntryBytes = 64 * 1024 * 1024;
+
 /** Acks that the server does not answer by then are lost, and their events are delivered once more. */
 const closeMs = 1_000;
 
@@ -81,7 +84,7 @@ export function redis(options: RedisOptions): Redis {
       assign: false,
     },
     ...createSink({ link, provision, maxBytes, copies }),
-    ...createSource({ link, acks, clock, newId, provision, closing: closing.signal }),
+    ...createSource({ link, acks, clock, newId, provision, entryBytes: Math.max(own, mostEntryBytes), closing: closing.signal }),
     ...createExamination(link, copies.replicas),
     connect: async (signal) => void (await link.open(signal)),
     provision: (topics, consumers = []) => provisionStreams(link, topics, consumers),

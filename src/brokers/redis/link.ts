@@ -5,8 +5,9 @@ import { closedHere, endingWith, oneConnection } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
 import { ByteWriter } from "../kit/bytes.ts";
 import { createSilence, type Silence } from "../kit/silence.ts";
-import { connect, RedisRefusal, type Connection, type CommandsSent, type CommandsWritten, type Reply } from "./driver.ts";
+import { connect, type Connection, type CommandsSent, type CommandsWritten } from "./driver.ts";
 import { writeCommand, type RedisCommand } from "./protocol.ts";
+import { RedisRefusal, type Reply } from "./replies.ts";
 import type { ServerAddress } from "./url.ts";
 
 export interface Link {
@@ -17,14 +18,24 @@ export interface Link {
   /** Sends, and ends the connection when the server is silent for the timeout plus `extraMs`. */
   fly<T>(connection: Connection, flight: CommandsWritten<T>, extraMs?: number): CommandsSent<T>;
   /** The same, for commands whose answers are kept as they are. */
-  send(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): CommandsSent<Reply | Error>;
+  send(connection: Connection, commands: readonly RedisCommand[], bounds?: AnswerBounds): CommandsSent<Reply | Error>;
   /** The same, but resolves with all replies. Rejects with the first error, in the server's own words. */
-  ask(connection: Connection, commands: readonly RedisCommand[], extraMs?: number): Promise<readonly Reply[]>;
+  ask(connection: Connection, commands: readonly RedisCommand[], bounds?: AnswerBounds): Promise<readonly Reply[]>;
   /** The largest string that the server takes; Infinity where the server does not say. */
   readonly serverMaxBytes: number;
   readonly shown: string;
   close(): void;
 }
+
+interface AnswerBounds {
+  /** How much longer than usual the server may be silent. @default 0 */
+  readonly extraMs?: number;
+  /** How many bytes all answers may have. @default what answers have that hold no message */
+  readonly most?: number;
+}
+
+/** The most bytes of answers that hold no message: numbers, ids, refusals, and what the server says of itself and of its groups. */
+export const plainBytes = (commands: number): number => 4 * 1024 * 1024 + commands * 1_024;
 
 interface LinkOptions {
   readonly place: ServerAddress;
@@ -52,13 +63,13 @@ export function createLink({ place, clock, timeoutMs }: LinkOptions): Link {
     void sent.landed.then(silenceOf(connection).begin(extraMs));
     return sent;
   };
-  const send: Link["send"] = (connection, commands, extraMs) => {
+  const send: Link["send"] = (connection, commands, { extraMs, most = plainBytes(commands.length) } = {}) => {
     const writer = new ByteWriter(1_024);
     for (const command of commands) writeCommand(writer, command);
-    return fly(connection, { bytes: writer.written(), count: commands.length, read: (answer) => answer }, extraMs);
+    return fly(connection, { bytes: writer.written(), count: commands.length, most, read: (answer) => answer }, extraMs);
   };
-  const ask: Link["ask"] = async (connection, commands, extraMs) => {
-    const { answers, landed } = send(connection, commands, extraMs);
+  const ask: Link["ask"] = async (connection, commands, bounds) => {
+    const { answers, landed } = send(connection, commands, bounds);
     await landed;
     return answers.map((answer) => {
       if (answer instanceof Error) throw answer;
@@ -122,6 +133,9 @@ export function explain(error: unknown, shown: string): Error {
   if (!(error instanceof RedisRefusal)) return error as Error;
   return outage(`${shown} refused: ${error.message}`, error);
 }
+
+/** The server's answer is neither a refusal nor what the command answers. */
+export const wrong = (shown: string, command: string): WaybillError => outage(`${shown} answered ${command} as no Redis does`);
 
 export const absent = (shown: string, topic: string, cause?: Error): WaybillError =>
   outage(

@@ -2,7 +2,6 @@ import type { Outgoing } from "../../contracts/sink.ts";
 import { eachAttribute, fromAttributes } from "../../core/cloudevents.ts";
 import type { Envelope } from "../../core/event.ts";
 import type { ByteWriter } from "../kit/bytes.ts";
-import type { Reply } from "./driver.ts";
 import { writeData, writeText } from "./protocol.ts";
 
 /** How many names and values of an entry were written, and how many bytes they have. */
@@ -40,14 +39,14 @@ function fieldOf(name: string): string {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Decodes an entry; null when it is not an event. */
-export function toEnvelope(fields: readonly Reply[]): Envelope | null {
+export function toEnvelope(fields: readonly Buffer[]): Envelope | null {
   const attributes = new Map<string, string>();
   const headers = new Map<string, string>();
   let data: Uint8Array | null = null;
   try {
     for (let i = 0; i + 1 < fields.length; i += 2) {
-      const name = utf8.decode(fields[i] as Buffer);
-      const value = fields[i + 1] as Buffer;
+      const name = utf8.decode(fields[i]);
+      const value = fields[i + 1]!;
       const attribute = name === "content-type" ? "datacontenttype" : name.startsWith("ce_") ? name.slice(3) : null;
       // A field that is there twice is ambiguous.
       if (attribute !== null && attributes.has(attribute)) return null;
@@ -69,17 +68,14 @@ export const fieldBytes = 64;
 /** An entry with more fields is not read. It is no event of an outbox: the limit on headers keeps events below this number. */
 export const maxFields = 32_768;
 
-export function bytesOf(fields: readonly Reply[]): number {
+export function bytesOf(fields: readonly Buffer[]): number {
   let bytes = fields.length * fieldBytes;
-  for (const field of fields) bytes += (field as Buffer).byteLength;
+  for (const field of fields) bytes += field.byteLength;
   return bytes;
 }
 
 /** The entry as the server writes it: an array of strings, in its protocol. */
-export function rawOf(fields: readonly Reply[]): Uint8Array {
-  const parts = fields.flatMap((field) => {
-    const bytes = field as Buffer;
-    return [Buffer.from(`$${bytes.byteLength}\r\n`), bytes, Buffer.from("\r\n")];
-  });
+export function rawOf(fields: readonly Buffer[]): Uint8Array {
+  const parts = fields.flatMap((bytes) => [Buffer.from(`$${bytes.byteLength}\r\n`), bytes, Buffer.from("\r\n")]);
   return Buffer.concat([Buffer.from(`*${fields.length}\r\n`), ...parts]);
 }

@@ -38,17 +38,17 @@ return 1`;
 
 /**
  * KEYS: topic. ARGV: consumer, session. Gives everything pending in the group to this session, and removes all earlier sessions: a read
- * of theirs that is still on its way takes nothing. Answers the ids that were pending and are no longer in the stream.
+ * of theirs that is still on its way takes nothing. Answers how many were pending and are no longer in the stream; they are no longer pending.
  */
 const takeText = `${asStream}
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 if consumers.err then return consumers end
-local deleted = {}
+local deleted = 0
 local from = '0-0'
 repeat
   local page = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, from, 'COUNT', 1000, 'JUSTID')
   from = page[1]
-  for _, id in ipairs(page[3] or {}) do table.insert(deleted, id) end
+  deleted = deleted + #(page[3] or {})
 until from == '0-0'
 for _, consumer in ipairs(consumers) do
   for i = 1, #consumer, 2 do
@@ -61,11 +61,12 @@ redis.call('XGROUP', 'CREATECONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return deleted`;
 
 /**
- * KEYS: topic. ARGV: consumer, session, count, from, bytes. `from` is an id, for what is pending after it, or >, for what the group was
- * not given yet. No entry follows one that reached `bytes`; 0 is no bound. Answers entries. When there is nothing new, it answers the id
+ * KEYS: topic. ARGV: consumer, session, count, from, bytes, most. `from` is an id, for what is pending after it, or >, for what the group was
+ * not given yet. No entry follows one that reached `bytes`. Answers entries. When there is nothing new, it answers the id
  * after which to wait, and how many entries were removed before the group was given them, or nil when that is unknown. (Redis 7 counts what
  * was added and what was read. It loses the latter at a deleted entry, and its guess hides what was trimmed: so the script counts itself.)
- * An entry with more fields than are read comes as its id and their number, since each field takes memory even where it is empty.
+ * An entry that has more than `most` bytes, or more fields than are read, comes as its id, their number and its bytes. Each field counts for
+ * some bytes, since it takes memory even where it is empty.
  */
 const fetchText = `${asStream}
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
@@ -76,18 +77,20 @@ local function group() return find(redis.call('XINFO', 'GROUPS', KEYS[1]), ARGV[
 local function reached(id, read) redis.call('XGROUP', 'SETID', KEYS[1], ARGV[1], id, 'ENTRIESREAD', read) end
 local before = from == '>' and group()['entries-read']
 local entries = {}
-local count, bytes = tonumber(ARGV[3]), tonumber(ARGV[5])
-if bytes == 0 then bytes = math.huge end
+local count, bytes, most = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6])
 while #entries < count and bytes > 0 do
   local found = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', 1, 'STREAMS', KEYS[1], from)
   local entry = found and found[1][2][1]
   if not entry then break end
   local id, fields = entry[1], entry[2]
-  if fields and #fields > ${2 * maxFields} then
-    entry = {id, #fields / 2}
-    bytes = bytes - ${fieldBytes}
-  elseif fields then
-    for _, text in ipairs(fields) do bytes = bytes - #text - ${fieldBytes} end
+  if fields then
+    local size = 0
+    for _, text in ipairs(fields) do size = size + #text + ${fieldBytes} end
+    if #fields > ${2 * maxFields} or size > most then
+      entry = {id, #fields / 2, size}
+      size = ${fieldBytes}
+    end
+    bytes = bytes - size
   end
   entries[#entries + 1] = entry
   if from ~= '>' then from = id end
@@ -104,6 +107,11 @@ local added = named(redis.call('XINFO', 'STREAM', KEYS[1]))['entries-added']
 if read == added then return {id, 0} end
 reached(id, added)
 return {id, read and math.max(0, added - read)}`;
+
+/** KEYS: topic. Answers the id of the first entry, or nothing. */
+const oldestText = `
+local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+return first and first[1]`;
 
 /**
  * KEYS: topic. ARGV: an id, the most to delete at once. Deletes entries before the id that every group has acknowledged. Without groups
@@ -150,4 +158,5 @@ const script =
 export const provisionScript = script(provisionText);
 export const takeScript = script(takeText);
 export const fetchScript = script(fetchText);
+export const oldestScript = script(oldestText);
 export const purgeScript = script(purgeText);

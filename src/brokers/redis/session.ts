@@ -3,10 +3,11 @@ import type { NewId } from "../../core/ids.ts";
 import { outage } from "../kit/outage.ts";
 import { unreadable, type Content, type Received } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
-import { RedisRefusal, type Reply } from "./driver.ts";
+import { fetchedIn, isCount, isList, type Unfetched } from "./answers.ts";
 import type { RedisCommand } from "./protocol.ts";
-import { absent, explain, type Link } from "./link.ts";
+import { absent, explain, plainBytes, wrong, type Link } from "./link.ts";
 import { bytesOf, fieldBytes, maxFields, rawOf, toEnvelope } from "./message.ts";
+import { RedisRefusal, type Reply } from "./replies.ts";
 import { fetchScript, provisionScript, takeScript } from "./scripts.ts";
 
 interface SessionOptions {
@@ -16,6 +17,8 @@ interface SessionOptions {
   readonly provision: boolean;
   readonly consumer: string;
   readonly topics: readonly string[];
+  /** An entry with more bytes is not read. */
+  readonly entryBytes: number;
   /** Entries of a topic were removed before they were read, or before they were acknowledged; null when their number is unknown. */
   readonly missed: (topic: string, entries: number | null) => void;
 }
@@ -44,12 +47,15 @@ interface Cursor {
 const blockMs = 1_000;
 /** So that one answer is not too large. */
 const entriesPerRead = 256;
+/** In an answer, a field takes up to a fourth more than the `fieldBytes` that count for it, and an entry this much besides its fields. */
+const answerBytes = (counted: number): number => 1.25 * counted + entriesPerRead * 512;
 
 export async function openSession(options: SessionOptions, signal: AbortSignal): Promise<Session> {
-  const { link, acks, consumer, topics, missed } = options;
+  const { link, acks, consumer, topics, entryBytes, missed } = options;
   const name = options.newId();
   const connection = await link.dial(signal);
-  const ask = (commands: readonly RedisCommand[], extraMs?: number): Promise<readonly Reply[]> => link.ask(connection, commands, extraMs);
+  const ask = (commands: readonly RedisCommand[], counted = 0, extraMs = 0): Promise<readonly Reply[]> =>
+    link.ask(connection, commands, { most: plainBytes(commands.length) + answerBytes(counted), extraMs });
 
   const gone = async (topic: string, ids: readonly string[]): Promise<void> => {
     if (ids.length === 0) return;
@@ -59,31 +65,32 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
 
   const take = async (topic: string): Promise<Cursor> => {
     const replies = await ask([...(options.provision ? [provisionScript(topic, consumer)] : []), takeScript(topic, consumer, name)]);
-    const deleted = (replies.at(-1) as readonly Reply[]).map(String);
-    await gone(topic, deleted);
+    const deleted = replies.at(-1);
+    if (!isCount(deleted)) throw wrong(link.shown, "XAUTOCLAIM");
+    if (deleted > 0) missed(topic, deleted);
     return { topic, from: "0-0", reached: "0-0" };
   };
 
   /** Null when there is no more. */
   const read = async (cursor: Cursor, most: number, bytes: number): Promise<readonly Entry[] | null> => {
     const { topic, from } = cursor;
-    const bound = Number.isFinite(bytes) ? String(Math.ceil(bytes)) : "0";
-    const [reply] = await ask([fetchScript(topic, consumer, name, String(Math.min(most, entriesPerRead)), from, bound)]);
-    const answer = reply as readonly Reply[];
-    if (answer[0] !== undefined && !Array.isArray(answer[0])) {
-      cursor.reached = String(answer[0]);
-      const entries = answer[1] as number | null;
-      if (entries !== 0) missed(topic, entries);
+    const bound = Math.ceil(Math.min(Math.max(bytes, 1), entryBytes));
+    const script = fetchScript(topic, consumer, name, String(Math.min(most, entriesPerRead)), from, String(bound), String(entryBytes));
+    const [reply] = await ask([script], bound + entryBytes);
+    const entries = fetchedIn(reply);
+    if (entries === null) throw wrong(link.shown, "XREADGROUP");
+    if ("reached" in entries) {
+      cursor.reached = entries.reached;
+      if (entries.missed !== 0) missed(topic, entries.missed);
       return null;
     }
-    const entries = reply as readonly (readonly [Buffer, readonly Reply[] | number | null])[];
-    if (from !== ">") cursor.from = entries.length === 0 ? ">" : String(entries.at(-1)![0]);
+    if (from !== ">") cursor.from = entries.at(-1)?.id ?? ">";
+    else if (entries.length === 0) throw wrong(link.shown, "XREADGROUP");
     const received: Entry[] = [];
     const deleted: string[] = [];
-    for (const [place, fields] of entries) {
-      const id = String(place);
+    for (const { id, fields } of entries) {
       if (fields === null) deleted.push(id);
-      else if (typeof fields === "number") received.push({ topic, id, bytes: fieldBytes, ...unread(id, fields) });
+      else if ("count" in fields) received.push({ topic, id, bytes: fieldBytes, ...unread(id, fields, entryBytes) });
       else received.push({ topic, id, bytes: bytesOf(fields), ...contentOf(id, fields) });
     }
     await gone(topic, deleted);
@@ -120,9 +127,14 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
       }
       const ids = cursors.map(({ reached }) => reached);
       // A read without a group takes no entry: if its answer is lost, no entry is lost with it.
-      await ask([["XREAD", "COUNT", "1", "BLOCK", String(blockMs), "STREAMS", ...topics, ...ids]], blockMs).catch((error: unknown) => {
+      const [woken] = await ask(
+        [["XREAD", "COUNT", "1", "BLOCK", String(blockMs), "STREAMS", ...topics, ...ids]],
+        entryBytes,
+        blockMs,
+      ).catch((error: unknown) => {
         throw failed(topics.join(", "), error);
       });
+      if (woken !== null && !isList(woken)) throw failed(topics.join(", "), wrong(link.shown, "XREAD"));
       return [];
     },
     close: () => connection.end(new WaybillError("STOPPED", `the receiving of ${consumer} has ended`)),
@@ -130,12 +142,13 @@ export async function openSession(options: SessionOptions, signal: AbortSignal):
 }
 
 /** The raw bytes end where the fields would begin: the stream has the rest. */
-function unread(id: string, fields: number): Content {
-  const why = `it has ${fields} fields, and at most ${maxFields} are read: the stream has it as ${id}`;
-  return unreadable(id, why, Buffer.from(`*${2 * fields}\r\n`));
+function unread(id: string, { count, bytes }: Unfetched, most: number): Content {
+  const why =
+    count > maxFields ? `it has ${count} fields, and at most ${maxFields} are read` : `it has ${bytes} bytes, and at most ${most} are read`;
+  return unreadable(id, `${why}: the stream has it as ${id}`, Buffer.from(`*${2 * count}\r\n`));
 }
 
-function contentOf(id: string, fields: readonly Reply[]): Content {
+function contentOf(id: string, fields: readonly Buffer[]): Content {
   const envelope = toEnvelope(fields);
   if (envelope !== null) return { envelope };
   return unreadable(id, "it is not an event: fields are missing, twice there, or cannot be read", rawOf(fields));

@@ -5,10 +5,12 @@ import { inFlights } from "../kit/flights.ts";
 import { outage } from "../kit/outage.ts";
 import { ByteWriter } from "../kit/bytes.ts";
 import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
-import { RedisRefusal, type Connection, type Reply } from "./driver.ts";
-import { absent, explain, type Link } from "./link.ts";
+import { isEntryId, textOf } from "./answers.ts";
+import type { Connection } from "./driver.ts";
+import { absent, explain, plainBytes, wrong, type Link } from "./link.ts";
 import { writeFields } from "./message.ts";
 import { closeCommand, writeCommand, writeText } from "./protocol.ts";
+import { RedisRefusal, type Reply } from "./replies.ts";
 
 interface SinkOptions {
   readonly link: Link;
@@ -24,7 +26,8 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
   const unanswered = unknown(calledOff);
 
   const judge = (topic: string, answer: Reply | Error): PublishResult => {
-    if (!(answer instanceof Error)) return answer === null ? unavailable(absent(shown, topic)) : stored;
+    if (answer === null) return unavailable(absent(shown, topic));
+    if (!(answer instanceof Error)) return isEntryId(answer) ? stored : unknown(wrong(shown, "XADD"));
     // ERR alone does not say whose fault it is. Only a message that gets it again and again while others are stored is to blame, and
     // that is how the relay treats what is unknown.
     const unclear = !(answer instanceof RedisRefusal) || answer.word === "ERR";
@@ -49,12 +52,12 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
     let lack: Error | null = copies.replicas === 0 ? null : calledOff;
     const read = (answer: Reply | Error, i: number): void => {
       const at = places[i];
-      if (at === undefined) return void (lack = lacking(answer, copies.replicas));
+      if (at === undefined) return void (lack = lacking(shown, answer, copies.replicas));
       if (answer instanceof RedisRefusal && answer.word === "READONLY") replica = answer;
       results[at] = judge(flight[at]!.topic, answer);
     };
     const count = places.length + (copies.replicas === 0 ? 0 : 1);
-    await orAborted(link.fly(connection, { bytes, count, read }).landed, signal, () => undefined);
+    await orAborted(link.fly(connection, { bytes, count, most: plainBytes(count), read }).landed, signal, () => undefined);
     // After a failover the name may lead to another server, so the next publish dials again.
     if (replica !== null) connection.end(explain(replica, shown));
     // A new array: an answer that comes after the abort must not change what is returned now.
@@ -94,7 +97,8 @@ export function createSink({ link, provision, maxBytes, copies }: SinkOptions): 
       const [reply] = await orAborted(asked, signal, () => {
         throw outage(`the probe was called off before ${shown} answered`);
       });
-      const kind = String(reply);
+      const kind = textOf(reply);
+      if (kind === null) throw wrong(shown, "TYPE");
       if (kind === "stream" || (kind === "none" && provision)) return;
       if (kind === "none") throw absent(shown, topic);
       throw outage(`${shown}: the key ${JSON.stringify(topic)} holds a ${kind}, not a stream`);
@@ -117,7 +121,8 @@ function writeEntry(writer: ByteWriter, message: Outgoing, provision: boolean): 
   return bytes;
 }
 
-function lacking(answer: Reply | Error, wanted: number): Error | null {
+function lacking(shown: string, answer: Reply | Error, wanted: number): Error | null {
   if (answer instanceof Error) return answer;
-  return Number(answer ?? 0) >= wanted ? null : new Error(`${Number(answer ?? 0)} of ${wanted} replicas have it`);
+  if (typeof answer !== "number") return wrong(shown, "WAIT");
+  return answer >= wanted ? null : new Error(`${answer} of ${wanted} replicas have it`);
 }

@@ -5,8 +5,10 @@ import { onAbort } from "../../core/time.ts";
 import type { Wake } from "../../core/wake.ts";
 import { checkSubscription, receivingFrom, type Reader } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
-import { RedisRefusal, type Reply } from "./driver.ts";
-import { explain, type Link } from "./link.ts";
+import { isCount, isEntryId, isList, namedIn, textOf } from "./answers.ts";
+import { explain, wrong, type Link } from "./link.ts";
+import { RedisRefusal, type Reply } from "./replies.ts";
+import { oldestScript } from "./scripts.ts";
 import { openSession } from "./session.ts";
 
 interface SourceOptions {
@@ -15,6 +17,7 @@ interface SourceOptions {
   readonly clock: Clock;
   readonly newId: NewId;
   readonly provision: boolean;
+  readonly entryBytes: number;
   readonly closing: AbortSignal;
 }
 
@@ -34,12 +37,13 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
   return {
     async oldest(topic, signal) {
       const { link } = options;
-      const [reply] = await link.ask(await link.open(signal), [["XRANGE", topic, "-", "+", "COUNT", "1"]]).catch((error: unknown) => {
+      const [first] = await link.ask(await link.open(signal), [oldestScript(topic)]).catch((error: unknown) => {
         throw explain(error, link.shown);
       });
+      if (first === null) return null;
+      if (!isEntryId(first)) throw wrong(link.shown, "XRANGE");
       // An entry's id begins with the server's time in milliseconds. If its writer chose another id, the entry is as old as that says.
-      const [first] = reply as readonly (readonly [Buffer, unknown])[];
-      return first === undefined ? null : new Date(Math.min(Number.parseInt(String(first[0]), 10), maxDateMs));
+      return new Date(Math.min(Number.parseInt(String(first), 10), maxDateMs));
     },
     async lag(topic, signal, consumer) {
       const { link } = options;
@@ -47,7 +51,7 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
         if (error instanceof RedisRefusal && /no such key/i.test(error.message)) return [[]];
         throw explain(error, link.shown);
       });
-      return undone(reply as readonly (readonly Reply[])[], consumer);
+      return undone(link, reply, consumer);
     },
     receive(subscription, signal) {
       const topics = checkSubscription(subscription);
@@ -64,12 +68,13 @@ export function createSource(options: SourceOptions): Required<Pick<Source, "rec
  * Entries that are pending in the group, and those it was not given yet. Redis before 7 does not count the latter, and later versions do
  * not know their number behind a deleted entry. Entries that were trimmed unread count until the consumer reads on.
  */
-function undone(groups: readonly (readonly Reply[])[], consumer: string): number | null {
-  for (const pairs of groups) {
-    const group = new Map<string, Reply>();
-    for (let i = 0; i < pairs.length; i += 2) group.set(String(pairs[i]), pairs[i + 1]!);
-    const lag = group.get("lag");
-    if (String(group.get("name")) === consumer) return typeof lag === "number" ? lag + Number(group.get("pending")) : null;
+function undone({ shown }: Link, reply: Reply | undefined, consumer: string): number | null {
+  if (!isList(reply)) throw wrong(shown, "XINFO GROUPS");
+  for (const pairs of reply) {
+    const group = namedIn(pairs);
+    const [name, pending, lag = null] = ["name", "pending", "lag"].map((key) => group?.get(key));
+    if (textOf(name) === null || !isCount(pending) || (lag !== null && typeof lag !== "number")) throw wrong(shown, "XINFO GROUPS");
+    if (textOf(name) === consumer) return lag === null ? null : lag + pending;
   }
   return null;
 }

@@ -1,7 +1,7 @@
 import { show, WaybillError } from "../../core/errors.ts";
 import { never } from "../../core/time.ts";
-import type { Reply } from "./driver.ts";
-import { explain, type Link } from "./link.ts";
+import { isCount, isList } from "./answers.ts";
+import { explain, wrong, type Link } from "./link.ts";
 import { provisionScript, purgeScript } from "./scripts.ts";
 
 /** How many entries one call deletes; the server does nothing else meanwhile. */
@@ -29,8 +29,9 @@ export async function purgeStream(link: Link, before: Date, topics: readonly str
   for (const topic of topics) {
     for (let all = false; !all;) {
       const [reply] = await link.ask(await link.open(never), [purgeScript(topic, limit, chunk)]).catch(failed(link, topic));
-      const [deleted, done] = reply as readonly Reply[];
-      purged += Number(deleted);
+      const [deleted, done] = isList(reply) ? reply : [];
+      if (!isCount(deleted) || !isCount(done)) throw wrong(link.shown, "XTRIM");
+      purged += deleted;
       all = done === 1;
     }
   }
