@@ -16,6 +16,8 @@ export interface KafkaServer extends Server {
   readonly saslTlsPort: number;
   /** Only with `proxied`: a network that can be broken, in front of a listener that is advertised as the proxy. */
   readonly proxy: TcpProxy | null;
+  /** Where that proxy goes on to. */
+  readonly proxiedPort: number;
 }
 
 interface KafkaRecipe {
@@ -139,7 +141,7 @@ async function startOnce({ settings = {}, secure, sasl, proxied = false }: Kafka
   const more = {
     freeze: () => signal("SIGSTOP"),
     thaw: () => signal("SIGCONT"),
-    ...{ tlsPort, saslPort, saslTlsPort, proxy },
+    ...{ tlsPort, saslPort, saslTlsPort, proxy, proxiedPort: behind },
   } as KafkaServer;
   return Object.defineProperties(more, {
     ...Object.getOwnPropertyDescriptors(server),

@@ -127,6 +127,10 @@ export function succeed(code: number, where: string, said?: string | null): void
 
 export const codeOf = (error: unknown): number | null => (error instanceof KafkaRefusal ? error.kafkaCode : null);
 
+/** What came is no answer to this request. */
+export const wrongAnswer = (shown: string, request: string, cause?: unknown): WaybillError =>
+  new WaybillError("DESTINATION_UNAVAILABLE", `${shown} answered the request ${request} as no Kafka does`, { cause });
+
 export const absent = (shown: string, topic: string): WaybillError =>
   new WaybillError(
     "DESTINATION_UNAVAILABLE",

@@ -1,9 +1,12 @@
+import type { Socket } from "node:net";
 import type * as Client from "@platformatic/kafka";
 import type { Clock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { shared, over } from "../../core/time.ts";
+import { wrongAnswer } from "./codes.ts";
+import { createFraming, WrongSize } from "./framing.ts";
 import { fetchAnswerOf, type FetchAnswer } from "./reading/fetched.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
@@ -13,13 +16,21 @@ import { checkVersions, type Versions } from "./versions.ts";
 export interface Connection {
   /**
    * The broker's answer, error codes included. Rejects when the connection ends first. Ends the connection when no answer comes within
-   * `timeoutMs` plus `extraMs`.
+   * `timeoutMs` plus `extraMs`, or when it is larger than one without messages can be, by more than `messageBytes`.
    */
-  ask<Name extends RequestName>(name: Name, request: RequestOf<Name>, extraMs?: number): Promise<AnswerOf<Name>>;
+  ask<Name extends RequestName>(name: Name, request: RequestOf<Name>, bounds?: AnswerBounds): Promise<AnswerOf<Name>>;
   end(why: Error): void;
   /** Its reason says why the connection ended. */
   readonly ended: AbortSignal;
 }
+
+interface AnswerBounds {
+  readonly extraMs?: number;
+  readonly messageBytes?: number;
+}
+
+/** The most bytes of an answer without messages: what brokers say of topics, groups and their members. */
+const plainBytes = 16 * 1024 * 1024;
 
 interface Dial {
   readonly address: Address;
@@ -110,11 +121,12 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
     ...(sasl === null ? {} : { sasl: { mechanism: sasl.mechanism, username: sasl.user, password: sasl.password } }),
   });
   const ended = shared(new AbortController());
-  const underWay = new Set<(why: Error) => void>();
+  /** How each ends when the connection does, and how many bytes its answer may have. */
+  const underWay = new Map<(why: Error) => void, number>();
   const end = (why: Error): void => {
     if (ended.signal.aborted) return;
     ended.abort(why);
-    for (const lose of underWay) lose(why);
+    for (const lose of underWay.keys()) lose(why);
     void connection.close(); // ends its timers, but would wait until everything is written to a broker that may read nothing any more
     connection.socket?.destroy();
   };
@@ -122,7 +134,7 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   connection.on("error", (error) => end(lost(error)));
   connection.on("close", () => end(lost()));
   const awaited = createAwaited({ ref: () => connection.socket?.ref(), unref: () => connection.socket?.unref() });
-  const ask = (name: RequestName, request: readonly unknown[], extraMs = 0): Promise<unknown> =>
+  const ask = (name: RequestName, request: readonly unknown[], { extraMs = 0, messageBytes = 0 }: AnswerBounds = {}): Promise<unknown> =>
     new Promise((resolve, reject) => {
       if (ended.signal.aborted) return reject(asError(ended.signal.reason));
       const answered = new AbortController();
@@ -134,20 +146,42 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
         work();
       };
       const lose = (why: Error): void => settle(() => reject(why));
-      underWay.add(lose);
+      underWay.set(lose, plainBytes + messageBytes);
       void clock.sleep(timeoutMs + extraMs, answered.signal).then(() => {
         if (!answered.signal.aborted)
           end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} did not answer within ${timeoutMs + extraMs} ms`));
       });
       const send = requests[name] as (connection: Client.Connection, ...rest: readonly unknown[]) => void;
+      let sent = false;
       send(connection, ...request, (error: (Error & { readonly response?: unknown }) | null, answer: unknown) => {
         // An answer with error codes in it is an answer.
         if (error === null || error.response !== undefined) return settle(() => resolve(error?.response ?? answer));
-        const why = lost(error);
+        // The answer could not be read, in the words of some buffer; or the request was never sent, or the client says why.
+        const unread = sent && !(error as { readonly code?: unknown }).code?.toString().startsWith("PLT_KFK_");
+        const why = unread ? wrongAnswer(shown, name, error) : lost(error);
         settle(() => reject(why));
-        end(why); // the answer could not be read, or the request was never sent
+        end(why);
+      });
+      sent = true;
+    });
+
+  /** From its first byte on, the socket's answers go through the framing to the client. */
+  const guard = (socket: Socket | undefined, encrypted: boolean): void => {
+    const most = (): number => Math.max(plainBytes, ...underWay.values());
+    socket?.once(encrypted ? "secureConnect" : "connect", () => {
+      const readers = socket.listeners("data") as ((answer: Buffer) => void)[];
+      const take = createFraming(most, (answer) => readers.forEach((read) => read(answer)));
+      socket.removeAllListeners("data").on("data", (chunk: Buffer) => {
+        if (ended.signal.aborted) return;
+        try {
+          take(chunk);
+        } catch (error) {
+          const why = error instanceof WrongSize ? `${shown} ${error.message}` : `${shown} answered in a way that cannot be read`;
+          end(new WaybillError("DESTINATION_UNAVAILABLE", why, { cause: error }));
+        }
       });
     });
+  };
 
   const calledOff = (): void => end(new WaybillError("STOPPED", `connecting to ${shown} was called off`));
   if (signal.aborted) calledOff();
@@ -159,8 +193,10 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
   });
   try {
     ended.signal.throwIfAborted();
+    const connecting = Promise.resolve(connection.connect(address.host, address.port)).catch((error: unknown) => end(lost(error)));
+    guard(connection.socket, tls !== null);
     await Promise.race([
-      Promise.resolve(connection.connect(address.host, address.port)).catch((error: unknown) => end(lost(error))),
+      connecting,
       new Promise<void>((resolve) => ended.signal.addEventListener("abort", () => resolve(), { once: true })),
     ]);
     ended.signal.throwIfAborted();

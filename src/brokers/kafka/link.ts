@@ -2,7 +2,7 @@ import type { Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { endingWith, oneConnection } from "../kit/link.ts";
 import { orAborted, persist as persistently, shared } from "../../core/time.ts";
-import { absent, codeOf, codes, isPassing, KafkaRefusal, succeed } from "./codes.ts";
+import { absent, codeOf, codes, isPassing, KafkaRefusal, succeed, wrongAnswer } from "./codes.ts";
 import { connect, type AnswerOf, type Connection } from "./driver.ts";
 import { written, type Address } from "../kit/url.ts";
 import type { Settings } from "./url.ts";
@@ -70,14 +70,15 @@ export function createLink({ settings, clock, timeoutMs }: LinkOptions): Link {
     ...{ shown, clock, timeoutMs, open, dial, closing: closing.signal },
     async look(topics, signal) {
       const answer = await orStopped({ shown }, (await open(signal)).ask("metadata", [topics, false]), signal);
-      known = answer.brokers;
-      return clusterOf(answer, shown);
+      const cluster = clusterOf(answer, shown);
+      known = [...cluster.brokers.values()];
+      return cluster;
     },
     async coordinator(kind, key, signal) {
       const asked = (await open(signal)).ask("findCoordinator", [kind === "group" ? 0 : 1, [key]]);
       const [found] = (await orStopped({ shown }, asked, signal)).coordinators;
       succeed(found?.errorCode ?? codes.COORDINATOR_NOT_AVAILABLE, `${shown}, coordinator of the ${kind} ${key}`);
-      return { host: found!.host, port: found!.port };
+      return addressIn(found!, shown, "findCoordinator");
     },
     close: () => closing.abort(),
   };
@@ -85,15 +86,22 @@ export function createLink({ settings, clock, timeoutMs }: LinkOptions): Link {
 
 function clusterOf({ brokers, topics }: AnswerOf<"metadata">, shown: string): Cluster {
   return {
-    brokers: new Map(brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }])),
+    brokers: new Map(brokers.map((broker) => [broker.nodeId, addressIn(broker, shown, "metadata")])),
     topics: new Map(topics.map((topic) => [topic.name ?? "", topicOf(topic, shown)])),
   };
+}
+
+function addressIn({ host, port }: Address, shown: string, request: string): Address {
+  if (host === "" || port < 1 || port > 65_535) throw wrongAnswer(shown, request);
+  return { host, port };
 }
 
 function topicOf({ name, errorCode, topicId, partitions }: AnswerOf<"metadata">["topics"][number], shown: string): Topic | Error {
   if (errorCode === codes.UNKNOWN_TOPIC_OR_PARTITION) return absent(shown, name ?? "");
   if (errorCode !== codes.NONE) return new KafkaRefusal(errorCode, `${shown}, topic ${name}`);
   const sorted = partitions.toSorted((a, b) => a.partitionIndex - b.partitionIndex);
+  // They are told by their places: one that is missing would shift all behind it.
+  if (sorted.length === 0 || sorted.some(({ partitionIndex }, place) => partitionIndex !== place)) throw wrongAnswer(shown, "metadata");
   // The broker reports a partition without a leader with an error of its own. Callers that need the partition deal with it.
   return {
     name: name ?? "",

@@ -4,6 +4,7 @@ import type { Follower } from "../../core/time.ts";
 import { checkSubscription, receiving } from "../kit/receiving.ts";
 import type { Link, Topic } from "./link.ts";
 import { lagOf, oldestOf } from "./reading/offsets.ts";
+import { mostUnpacked } from "./reading/batches.ts";
 import { openSession, type GroupSession } from "./reading/session.ts";
 import { checkTopic, type Directory } from "./topics.ts";
 
@@ -64,7 +65,7 @@ async function* iterate(
     const found = await find(directory, topics, signal);
     if (signal.aborted) return;
     const session = openSession({
-      ...{ link, consumer, topics: found, sessionMs, bytes: bounds.bytes ?? Infinity, bytesLeft: () => room.bytesLeft },
+      ...{ link, consumer, ...found, sessionMs, bytes: bounds.bytes ?? Infinity, bytesLeft: () => room.bytesLeft },
       missed: (topic, messages) => missed?.(topic, messages),
     });
     over = sessions.opened(consumer, session);
@@ -83,13 +84,19 @@ async function* iterate(
   }
 }
 
-async function find(directory: Directory, topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Topic>> {
-  for (const topic of topics) directory.forget(topic);
-  const places = await directory.find(topics, signal);
-  return new Map(
-    [...places].map(([name, place]) => {
-      if (place instanceof Error) throw place;
-      return [name, place.topic];
-    }),
-  );
+interface Found {
+  readonly topics: ReadonlyMap<string, Topic>;
+  readonly batchBytes: number;
+}
+
+async function find(directory: Directory, names: readonly string[], signal: AbortSignal): Promise<Found> {
+  for (const name of names) directory.forget(name);
+  const topics = new Map<string, Topic>();
+  let batchBytes = mostUnpacked;
+  for (const [name, place] of await directory.find(names, signal)) {
+    if (place instanceof Error) throw place;
+    topics.set(name, place.topic);
+    if (Number.isFinite(place.limit)) batchBytes = Math.max(batchBytes, place.limit);
+  }
+  return { topics, batchBytes };
 }

@@ -3,6 +3,7 @@ import { absent, codes, KafkaRefusal, succeed } from "./codes.ts";
 import { persist, type Link, type Topic } from "./link.ts";
 import { readSettings } from "./settings.ts";
 import type { Address } from "../kit/url.ts";
+import { batchHeadBytes } from "./writing/batch.ts";
 
 interface Shape {
   readonly partitions: number;
@@ -88,7 +89,13 @@ const isAbsent = (found: Topic | Error | undefined): boolean =>
 /** A user without the right to ask learns the limit from the broker's refusal. */
 async function limitsOf(link: Link, topics: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, number>> {
   const told = await readSettings(await link.open(signal), "topic", topics, ["max.message.bytes"]);
-  return new Map([...told].map(([name, own]) => [name, own instanceof Error ? Infinity : Number(own["max.message.bytes"] ?? Infinity)]));
+  return new Map([...told].map(([name, own]) => [name, own instanceof Error ? Infinity : limitIn(own["max.message.bytes"])]));
+}
+
+/** A limit that no batch fits is none: the broker's refusal says more, and blames no event. */
+function limitIn(told: string | undefined): number {
+  const limit = Number(told ?? Infinity);
+  return limit > batchHeadBytes ? limit : Infinity;
 }
 
 /** Creates missing topics, and waits until all partitions of these topics have leaders. Existing topics stay as they are. */

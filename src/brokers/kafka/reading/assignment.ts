@@ -41,7 +41,7 @@ export function encodeSubscription(topics: readonly string[]): Buffer {
 export function decodeSubscription(bytes: Buffer | null): readonly string[] {
   if (bytes === null || bytes.length === 0) return [];
   const cursor = behindVersion(bytes);
-  return Array.from({ length: cursor.int32() }, () => textAt(cursor));
+  return items(cursor, () => textAt(cursor));
 }
 
 export function encodeAssignment(assignment: PartitionShare): Buffer {
@@ -52,9 +52,7 @@ export function encodeAssignment(assignment: PartitionShare): Buffer {
 export function decodeAssignment(bytes: Buffer | null): PartitionShare {
   if (bytes === null || bytes.length === 0) return new Map();
   const cursor = behindVersion(bytes);
-  return new Map(
-    Array.from({ length: cursor.int32() }, () => [textAt(cursor), Array.from({ length: cursor.int32() }, () => cursor.int32())]),
-  );
+  return new Map(items(cursor, () => [textAt(cursor), items(cursor, () => cursor.int32())] as const));
 }
 
 function int(value: number, width: 2 | 4): Buffer {
@@ -66,6 +64,14 @@ function int(value: number, width: 2 | 4): Buffer {
 const [version, noData] = [int(0, 2), int(-1, 4)];
 const text = (value: string): Buffer => Buffer.concat([int(Buffer.byteLength(value), 2), Buffer.from(value)]);
 const textAt = (cursor: Cursor): string => cursor.take(cursor.int16()).toString();
+
+/** Their number, and then each of them. */
+function items<T>(cursor: Cursor, item: () => T): readonly T[] {
+  const count = cursor.int32();
+  const found: T[] = [];
+  while (found.length < count) found.push(item());
+  return found;
+}
 
 function behindVersion(bytes: Buffer): Cursor {
   const cursor = new Cursor(bytes);

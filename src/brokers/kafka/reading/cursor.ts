@@ -75,7 +75,9 @@ export class Cursor {
   list<T>(item: () => T): T[] {
     const count = this.unsigned() - 1;
     if (count > this.left) throw new RangeError("more items than bytes");
-    return Array.from({ length: Math.max(0, count) }, item);
+    const items: T[] = []; // an array of `count` places would cost memory before the items are there
+    while (items.length < count) items.push(item());
+    return items;
   }
 
   /** Moves on by so many bytes, and returns the old position. */

@@ -39,6 +39,8 @@ interface FetchingOptions<R extends Reading> {
   readonly patienceMs: number;
   /** How many bytes may be fetched at once. */
   readonly bytes: number;
+  /** The largest batch: one comes whole, whatever `bytes` say. */
+  readonly batchBytes: number;
   /** How many bytes more may be taken; those that are fetched and not taken count too. */
   readonly bytesLeft: () => number;
   readonly missed: (topic: string, messages: number) => void;
@@ -66,7 +68,7 @@ const committedOnly = 1;
 
 /** Reads partitions from their leaders, wherever these are, until it is stopped or one cannot be read any more. */
 export function startFetching<R extends Reading>(options: FetchingOptions<R>): Fetching {
-  const { link, readings, topics, patienceMs, bytes: most, bytesLeft, missed, begun, arrived, failed } = options;
+  const { link, readings, topics, patienceMs, bytes: most, batchBytes, bytesLeft, missed, begun, arrived, failed } = options;
   const { clock } = link;
   const ending = follow(link.closing);
   const { signal } = ending;
@@ -173,7 +175,9 @@ export function startFetching<R extends Reading>(options: FetchingOptions<R>): F
     const request = byTopic(hungry, ({ index, from }) => ({
       ...{ partition: index, currentLeaderEpoch: -1, fetchOffset: offset ?? from, lastFetchedEpoch: -1, partitionMaxBytes },
     })).map(({ name, partitions }) => ({ topicId: topics.get(name)!.id, partitions }));
-    const answer = await connection.ask("fetch", [maxWaitMs, 1, maxBytes, committedOnly, 0, -1, request, [], ""], maxWaitMs);
+    const answer = await connection.ask("fetch", [maxWaitMs, 1, maxBytes, committedOnly, 0, -1, request, [], ""], {
+      ...{ extraMs: maxWaitMs, messageBytes: maxBytes + batchBytes },
+    });
     succeed(answer.errorCode, link.shown);
     const asked = new Map(hungry.map((reading) => [spotKey(reading.topic, reading.index), reading]));
     return answer.responses.flatMap(({ topicId, partitions }) =>

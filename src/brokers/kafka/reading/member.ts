@@ -8,7 +8,7 @@ import {
   share,
   type PartitionShare,
 } from "./assignment.ts";
-import { codeOf, codes, isPassing, KafkaRefusal, succeed } from "../codes.ts";
+import { codeOf, codes, isPassing, KafkaRefusal, succeed, wrongAnswer } from "../codes.ts";
 import type { Connection } from "../driver.ts";
 import { oneConnection } from "../../kit/link.ts";
 import { askAt, persist, type Link } from "../link.ts";
@@ -49,6 +49,7 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
   const ending = shared(new AbortController());
   let id = "";
   let generation = -1;
+  const patience = { extraMs: rebalanceMs + sessionMs };
 
   const where = `${link.shown}, group ${group}`;
   const { open } = oneConnection(where, async () => link.dial(await link.coordinator("group", group, ending.signal), ending.signal));
@@ -63,10 +64,18 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     }
   };
 
+  const read = <T>(request: string, decode: () => T): T => {
+    try {
+      return decode();
+    } catch (error) {
+      throw wrongAnswer(where, request, error);
+    }
+  };
+
   const enter = async (): Promise<{ readonly leader: boolean; readonly members: readonly { id: string; topics: readonly string[] }[] }> => {
     const answer = await ask(async (open) => {
       const protocols = [{ name: protocol, metadata: encodeSubscription(topics) }];
-      const joined = await open.ask("joinGroup", [group, sessionMs, rebalanceMs, id, null, kind, protocols], rebalanceMs + sessionMs);
+      const joined = await open.ask("joinGroup", [group, sessionMs, rebalanceMs, id, null, kind, protocols], patience);
       if (joined.errorCode === codes.MEMBER_ID_REQUIRED) id = joined.memberId ?? "";
       if (anew.includes(joined.errorCode)) id = "";
       succeed(joined.errorCode, where);
@@ -74,19 +83,26 @@ export function createMember({ link, group, topics, sessionMs, rebalanceMs }: Me
     });
     id = answer.memberId ?? id;
     generation = answer.generationId;
-    const members = answer.members.map((member) => ({ id: member.memberId, topics: decodeSubscription(member.metadata) }));
+    const members = answer.members.map(({ memberId, metadata }) => ({
+      id: memberId,
+      topics: read("joinGroup", () => decodeSubscription(metadata)),
+    }));
     return { leader: answer.leader === id, members };
   };
 
   const sync = async (shares: ReadonlyMap<string, PartitionShare>): Promise<PartitionShare> => {
     const assignments = [...shares].map(([memberId, own]) => ({ memberId, assignment: encodeAssignment(own) }));
     const synced = await ask(async (open) => {
-      const answer = await open.ask("syncGroup", [group, generation, id, null, kind, protocol, assignments], rebalanceMs + sessionMs);
+      const answer = await open.ask("syncGroup", [group, generation, id, null, kind, protocol, assignments], patience);
       if (anew.includes(answer.errorCode)) id = "";
       succeed(answer.errorCode, where);
       return answer;
     });
-    return decodeAssignment(synced.assignment);
+    const given = read("syncGroup", () => decodeAssignment(synced.assignment));
+    // The leader's own share is known: with another one, or none, a partition would be read by nobody.
+    const own = shares.get(id);
+    if (own !== undefined && !encodeAssignment(own).equals(encodeAssignment(given))) throw wrongAnswer(where, "syncGroup");
+    return given;
   };
 
   const join = async (signal: AbortSignal): Promise<PartitionShare> => {

@@ -1,10 +1,11 @@
-import { absent, codes, KafkaRefusal, succeed } from "../codes.ts";
+import { absent, codes, KafkaRefusal, succeed, wrongAnswer } from "../codes.ts";
 import type { Connection } from "../driver.ts";
 import { askAt, persist, type Link } from "../link.ts";
 import { bySpot, byTopic, grouped, spotKey, type Spot } from "./spots.ts";
 
 /** Values for the timestamp in listOffsets. */
 const [latest, earliest, anyTime] = [-1n, -2n, 0n];
+const maxDateMs = 8.64e15;
 /** Whether uncommitted records count. */
 const isolation = { all: 0, committedOnly: 1 } as const;
 
@@ -22,6 +23,7 @@ async function listOffsets({ shown, connection, topic, indexes }: Asked, timesta
   return indexes.map((index) => {
     const one = found.get(spotKey(topic, index));
     succeed(one?.errorCode ?? codes.UNKNOWN_TOPIC_OR_PARTITION, `${shown}, partition ${index} of ${topic}`);
+    if (one!.offset < -1n || (timestamp !== anyTime && one!.offset < 0n)) throw wrongAnswer(shown, "listOffsets");
     return one!;
   });
 }
@@ -115,6 +117,6 @@ async function timesAt(asked: Asked): Promise<readonly number[]> {
   return timed.flatMap(({ offset, timestamp }, i) => {
     const from = first[i]!.offset;
     if (from >= end[i]!.offset) return [];
-    return offset < 0n || offset > from ? [0] : [Number(timestamp)];
+    return offset < 0n || offset > from ? [0] : [Math.min(Number(timestamp), maxDateMs)];
   });
 }

@@ -1,4 +1,4 @@
-import { codes, isPassing, KafkaRefusal } from "../codes.ts";
+import { codes, isPassing, KafkaRefusal, wrongAnswer } from "../codes.ts";
 import { within } from "../../../core/time.ts";
 import type { Wake } from "../../../core/wake.ts";
 import type { PartitionShare } from "./assignment.ts";
@@ -41,6 +41,8 @@ export interface RoundsOptions {
   readonly flushMs: number;
   /** How many bytes may be fetched at once. */
   readonly bytes: number;
+  /** The largest batch: one comes whole, whatever `bytes` say. */
+  readonly batchBytes: number;
   /** How many bytes more may be taken; those that are fetched and not taken count too. */
   readonly bytesLeft: () => number;
   readonly missed: (topic: string, messages: number) => void;
@@ -71,6 +73,8 @@ export async function runRounds(state: SessionState, options: RoundsOptions, sig
   const inTouch = (): boolean => clock.monotonic() - state.heard <= (state.phase === "reading" ? sessionMs : rebalanceMs);
 
   const reconcile = async (assignment: PartitionShare, before: number): Promise<void> => {
+    for (const [topic, indexes] of assignment)
+      if (!topics.has(topic) || indexes.some((index) => index < 0)) throw wrongAnswer(`${link.shown}, group ${consumer},`, "syncGroup");
     const wanted = [...assignment].flatMap(([topic, indexes]) => indexes.map((index) => ({ topic, index })));
     // A partition that we also had in the generation before was no other member's in between.
     const stay = member.generation === before + 1 ? state.owned.filter(({ ended }) => !ended.aborted) : [];
@@ -100,7 +104,7 @@ export async function runRounds(state: SessionState, options: RoundsOptions, sig
     void commits.flush();
     const fetching = startFetching<Owned>({
       ...{ link, topics, readings: state.owned, patienceMs: sessionMs, begun, arrived: () => wake.notify(), failed: fail },
-      ...{ bytes: options.bytes, bytesLeft: options.bytesLeft, missed: options.missed },
+      ...{ bytes: options.bytes, batchBytes: options.batchBytes, bytesLeft: options.bytesLeft, missed: options.missed },
     });
     state.fetching = fetching;
     wake.notify();

@@ -9,7 +9,7 @@ import { createMember } from "./member.ts";
 import type { Owned } from "./owned.ts";
 import { handoverMs, phases, runRounds, type RoundsOptions, type SessionState } from "./rounds.ts";
 
-type SessionOptions = Pick<RoundsOptions, "link" | "consumer" | "topics" | "sessionMs" | "bytes" | "bytesLeft" | "missed">;
+type SessionOptions = Pick<RoundsOptions, "link" | "consumer" | "topics" | "sessionMs" | "bytes" | "batchBytes" | "bytesLeft" | "missed">;
 
 /** One member of the consumer's group, from joining to leaving. */
 export interface GroupSession {

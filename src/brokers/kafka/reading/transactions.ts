@@ -1,6 +1,6 @@
 import { asError } from "../../../core/errors.ts";
 import { isWritten, type BatchAnswer, type Batch, type Transactional } from "../writing/batch.ts";
-import { codeOf, isPassing, succeed } from "../codes.ts";
+import { codeOf, isPassing, succeed, wrongAnswer } from "../codes.ts";
 import type { Connection } from "../driver.ts";
 import { persist, type Link } from "../link.ts";
 import { byTopic } from "./spots.ts";
@@ -9,6 +9,11 @@ import type { Address } from "../../kit/url.ts";
 export interface Identity {
   readonly id: bigint;
   readonly epoch: number;
+}
+
+export function identityOf({ shown }: Link, id: bigint, epoch: number): Identity {
+  if (id < 0n || epoch < 0) throw wrongAnswer(shown, "initProducerId");
+  return { id, epoch };
 }
 
 interface Transactions {
@@ -67,7 +72,7 @@ export function createTransactions(
       ask(signal, async (coordinator) => {
         const { errorCode, producerId, producerEpoch } = await coordinator.ask("initProducerId", [name, timeoutMs, -1n, -1]);
         succeed(errorCode, `${link.shown} gives no producer id for the transactions of ${name}`);
-        return { id: producerId, epoch: producerEpoch };
+        return identityOf(link, producerId, producerEpoch);
       }),
     async run(who, batches, produce, signal) {
       try {

@@ -7,7 +7,7 @@ import type { AnswerOf, Connection } from "../driver.ts";
 import { orStopped, persist, type Link } from "../link.ts";
 import { produceRequest } from "./produce-request.ts";
 import { grouped, spotKey } from "../reading/spots.ts";
-import { createTransactions, type Identity } from "../reading/transactions.ts";
+import { createTransactions, identityOf, type Identity } from "../reading/transactions.ts";
 import { written, type Address } from "../../kit/url.ts";
 
 /**
@@ -46,7 +46,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     if (transactions !== null) return transactions.identify(opening);
     const { errorCode, producerId, producerEpoch } = await (await link.open(opening)).ask("initProducerId", [null, 0, -1n, -1]);
     succeed(errorCode, `${link.shown} gives no producer id`);
-    return { id: producerId, epoch: producerEpoch };
+    return identityOf(link, producerId, producerEpoch);
   };
   let who: Identity;
   try {
