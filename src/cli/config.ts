@@ -53,6 +53,7 @@ export interface Config extends Omit<Settings, "route" | "store" | "broker">, Pi
 
 /** Keys that are more than a text. The store or the relay checks whether the values suit it. */
 const structured: Readonly<Record<Structured, (value: unknown, where: string, refuse: Refuse) => unknown>> = {
+  consumers: (value, _, refuse) => consumersIn(value, refuse),
   retry,
   probeMs,
   housekeeping,
@@ -146,6 +147,16 @@ function probeMs(value: unknown, where: string, refuse: Refuse): NonNullable<Con
   return isWait(first) && isWait(last) && first <= last
     ? { first, last }
     : refuse("needs first and last in milliseconds, such as { first: 1000, last: 30000 }");
+}
+
+function consumersIn(value: unknown, refuse: Refuse): NonNullable<ConfigFile["consumers"]> {
+  const form = 'must be an object of consumers with their topics, such as { "shipping": ["order.events"] }';
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return refuse(form);
+  const isTopics = (topics: unknown): boolean =>
+    Array.isArray(topics) && topics.length > 0 && topics.every((topic) => typeof topic === "string" && topic !== "");
+  return Object.entries(value).every(([name, topics]) => name !== "" && isTopics(topics))
+    ? (value as NonNullable<ConfigFile["consumers"]>)
+    : refuse(form);
 }
 
 function housekeeping(value: unknown, where: string, refuse: Refuse): NonNullable<ConfigFile["housekeeping"]> {

@@ -26,8 +26,8 @@ export function behind({ consumer, topic, messages }: Lag): string {
 }
 
 /** Whether this database has any trace of the consumer. */
-export const isKnown = ({ letters, retrying, handled }: ConsumerState): boolean =>
-  letters.length > 0 || retrying !== null || (handled ?? 0) > 0;
+export const isKnown = ({ reads, letters, retrying, handled }: ConsumerState): boolean =>
+  reads.length > 0 || letters.length > 0 || retrying !== null || (handled ?? 0) > 0;
 
 export const nobody = (consumer: string): string =>
   `This database has no trace of ${consumer}: is the name right, and is this the database of its inbox?`;

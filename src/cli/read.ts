@@ -24,6 +24,18 @@ export const names: Read<readonly string[]> = (text, refuse) => {
   return list.includes("") ? refuse(`must be names with commas between them, not ${JSON.stringify(text)}`) : list;
 };
 
+/** "a=t,a=u,b=t" as the topics of each consumer. The first "=" ends the name: topics may contain more. */
+export const consumerTopics: Read<Readonly<Record<string, readonly string[]>>> = (text, refuse) => {
+  const found: Record<string, string[]> = Object.create(null) as Record<string, string[]>;
+  for (const pair of names(text, refuse)) {
+    const [, consumer, topic] = /^([^=]+)=(.+)$/.exec(pair) ?? [];
+    if (consumer === undefined || topic === undefined)
+      return refuse(`must be consumers with a topic each, such as shipping=order.events, not ${JSON.stringify(pair)}`);
+    (found[consumer] ??= []).push(topic);
+  }
+  return found;
+};
+
 export const seq: Read<bigint> = (text, refuse) =>
   /^\d{1,19}$/.test(text) ? BigInt(text) : refuse(`must be a seq such as 1234, not ${JSON.stringify(text)}`);
 

@@ -4,10 +4,11 @@ import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { inWords } from "../core/in-words.ts";
 import { count, shorten } from "../core/text.ts";
+import { lookMs, type Knowledge } from "./known.ts";
 
 /** What an operator should know first, in words. */
 export interface StatusVerdict {
-  readonly about: "relays" | "lag" | "topic" | "blocked" | "dead" | "letters" | "retrying" | "well";
+  readonly about: "relays" | "lag" | "consumer" | "topic" | "blocked" | "dead" | "letters" | "retrying" | "well";
   /** Fails `status --check`: an operator has to look. */
   readonly failing: boolean;
   readonly text: string;
@@ -17,12 +18,21 @@ export interface StatusVerdict {
 interface Inboxes {
   readonly consumers: readonly ConsumerState[];
   readonly groups: readonly LetterGroup[];
+  readonly known: Knowledge;
+}
+
+export interface VerdictLimits {
+  readonly maxAgeMs: number;
+  /** How many messages a consumer that runs may be behind. */
+  readonly maxLag: number;
 }
 
 /** Failing first. Events younger than `maxAgeMs` may be on their way and fail nothing. Dead events and letters never move by themselves. */
-export function verdictsOf(status: Status, inbox: Inboxes, now: number, maxAgeMs: number): readonly StatusVerdict[] {
+export function verdictsOf(status: Status, inbox: Inboxes, now: number, limits: VerdictLimits): readonly StatusVerdict[] {
+  const { maxAgeMs } = limits;
   const found = [
     ...[...lag(status, maxAgeMs), ...topics(status, now, maxAgeMs), ...blocked(status, maxAgeMs)],
+    ...behind(inbox.known, now, limits),
     ...[...dead(status), ...parked(inbox, now), ...retrying(inbox, now, maxAgeMs)],
   ];
   if (found.length > 0) return found.sort((a, b) => Number(b.failing) - Number(a.failing));
@@ -109,5 +119,39 @@ function retrying({ consumers }: Inboxes, now: number, maxAgeMs: number): Status
     if (waits === null || now - waits.failedAt.getTime() > maxAgeMs) return [];
     const text = `${consumer} tries ${count(waits.events, "failed event")} again, after ${count(waits.attempts, "attempt")} at most`;
     return [{ about: "retrying", failing: false, text }];
+  });
+}
+
+/** A consumer that is gone or behind. One that was stopped a moment ago, or runs and is a little behind, fails nothing. */
+function behind({ consumers, asked }: Knowledge, now: number, limits: VerdictLimits): readonly StatusVerdict[] {
+  return consumers.flatMap((each) => {
+    const { consumer, topic, running, seenAt, messages, error } = each;
+    const goneMs = seenAt === null ? 0 : Math.max(0, now - seenAt.getTime());
+    const gone = `no subscriber of it has run for ${inWords(goneMs)}`;
+    const late = running === false && goneMs > limits.maxAgeMs;
+    const say = (failing: boolean, text: string): readonly StatusVerdict[] => [{ about: "consumer", failing, text }];
+    if (error !== null) {
+      const also = running === false ? `, and ${gone}` : "";
+      return say(true, `how far ${consumer} is behind on ${topic} is not known${also}: ${shorten(error, 200)}`);
+    }
+    if (messages !== null && messages > 0) {
+      const lag = `${consumer} is ${count(messages, "message")} behind on ${topic}`;
+      if (running === false) return say(late, `${lag}, and ${gone}`);
+      if (running === null) return say(true, `${lag}, and got no further in ${inWords(lookMs)}`);
+      return say(messages > limits.maxLag, lag);
+    }
+    if (running === false) {
+      if (messages === 0) return say(false, `nothing waits for ${consumer} on ${topic}, but ${gone}`);
+      if (asked) return say(false, `${consumer} has no place in ${topic}, or the broker cannot tell, and ${gone}`);
+      return say(late, `${consumer} reads ${topic}, but ${gone}: with --broker URL, status says how far it is behind`);
+    }
+    if (running === null && messages === null)
+      return say(
+        false,
+        asked
+          ? `${consumer} has no place in ${topic} yet, or the broker cannot tell how far behind it is`
+          : `how far ${consumer} is behind on ${topic} is not known: give --broker URL`,
+      );
+    return [];
   });
 }

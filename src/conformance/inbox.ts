@@ -35,6 +35,30 @@ export function inboxSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.equal(await inbox.sit(one, seatMs), true);
   });
 
+  test("a look tells which topics a consumer reads, whether a process of it runs, and when one was seen last", async ({ store, clock }) => {
+    const { inbox, consumers } = store;
+    const seat = { consumer: "billing", topic: "order.events", owner: "p1" };
+    const told = async (name?: string): Promise<readonly string[]> =>
+      (await consumers.look(name)).flatMap(({ consumer, reads }) =>
+        reads.map(({ topic, running, seenAt }) => {
+          assert.ok(Math.abs(seenAt.getTime() - clock.now()) < seatMs + marginMs, `${seenAt.toISOString()} is not a moment ago`);
+          return `${consumer} ${topic} ${running}`;
+        }),
+      );
+    assert.deepEqual(await told(), []);
+    await inbox.sit(seat, seatMs);
+    await inbox.sit({ ...seat, topic: "parcel.events" }, seatMs);
+    await inbox.sit({ ...seat, consumer: "stock" }, seatMs);
+    await inbox.sit({ ...seat, topic: "waybill:forget" }, seatMs); // the process that forgets marks: no topic
+    await inbox.leave({ ...seat, topic: "parcel.events" });
+    assert.deepEqual(await told(), ["billing order.events true", "billing parcel.events false", "stock order.events true"]);
+    assert.deepEqual(await told("stock"), ["stock order.events true"]);
+    await clock.advance(seatMs + 2_000);
+    assert.deepEqual(await told("billing"), ["billing order.events false", "billing parcel.events false"]);
+    assert.equal(await inbox.sit({ ...seat, topic: "parcel.events", owner: "p2" }, seatMs), true, "a seat that was left is free at once");
+    assert.deepEqual(await told("billing"), ["billing order.events false", "billing parcel.events true"]);
+  });
+
   test("of many that sit down at once, one sits", async ({ store }) => {
     const owners = ["p1", "p2", "p3", "p4", "p5"];
     const sat = await Promise.all(owners.map((owner) => store.inbox.sit({ consumer: "billing", topic: "t", owner }, seatMs)));

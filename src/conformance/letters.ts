@@ -71,7 +71,7 @@ export function lettersSuite<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   test("a look counts each consumer's letters by topic, and events that are retried", async (scene) => {
     const { consumers, inbox, letters } = scene.store;
     assert.deepEqual(await consumers.look(), []);
-    assert.deepEqual(await consumers.look(consumer), [{ consumer, letters: [], retrying: null, handled: 0 }]);
+    assert.deepEqual(await consumers.look(consumer), [{ consumer, reads: [], letters: [], retrying: null, handled: 0 }]);
     // More causes than `groups` answers.
     await parked(scene, [
       ...Array.from({ length: 120 }, (_, n) => letterFor(`e${n}`, { error: `cause ${"x".repeat(n + 1)}` })),

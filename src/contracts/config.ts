@@ -34,6 +34,11 @@ export interface ConfigFile {
   readonly coordination?: "partitioned" | "leader" | "static" | "competing";
   /** The lanes of coordination "static", such as "0-21". */
   readonly own?: string | readonly number[];
+  /**
+   * Consumers whose inboxes are in other databases, with their topics: `status` and a relay's `/metrics` report how far they are behind.
+   * Those that have their inbox beside the outbox are known without this.
+   */
+  readonly consumers?: Readonly<Record<string, readonly string[]>>;
   /** Names the relay in `status`. */
   readonly relayId?: string;
   /** The most events per window. Windows widen while there is a backlog. @default 1000 */

@@ -1,6 +1,6 @@
 /** The consumers whose inboxes are in this database, as an operator and a metrics page see them. */
 export interface Consumers {
-  /** The consumers that have letters, or failed events that are retried. With a name: only that consumer, whatever it has. */
+  /** The consumers that have read a topic, have letters, or failed events that are retried. With a name: only that consumer. */
   look(consumer?: string): Promise<readonly ConsumerState[]>;
 }
 
@@ -21,12 +21,22 @@ export interface ConsumerTopic {
 
 export interface ConsumerState {
   readonly consumer: string;
+  readonly reads: readonly ConsumerRead[];
   /** All of its letters, by topic. */
   readonly letters: readonly LetterCount[];
   /** Events whose handler has failed and that are neither applied nor parked yet. Null when there is none. */
   readonly retrying: Retrying | null;
   /** How many of the events that it applied still have a mark, counted up to 100,000. Null unless the consumer was named. */
   readonly handled: number | null;
+}
+
+/** A topic that a subscriber of the consumer reads or has read. It stays when the last subscriber ends, however that happens. */
+export interface ConsumerRead {
+  readonly topic: string;
+  /** Whether a subscriber process runs, by the database's clock. One that was killed counts until its seat expires. */
+  readonly running: boolean;
+  /** When one was seen last. */
+  readonly seenAt: Date;
 }
 
 export interface LetterCount {

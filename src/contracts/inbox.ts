@@ -50,5 +50,6 @@ export interface Inbox<Tx> {
   forget(before: Date, limit: number, consumer?: string): Promise<number>;
   /** Takes or renews the only seat of a consumer on a topic. Answers false until another owner's seat expires. */
   sit(seat: Seat, ttlMs: number): Promise<boolean>;
+  /** Frees the seat. Its row stays: it tells operators that this consumer reads this topic. */
   leave(seat: Seat): Promise<void>;
 }

@@ -109,8 +109,11 @@ export interface OfDelivery {
 }
 
 /** Something that makes the tables grow or the relay slow, and what causes it. */
+/** What the watch warns of. */
+export const watched = ["writer", "horizon", "dead-rows", "bytes", "partitions", "archive"] as const;
+
 export interface WatchWarning {
-  readonly what: "writer" | "horizon" | "dead-rows" | "bytes" | "partitions" | "archive";
+  readonly what: (typeof watched)[number];
   /** Such as "session 4711". */
   readonly holder: string | null;
   readonly text: string;

@@ -1,5 +1,6 @@
 import type { ConsumerState, ConsumerTopic, LetterCount } from "../contracts/consumers.ts";
 import { systemClock } from "../core/clock.ts";
+import type { KnownConsumer } from "./known.ts";
 import { gauge, written, type Gauge, type Series } from "./series.ts";
 
 export const inboxUp = { name: "waybill_inbox_up", help: "1 when the inbox's database answers, within a minute.", labels: [] };
@@ -24,6 +25,13 @@ export const inboxGauges: readonly Gauge<readonly ConsumerState[]>[] = [
     "waybill_oldest_letter_seconds",
     "Age of the oldest letter, by consumer and topic.",
     (consumers) => ofLetters(consumers, ({ oldest }) => Math.max(0, systemClock.now() - oldest.getTime()) / 1000),
+    ...["consumer", "topic"],
+  ),
+  gauge(
+    "waybill_consumer_running",
+    "1 while a subscriber process of the consumer runs, 0 when all that the inbox's database knows are gone, by consumer and topic.",
+    (consumers) =>
+      consumers.flatMap(({ consumer, reads }) => reads.map(({ topic, running }) => [{ consumer, topic }, running ? 1 : 0] as const)),
     ...["consumer", "topic"],
   ),
   gauge(
@@ -58,11 +66,17 @@ const ofTopics = (looks: readonly LookedAt[], of: (topic: ConsumerTopic) => numb
     }),
   );
 
-export const sourceGauges: readonly Gauge<readonly LookedAt[]>[] = [
+/** What brokers report: of the subscribers of this process, and of consumers that are known, whether or not they run. */
+export interface Asked {
+  readonly looks: readonly LookedAt[];
+  readonly known: readonly KnownConsumer[];
+}
+
+export const sourceGauges: readonly Gauge<Asked>[] = [
   gauge(
     "waybill_source_up",
     "1 when the subscriber runs and its broker answers within a minute, by consumer.",
-    (looks) =>
+    ({ looks }) =>
       oncePer(
         looks.map(({ consumer, topics }) => [{ consumer }, topics === null ? 0 : 1]),
         Math.min,
@@ -72,9 +86,12 @@ export const sourceGauges: readonly Gauge<readonly LookedAt[]>[] = [
   gauge(
     "waybill_lag_messages",
     "Messages that the consumer is not done with, by consumer and topic.",
-    (looks) =>
+    ({ looks, known }) =>
       oncePer(
-        ofTopics(looks, ({ lag }) => lag),
+        [
+          ...ofTopics(looks, ({ lag }) => lag),
+          ...known.flatMap(({ consumer, topic, messages }) => (messages === null ? [] : [[{ consumer, topic }, messages] as const])),
+        ],
         Math.max,
       ),
     ...["consumer", "topic"],
@@ -82,7 +99,7 @@ export const sourceGauges: readonly Gauge<readonly LookedAt[]>[] = [
   gauge(
     "waybill_dead_topic_up",
     "1 when the dead-letter topic takes letters of this topic, for consumers that have one.",
-    (looks) =>
+    ({ looks }) =>
       oncePer(
         ofTopics(looks, ({ deadTopic }) => (deadTopic === null ? null : deadTopic.error === null ? 1 : 0)),
         Math.min,

@@ -3,9 +3,10 @@ import type { Watch } from "../contracts/housekeeping.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { ageBounds } from "../core/ages.ts";
-import { withAges, type Observe, type PathEvent } from "../core/path-events.ts";
+import { watched, withAges, type Observe, type PathEvent } from "../core/path-events.ts";
 import { packageVersion } from "../core/version.ts";
 import { inboxGauges, inboxUp, sourceGauges, type LookedAt } from "./consumer-gauges.ts";
+import type { KnownConsumer } from "./known.ts";
 import { gauge, written, type Described, type Gauge, type Series } from "./series.ts";
 
 /** Counts what the relays and subscribers of this process do, and shows it in Prometheus' text format. */
@@ -14,9 +15,15 @@ export interface Metrics {
   readonly observe: Observe;
   /**
    * The page: the counters, and gauges for each argument that is given: the outbox (`store.operator.status()`), the consumers of an inbox
-   * (`store.consumers.look()`) and the consumers of this process (`subscriber.look()`). Null for a database that does not answer.
+   * (`store.consumers.look()`), the consumers of this process (`subscriber.look()`), and how far known consumers are behind, whether or not
+   * they run. Null for a database that does not answer.
    */
-  text(status?: Status | null, consumers?: readonly ConsumerState[] | null, looks?: readonly LookedAt[]): string;
+  text(
+    status?: Status | null,
+    consumers?: readonly ConsumerState[] | null,
+    looks?: readonly LookedAt[],
+    known?: readonly KnownConsumer[],
+  ): string;
 }
 
 interface Counter {
@@ -26,6 +33,8 @@ interface Counter {
   readonly labels: readonly string[];
   /** What this event adds; null for an event that is not counted here. */
   readonly by: (event: PathEvent) => number | null;
+  /** The values of its one label that appear at once, at 0. */
+  readonly from?: readonly string[];
 }
 
 type Of<T extends PathEvent["type"]> = Extract<PathEvent, { readonly type: T }>;
@@ -49,7 +58,10 @@ export const counters: readonly Counter[] = [
   counter("destination.opened", "waybill_destination_opened_total", "Times a topic stopped taking events.", once),
   counter("lanes.lost", "waybill_lanes_lost_total", "Lanes that another relay took over.", ({ lanes }) => lanes.length),
   counter("housekeeping.done", "waybill_purged_total", "Published and discarded events that this relay deleted.", ({ purged }) => purged),
-  counter("watch.warning", "waybill_warnings_total", "Warnings of the watch over the tables, by what they are about.", once, "what"),
+  {
+    ...counter("watch.warning", "waybill_warnings_total", "Warnings of the watch over the tables, by what they are about.", once, "what"),
+    from: watched,
+  },
   counter("subscriber.handled", "waybill_applied_total", "Events applied, by consumer.", ({ first }) => (first ? 1 : 0), "consumer"),
   counter(
     "subscriber.handled",
@@ -171,8 +183,11 @@ export function createMetrics(): Metrics {
   const versions = { version: packageVersion() ?? "unknown", node: process.versions.node };
   const latencies = new Array<number>(ageBounds.length + 1).fill(0);
   let latencySumMs = 0;
-  const totals = counters.map((each) => ({ ...each, series: new Map<string, number>(each.labels.length > 0 ? [] : [["", 0]]) }));
   /** A counter that appears with its first event shows no increase: an alert would miss that event. */
+  const totals = counters.map((each) => {
+    const begun = each.labels.length === 0 ? [""] : (each.from ?? []).map((value) => written({ [each.labels[0]!]: value }));
+    return { ...each, series: new Map(begun.map((key) => [key, 0])) };
+  });
   const begin = (consumer: string): void => {
     const key = written({ consumer });
     for (const { labels, series } of totals) if (labels.join() === "consumer" && !series.has(key)) series.set(key, 0);
@@ -191,12 +206,15 @@ export function createMetrics(): Metrics {
         series.set(key, (series.get(key) ?? 0) + more);
       }
     }),
-    text(status, consumers, looks = []) {
+    text(status, consumers, looks = [], known = []) {
       return [
         ...lines(buildInfo, [[versions, 1]]),
         ...(status === undefined ? [] : gaugeLines(storeUp, statusGauges, status)),
         ...(consumers === undefined ? [] : gaugeLines(inboxUp, inboxGauges, consumers)),
-        ...(looks.length === 0 ? [] : sourceGauges.flatMap((each) => lines(each, each.of(looks)))),
+        ...sourceGauges.flatMap((each) => {
+          const series = each.of({ looks, known });
+          return series === null || series.length === 0 ? [] : lines(each, series);
+        }),
         ...totals.flatMap(({ name, help, series }) => [
           ...head(name, help, "counter"),
           ...[...series].map(([labels, value]) => `${name}${labels} ${value}`),

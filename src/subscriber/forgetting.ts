@@ -1,6 +1,7 @@
 import type { Clock } from "../core/clock.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
+import { forgettingSeat } from "../core/seat.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Source } from "../contracts/source.ts";
 import type { SubscriberTroubles } from "./trouble.ts";
@@ -23,8 +24,6 @@ const everyMs = 60 * 60_000;
 const step = 1_000;
 /** How far the clocks of a broker and a database may differ. */
 const marginMs = 24 * 60 * 60_000;
-/** The seat that one of several processes takes for a round. It is not left: until it expires, no other process begins a round. */
-const place = "waybill:forget";
 
 /**
  * Deletes old marks and counts of attempts about every hour, in small steps. A mark stays while the broker may deliver its event again,
@@ -36,7 +35,8 @@ export async function forgetOld(options: Forgetting, ended: AbortSignal): Promis
     await clock.sleep(waitMs * (0.5 + random.next()), ended);
     if (ended.aborted) return;
     try {
-      if (!(await inbox.sit({ consumer, topic: place, owner }, everyMs / 2))) continue;
+      // The seat is not left: until it expires, no other process begins a round.
+      if (!(await inbox.sit({ consumer, topic: forgettingSeat, owner }, everyMs / 2))) continue;
       const { before, keptFor } = await limitOf(options, ended);
       let rows = 0;
       for (let gone = 1; gone > 0 && !ended.aborted; rows += gone) gone = await inbox.forget(before, step, consumer);

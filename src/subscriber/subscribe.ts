@@ -10,6 +10,7 @@ import { forgetOld } from "./forgetting.ts";
 import { createHolds } from "./holds.ts";
 import { createInTime } from "./in-time.ts";
 import type { Path, UnderWay } from "./persist.ts";
+import { keepPresence } from "./presence.ts";
 import { redriveInTurn, redriveLetters } from "./redrive.ts";
 import { createSeat } from "./seat.ts";
 import { receive, type Receive, type Session } from "./session.ts";
@@ -101,6 +102,9 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   const ended = new AbortController();
   void watch(path, seatMs / 3, ended.signal);
   const forgetting = { consumer, topics, owner, inbox, source, clock, random, observe, troubles };
+  const progressing = (): boolean => progress.overdue().length === 0;
+  const places = source.can.assign ? topics.map((topic) => ({ consumer, topic, owner })) : [];
+  const present = places.length === 0 ? null : keepPresence({ inbox, places, seatMs, progressing, clock }, ended.signal);
   const forgot = retentionMs === null ? null : forgetOld({ ...forgetting, retentionMs }, ended.signal);
   try {
     if (source.can.assign) {
@@ -110,7 +114,6 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
       await receive(receiving(topics), stopping, () => true);
       await until(stopping, Promise.all(redriving));
     } else {
-      const progressing = (): boolean => progress.overdue().length === 0;
       const seats = topics.map((topic) => ({
         topic,
         seat: createSeat({ inbox, place: { consumer, topic, owner }, seatMs, draining, stopping, progressing, clock, observe, troubles }),
@@ -123,7 +126,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
     if (stopping.aborted) await within(clock, rollbackMs, turns.idle());
   } finally {
     ended.abort();
-    if (forgot !== null) await within(clock, rollbackMs, forgot, stopping);
+    await within(clock, rollbackMs, Promise.all([present, forgot]), stopping);
   }
 }
 

@@ -142,6 +142,7 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
   checkOptions("createSubscriber", options, known);
   checkNames("consumer", [options.consumer]);
   checkNames("topics", options.topics);
+  if (options.owner !== undefined) checkNames("owner", [options.owner]);
   const { consumer, source, clock = systemClock, random = systemRandom } = options;
   if (typeof source?.receive !== "function") throw new WaybillError("INVALID_OPTION", `source must be a broker, not ${show(source)}`);
   if (typeof options.inbox?.inbox?.once !== "function")

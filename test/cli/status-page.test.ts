@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { page } from "../../src/cli/commands/status.ts";
+import type { KnownConsumer } from "../../src/observe/known.ts";
 import { verdictsOf } from "../../src/cli/verdict.ts";
 import { createOutput } from "../../src/cli/output.ts";
 import type { Status } from "../../src/contracts/operator.ts";
@@ -26,6 +27,7 @@ test("status says in words which counts are estimates", () => {
     unread: null,
     named: null,
     lag: null,
+    known: { consumers: [], asked: false },
   }).join("\n");
   expect(text).toMatch(/PUBLISHED +about 20,000,000/);
   expect(text).toMatch(/3 aggregates, about 135,000 blocked events/);
@@ -106,7 +108,72 @@ describe("the verdict", () => {
       ["! order.events has taken no events for 10m, and 3 aggregates wait for it: no leader"],
     ],
   ])("on %s", (_, more, expected) => {
-    const verdicts = verdictsOf({ ...well, ...more }, { consumers: [], groups: [] }, now, 5 * minute);
+    const inbox = { consumers: [], groups: [], known: { consumers: [], asked: false } };
+    const verdicts = verdictsOf({ ...well, ...more }, inbox, now, { maxAgeMs: 5 * minute, maxLag: 100 });
+    expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
+  });
+
+  const shipping = { consumer: "shipping", topic: "order.events", running: true, seenAt: new Date(now), messages: 0, error: null };
+  const gone = { ...shipping, running: false, seenAt: new Date(now - 6 * minute) };
+  const elsewhere = { ...shipping, running: null, seenAt: null };
+  const unasked = { messages: null };
+  test.each<[what: string, known: Partial<KnownConsumer>, asked: boolean, expected: readonly string[]]>([
+    ["one that runs and is done", shipping, true, ["all is well: 1 relay runs, nothing waits"]],
+    ["one that runs, without a broker to ask", { ...shipping, ...unasked }, false, ["all is well: 1 relay runs, nothing waits"]],
+    ["one that runs and is a little behind", { ...shipping, messages: 100 }, true, ["shipping is 100 messages behind on order.events"]],
+    ["one that runs and is far behind", { ...shipping, messages: 101 }, true, ["! shipping is 101 messages behind on order.events"]],
+    [
+      "one that is gone while messages wait",
+      { ...gone, messages: 6 },
+      true,
+      ["! shipping is 6 messages behind on order.events, and no subscriber of it has run for 6m"],
+    ],
+    [
+      "one that was stopped a moment ago",
+      { ...gone, messages: 1, seenAt: new Date(now - minute) },
+      true,
+      ["shipping is 1 message behind on order.events, and no subscriber of it has run for 1m"],
+    ],
+    [
+      "one that is gone while nothing waits",
+      gone,
+      true,
+      ["nothing waits for shipping on order.events, but no subscriber of it has run for 6m"],
+    ],
+    [
+      "one that is gone, without a broker to ask",
+      { ...gone, ...unasked },
+      false,
+      ["! shipping reads order.events, but no subscriber of it has run for 6m: with --broker URL, status says how far it is behind"],
+    ],
+    [
+      "one whose place is gone too",
+      { ...gone, ...unasked },
+      true,
+      ["shipping has no place in order.events, or the broker cannot tell, and no subscriber of it has run for 6m"],
+    ],
+    [
+      "a broker that does not answer",
+      { ...gone, ...unasked, error: "connect ECONNREFUSED" },
+      true,
+      ["! how far shipping is behind on order.events is not known, and no subscriber of it has run for 6m: connect ECONNREFUSED"],
+    ],
+    [
+      "one of another database that gets no further",
+      { ...elsewhere, messages: 6 },
+      true,
+      ["! shipping is 6 messages behind on order.events, and got no further in 3s"],
+    ],
+    [
+      "one of another database without a place",
+      { ...elsewhere, ...unasked },
+      true,
+      ["shipping has no place in order.events yet, or the broker cannot tell how far behind it is"],
+    ],
+    ["one of another database that is done", elsewhere, true, ["all is well: 1 relay runs, nothing waits"]],
+  ])("on a consumer: %s", (_, known, asked, expected) => {
+    const inbox = { consumers: [], groups: [], known: { consumers: [{ ...shipping, ...known }], asked } };
+    const verdicts = verdictsOf(well, inbox, now, { maxAgeMs: 5 * minute, maxLag: 100 });
     expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
   });
 });

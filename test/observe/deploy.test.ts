@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { counters, gauges, publishLatency } from "../../src/observe/metrics.ts";
+import { evaluate, samplesOf } from "./promql.ts";
+import { exprOf, rules, rulesText } from "./rules.ts";
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 
@@ -38,18 +40,6 @@ test("a name or a label that /metrics does not have is found", () => {
 });
 
 describe("the rules for Prometheus", () => {
-  const text = read("deploy/waybill.rules.yml");
-  const rules = text
-    .split(/^ +- (?=alert: )/m)
-    .slice(1)
-    .map((rule) => ({
-      alert: /^alert: (\w+)$/m.exec(rule)?.[1] ?? "",
-      expr: /^ +expr: (.+)$/m.exec(rule)?.[1] ?? "",
-      severity: /severity: (\w+)/.exec(rule)?.[1] ?? "",
-      runbook: /runbook: "([^"]+)"/.exec(rule)?.[1] ?? "",
-      shown: [...rule.matchAll(/\$labels\.(\w+)/g)].map(([, label]) => label!),
-    }));
-
   test.each(rules)("$alert names only what /metrics has, and its section of the runbook", ({ alert, expr, severity, runbook, shown }) => {
     expect(unknownIn(expr)).toEqual([]);
     expect(["critical", "warning"]).toContain(severity);
@@ -64,7 +54,7 @@ describe("the rules for Prometheus", () => {
   });
 
   test("are all of them", () => {
-    expect(rules).toHaveLength([...text.matchAll(/alert:/g)].length);
+    expect(rules).toHaveLength([...rulesText.matchAll(/alert:/g)].length);
     expect(rules.length).toBeGreaterThan(10);
   });
 });
@@ -95,7 +85,35 @@ describe("the dashboard for Grafana", () => {
 });
 
 test("what a person must act on has an alert", () => {
-  const rules = read("deploy/waybill.rules.yml");
-  for (const name of ["waybill_oldest_claimable_seconds", "waybill_oldest_blocked_seconds", "waybill_events", "waybill_letters_total"])
-    expect(rules).toContain(name);
+  const needed = [
+    ...["waybill_oldest_claimable_seconds", "waybill_oldest_blocked_seconds", "waybill_events", "waybill_letters_total"],
+    ...["waybill_lag_messages", "waybill_source_up", "waybill_outbox_bytes", "waybill_warnings_total"],
+  ];
+  for (const name of needed) expect(rulesText).toContain(name);
+});
+
+describe("the rule about a consumer that is gone", () => {
+  const lag = 'waybill_lag_messages{consumer="shipping",topic="order.events"}';
+  const running = 'waybill_consumer_running{consumer="shipping",topic="order.events"}';
+  const firing = (...lines: readonly string[]): readonly unknown[] => evaluate(exprOf("WaybillConsumerGone"), samplesOf(lines.join("\n")));
+  const found = [{ labels: { consumer: "shipping", topic: "order.events" }, value: 6 }];
+
+  test("fires while messages wait and nothing says that it runs", () => {
+    expect(firing(`${lag} 6`, `${running} 0`)).toEqual(found);
+    expect(firing(`${lag} 6`)).toEqual(found);
+    expect(firing(`${lag} 6`, 'waybill_source_up{consumer="shipping"} 0')).toEqual(found);
+    expect(firing(`${lag} 6`, 'waybill_source_up{consumer="billing"} 1', running.replace("order", "parcel") + " 1")).toEqual(found);
+  });
+
+  test("does not fire while it runs, by the inbox's database or by its own page, or when nothing waits", () => {
+    expect(firing(`${lag} 6`, `${running} 1`)).toEqual([]);
+    expect(firing(`${lag} 6`, 'waybill_source_up{consumer="shipping"} 1')).toEqual([]);
+    expect(firing(`${lag} 0`, `${running} 0`)).toEqual([]);
+  });
+
+  test("has one beside it for pages that report no consumer at all", () => {
+    expect(evaluate(exprOf("WaybillConsumersAbsent"), samplesOf("waybill_store_up 1"))).toHaveLength(1);
+    expect(evaluate(exprOf("WaybillConsumersAbsent"), samplesOf(`${lag} 0`))).toEqual([]);
+    expect(evaluate(exprOf("WaybillSourceDown"), samplesOf('waybill_source_up{consumer="shipping"} 0'))).toHaveLength(1);
+  });
 });

@@ -2,6 +2,7 @@ import type { Added, Row } from "../../src/core/event.ts";
 import type { Clock } from "../../src/core/clock.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { insert } from "../../src/stores/memory/database.ts";
+import type { SeatRow } from "../../src/stores/memory/inbox.ts";
 import { createTables, type Tables } from "../../src/stores/memory/tables.ts";
 
 /** Everything that a database keeps, as data: a replica is a copy of it. */
@@ -9,7 +10,7 @@ export interface Image {
   readonly tables: Tables;
   readonly marks: Map<string, { readonly handledAt: number; readonly handlerVersion: number; readonly finished: boolean }>;
   readonly failures: Map<string, { readonly count: number; readonly failedAt: number }>;
-  readonly seats: Map<string, { readonly owner: string; readonly endsAt: number }>;
+  readonly seats: Map<string, SeatRow>;
   /** The user's own: a counter for each aggregate, rows, and a log. */
   readonly counters: Map<string, number>;
   readonly written: Map<string, unknown>;

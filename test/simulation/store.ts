@@ -192,7 +192,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
           discard: (filter, by) => write(() => parts.letters.discard(filter, by)),
           redriven: (consumer, topic, limit) => read(() => parts.letters.redriven(consumer, topic, limit)),
         },
-        consumers: { look: (consumer) => read(() => createConsumers(database.image.tables, database.image).look(consumer)) },
+        consumers: { look: (consumer) => read(() => createConsumers(database.image.tables, database.image, clock).look(consumer)) },
         operator: {
           status: () => read(() => parts.operator.status()),
           list: (filter) =>
@@ -367,14 +367,15 @@ function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, writ
         const { seats } = database.image;
         const now = clock.monotonic();
         const taken = seats.get(placeOf(seat));
-        if (taken !== undefined && taken.owner !== seat.owner && taken.endsAt > now) return false;
-        seats.set(placeOf(seat), { owner: seat.owner, endsAt: now + ttlMs });
+        if (taken !== undefined && !["", seat.owner].includes(taken.owner) && taken.endsAt > now) return false;
+        seats.set(placeOf(seat), { ...seat, endsAt: now + ttlMs, seenAt: clock.now() });
         return true;
       }, "urgent"),
     leave: (seat) =>
       write(() => {
         const { seats } = database.image;
-        if (seats.get(placeOf(seat))?.owner === seat.owner) seats.delete(placeOf(seat));
+        if (seats.get(placeOf(seat))?.owner === seat.owner)
+          seats.set(placeOf(seat), { ...seat, owner: "", endsAt: 0, seenAt: clock.now() });
       }),
   };
 }

@@ -102,7 +102,7 @@ await describeWith("mariadb", "one effect on MariaDB, whatever a handler commits
     expect(await harness.rows("SELECT owner FROM waybill_seats")).toHaveLength(1);
     await done("e3");
     await inbox.leave(seat);
-    expect(await harness.rows("SELECT owner FROM waybill_seats")).toEqual([]);
+    expect(await harness.rows("SELECT owner FROM waybill_seats WHERE owner <> ''")).toEqual([]);
     expect(await harness.effects()).toHaveLength(3);
     expect(await harness.rows("SELECT attempts FROM waybill_attempts")).toHaveLength(1);
   });

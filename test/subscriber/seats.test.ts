@@ -22,12 +22,29 @@ describe("a seat", () => {
     ]);
   });
 
-  it("is not asked for where the broker assigns", async () => {
+  it("is not needed where the broker assigns: all processes receive, and one keeps it, so that the database knows that one runs", async () => {
     const { broker, inbox, subscriber, clock } = setup({ assign: true });
-    await subscriber({ topics: ["a.events", "b.events"] }).start();
+    const topics = ["a.events", "b.events"];
+    const [first, second] = [subscriber({ topics }), subscriber({ topics })];
+    await first.start();
+    await second.start();
     await clock.advance(60_000);
-    expect(inbox.seats.size).toBe(0);
-    expect(broker.received).toEqual(["a.events,b.events"]);
+    expect(broker.received).toEqual(["a.events,b.events", "a.events,b.events"]);
+    const owners = (): readonly string[] => [...inbox.seats].map(([place, { owner }]) => `${place} ${owner}`).sort();
+    expect(owners()).toEqual(["stock a.events process-1", "stock b.events process-1"]);
+    await first.drain();
+    await clock.advance(15_000);
+    expect(owners()).toEqual(["stock a.events process-2", "stock b.events process-2"]);
+    await second.drain();
+    expect(owners()).toEqual([]);
+  });
+
+  it("is not waited for where the broker assigns: a database that is away stops no reception", async () => {
+    const { broker, inbox, subscriber, clock } = setup({ assign: true });
+    inbox.troubles.sit.push(...Array.from({ length: 50 }, () => new WaybillError("STORE_UNAVAILABLE", "away")));
+    await subscriber({ topics: ["a.events"] }).start();
+    await clock.advance(60_000);
+    expect(broker.received).toEqual(["a.events"]);
   });
 
   it("is handed over at once by a drain, after what is being handled is done", async () => {

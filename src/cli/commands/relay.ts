@@ -12,6 +12,7 @@ import { openPages, type PagesOptions } from "../../observe/pages.ts";
 import { createRelay, type HousekeepingOptions, type Relay, type RelayOptions } from "../../relay/create-relay.ts";
 import type { CommandBroker, CommandStore } from "../open.ts";
 import { settings, type Config } from "../config.ts";
+import { consumerTopics } from "../read.ts";
 import { stoppedAtOnce } from "../../core/service.ts";
 import { command, flag, type Values } from "../parse.ts";
 import { brokerFlag, storeFlag } from "../places.ts";
@@ -39,6 +40,11 @@ const flags = {
   listen: flag.switch("be woken by LISTEN and NOTIFY, on PostgreSQL; producers need the same option of their store"),
   "no-housekeeping": flag.switch("leave purging and watching the tables to other relays, or to waybill purge"),
   http: flag.value("HOST:PORT", "serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464", settings.http),
+  consumers: flag.value(
+    "A=T,B=U",
+    "consumers, with a topic each, whose lag /metrics shows beside that of the consumers whose inbox is in the store",
+    consumerTopics,
+  ),
   "http-token-file": flag.text("PATH", "file with the token for /metrics (or WAYBILL_HTTP_TOKEN); needed beyond loopback"),
 };
 
@@ -149,14 +155,17 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
     void (nth === 1 ? service.drain() : service.stop());
   });
-  await using server = await serve(terminal, values, { store: opened.store, metrics, ready: () => phase === "running" });
+  const { store } = opened;
+  const consumers = values.consumers ?? terminal.config.consumers;
+  const pages = { store, inbox: store, broker: broker.sink, metrics, ready: () => phase === "running", ...given({ consumers }) };
+  await using server = await serve(terminal, values, pages);
   await service.start().catch((error: unknown) => {
     if (phase === "starting" || !isWaybillError(error, "STOPPED")) throw error; // a signal before the start is a clean end
   });
   if (phase === "starting") {
     phase = "running";
-    const pages = server === null ? {} : { http: server.url };
-    log.say("started", `publishing from ${opened.store.name} to ${broker.sink.name}${server === null ? "" : `, ${server.url}`}`, pages);
+    const at = server === null ? {} : { http: server.url };
+    log.say("started", `publishing from ${store.name} to ${broker.sink.name}${server === null ? "" : `, ${server.url}`}`, at);
   }
   await service.stopped;
   if ((phase as string) === "stopping") throw stoppedAtOnce();
@@ -174,6 +183,7 @@ async function serve(
   const file = values["http-token-file"];
   if (address === undefined) {
     if (file !== undefined) usage("--http-token-file needs --http HOST:PORT");
+    if (values.consumers !== undefined) usage("--consumers needs --http HOST:PORT, whose /metrics shows how far they are behind");
     return null;
   }
   const token = file === undefined ? env["WAYBILL_HTTP_TOKEN"] : tokenFrom(file);

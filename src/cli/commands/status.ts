@@ -3,19 +3,22 @@ import type { ConsumerState } from "../../contracts/consumers.ts";
 import type { LetterGroup } from "../../contracts/letters.ts";
 import type { Status } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
-import { isWaybillError, WaybillError } from "../../core/errors.ts";
+import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { count, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
 import { countedMarks } from "../../stores/kit/consumers.ts";
-import { behind, isKnown, lagOf, nobody, retried, type Lag } from "../consumer.ts";
+import { behind, isKnown, nobody, retried, type Lag } from "../consumer.ts";
+import { knownConsumers } from "../../observe/known.ts";
+import { askKnown, type Knowledge } from "../known.ts";
 import type { CommandStore } from "../open.ts";
 import { fields, paragraphs, table, type Cell, type Output } from "../output.ts";
 import { duration } from "../duration.ts";
 import { command, flag } from "../parse.ts";
-import { asked, brokerFlag, storeFlag, type Placed } from "../places.ts";
+import { asked, brokerFlag, brokerPlace, storeFlag, type Placed } from "../places.ts";
+import { whole } from "../read.ts";
 import type { Terminal } from "../terminal.ts";
 import { usage } from "../usage.ts";
 import { verdictsOf, type StatusVerdict } from "../verdict.ts";
@@ -39,34 +42,44 @@ export const status = command({
       "how long an event or a topic may wait before --check fails (default: 5m)",
       duration(1, 365 * 86_400_000),
     ),
+    "max-lag": flag.value(
+      "N",
+      "how many messages a consumer that runs may be behind before --check fails (default: 10000)",
+      whole(0, 1_000_000_000),
+    ),
   },
   examples: [
     "waybill status --store sqlite:./app.db",
+    "waybill status --store sqlite:./app.db --broker embedded:./broker.db",
     "waybill status --store sqlite:./app.db --json",
     "waybill status --store sqlite:./app.db --check --max-age 2m",
     "waybill status --store sqlite:./app.db --consumer shipping --topic order.events --broker embedded:./broker.db",
   ],
   async run(terminal, values) {
-    if (values["max-age"] !== undefined && !values.check) usage("--max-age is for --check: add it");
+    for (const name of ["max-age", "max-lag"] as const)
+      if (values[name] !== undefined && !values.check) usage(`--${name} is for --check: add it`);
     await using opened = await storeOf(terminal, values);
     const current = await opened.store.operator.status();
     const { watch } = current;
     const warnings = watch === undefined ? [] : warningsOf(watch, defaultThresholds);
     const inbox = await inboxOf(opened, values.consumer);
     const { consumers, named, groups: letters, unread } = inbox;
-    const lag = await askedLag(terminal, values);
-    const verdicts = verdictsOf(current, inbox, systemClock.now(), values["max-age"] ?? defaultMaxAgeMs);
+    const known = await knownOf(terminal, values, consumers);
+    const lag = lagIn(known, values);
+    const limits = { maxAgeMs: values["max-age"] ?? defaultMaxAgeMs, maxLag: values["max-lag"] ?? defaultMaxLag };
+    const verdicts = verdictsOf(current, { ...inbox, known }, systemClock.now(), limits);
     const json = {
       verdicts,
       ...current,
       letters: unread === null ? letters : null,
       consumers: unread !== null ? null : named === null ? consumers : [named, ...consumers.filter((of) => of.consumer !== named.consumer)],
       ...(lag !== null && { lag }),
+      lags: known.consumers,
       ...(watch !== undefined && { watch: { ...watch, warnings } }),
     };
     // Cron mails all output, so a check that finds no trouble prints nothing.
     if (terminal.out.json || !values.check)
-      terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, named, lag }));
+      terminal.out.answer(json, () => page(terminal.out, current, { verdicts, warnings, letters, unread, named, lag, known }));
     else if (unread !== null) terminal.out.line(`letters were not read: ${unread}`);
     const failing = verdicts.filter((verdict) => verdict.failing);
     if (values.check && failing.length > 0) throw new WaybillError("NEEDS_ATTENTION", failing.map(({ text }) => text).join("; "));
@@ -74,19 +87,38 @@ export const status = command({
 });
 
 const defaultMaxAgeMs = 5 * 60_000;
+const defaultMaxLag = 10_000;
 
 interface Asked extends Placed<"broker"> {
   readonly consumer: string | undefined;
   readonly topic: string | undefined;
 }
 
-async function askedLag(terminal: Terminal, values: Asked): Promise<Lag | null> {
+/** A broker of the environment or the configuration that cannot be opened does not tell. One that this command line names must be there. */
+async function knownOf(terminal: Terminal, values: Asked, inbox: readonly ConsumerState[]): Promise<Knowledge> {
   const { consumer, topic } = values;
-  const broker = asked("broker", values);
-  if (topic === undefined && broker === undefined) return null;
-  if (consumer === undefined || topic === undefined) usage("how far a consumer is behind takes --consumer, --topic and --broker");
-  await using opened = await brokerOf(terminal, values, false);
-  return await lagOf(opened, consumer, topic);
+  if (topic !== undefined && consumer === undefined) usage("how far a consumer is behind takes --consumer, --topic and --broker");
+  const isGiven = brokerPlace(terminal, values) !== undefined;
+  if (topic !== undefined && !isGiven) usage("how far a consumer is behind takes --consumer, --topic and --broker");
+  const named = { ...terminal.config.consumers };
+  if (consumer !== undefined && topic !== undefined) named[consumer] = [...new Set([...(named[consumer] ?? []), topic])];
+  const known = knownConsumers(inbox, named);
+  if (!isGiven || known.length === 0) return { consumers: known, asked: false };
+  try {
+    await using broker = await brokerOf(terminal, values, false);
+    if (asked("broker", values) !== undefined) await broker.sink.connect(AbortSignal.timeout(connectMs));
+    return { consumers: await askKnown(known, broker), asked: true };
+  } catch (cause) {
+    if (asked("broker", values) !== undefined) throw cause;
+    return { consumers: known.map((each) => ({ ...each, error: asError(cause).message })), asked: true };
+  }
+}
+
+const connectMs = 10_000;
+
+function lagIn({ consumers }: Knowledge, { consumer, topic }: Asked): Lag | null {
+  const found = topic === undefined ? undefined : consumers.find((of) => of.consumer === consumer && of.topic === topic);
+  return found === undefined ? null : { consumer: found.consumer, topic: found.topic, messages: found.messages };
 }
 
 const none: InboxRead = { consumers: [], named: null, groups: [], unread: null };
@@ -123,9 +155,10 @@ interface Beside {
   /** The consumer that was asked for. */
   readonly named: ConsumerState | null;
   readonly lag: Lag | null;
+  readonly known: Knowledge;
 }
 
-export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, named, lag }: Beside): string[] {
+export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, named, lag, known }: Beside): string[] {
   const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
@@ -168,6 +201,9 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
     ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
     ...(named === null ? [] : [consumerLines(named)]),
     ...(lag === null ? [] : [[behind(lag)]]),
+    ...listed(["consumer", "topic", "behind", "runs", "last seen"], known.consumers, ({ consumer, topic, messages, running, seenAt }) => [
+      ...[consumer, topic, messages ?? "unknown", running === null ? "unknown" : running ? "yes" : "no", seenAt ?? "unknown"],
+    ]),
     ...(unread === null ? [] : [[`letters were not read: ${unread}`]]),
     ...listed(["letters", "redriven", "oldest", "consumer", "topic", "error"], letters, (group) => [
       ...[group.letters, group.redriven, group.oldest, group.consumer, group.topic],

@@ -1,15 +1,18 @@
 import type { Consumers } from "../../contracts/consumers.ts";
 import { consumersFrom, countedMarks } from "../kit/consumers.ts";
 import { parkedVersion } from "../kit/letters.ts";
+import type { Clock } from "../../core/clock.ts";
+import type { SeatRow } from "./inbox.ts";
 import type { Tables } from "./tables.ts";
 
 /** The inbox's maps. A key is consumer and id, with a NUL between the two. */
 interface Inboxes {
+  readonly seats: ReadonlyMap<string, SeatRow>;
   readonly marks: ReadonlyMap<string, { readonly handlerVersion: number }>;
   readonly failures: ReadonlyMap<string, { readonly count: number; readonly failedAt: number }>;
 }
 
-export function createConsumers({ letters }: Pick<Tables, "letters">, { marks, failures }: Inboxes): Consumers {
+export function createConsumers({ letters }: Pick<Tables, "letters">, { seats, marks, failures }: Inboxes, clock: Clock): Consumers {
   const of = (name: string): string => name.slice(0, name.indexOf("\0"));
   return {
     async look(named) {
@@ -18,6 +21,11 @@ export function createConsumers({ letters }: Pick<Tables, "letters">, { marks, f
       const counts = grouped([...failures], ([name]) => of(name));
       return consumersFrom(
         named,
+        [...seats.values()]
+          .filter(({ consumer }) => named === undefined || consumer === named)
+          .map(({ consumer, topic, owner, endsAt, seenAt }) => ({
+            ...{ consumer, topic, running: owner !== "" && endsAt > clock.monotonic(), seenAt: new Date(seenAt) },
+          })),
         [...byTopic.values()].map((of) => ({
           consumer: of[0]!.row.consumer,
           topic: of[0]!.row.topic,

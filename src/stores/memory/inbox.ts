@@ -11,16 +11,26 @@ interface Mark {
   readonly handlerVersion: number;
 }
 
+export interface SeatRow {
+  readonly consumer: string;
+  readonly topic: string;
+  /** Empty once it was left. */
+  readonly owner: string;
+  /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
+  readonly endsAt: number;
+  readonly seenAt: number;
+}
+
 export interface InboxTables {
+  /** By consumer and topic. */
+  readonly seats: Map<string, SeatRow>;
   /** By consumer and id. */
   readonly marks: Map<string, Mark>;
   readonly failures: Map<string, { readonly count: number; readonly lastError: string; readonly failedAt: number }>;
 }
 
-export function createInbox(database: Database, clock: Clock, tables: Tables, { marks, failures }: InboxTables): Inbox<MemoryTx> {
+export function createInbox(database: Database, clock: Clock, tables: Tables, { seats, marks, failures }: InboxTables): Inbox<MemoryTx> {
   const { letters } = tables;
-  /** By the monotonic clock: all of this store is in one process, and a wall clock may step. */
-  const seats = new Map<string, { owner: string; endsAt: number }>();
 
   return {
     once: onceBy(({ consumer, ids }, handlerVersion, work, letter) =>
@@ -68,12 +78,12 @@ export function createInbox(database: Database, clock: Clock, tables: Tables, { 
     sit: async (seat, ttlMs) => {
       const now = clock.monotonic();
       const taken = seats.get(placeOf(seat));
-      if (taken !== undefined && taken.owner !== seat.owner && taken.endsAt > now) return false;
-      seats.set(placeOf(seat), { owner: seat.owner, endsAt: now + ttlMs });
+      if (taken !== undefined && !["", seat.owner].includes(taken.owner) && taken.endsAt > now) return false;
+      seats.set(placeOf(seat), { ...seat, endsAt: now + ttlMs, seenAt: clock.now() });
       return true;
     },
     leave: async (seat) => {
-      if (seats.get(placeOf(seat))?.owner === seat.owner) seats.delete(placeOf(seat));
+      if (seats.get(placeOf(seat))?.owner === seat.owner) seats.set(placeOf(seat), { ...seat, owner: "", endsAt: 0, seenAt: clock.now() });
     },
   };
 }

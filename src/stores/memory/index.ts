@@ -32,7 +32,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   const wake = createWake();
   const database = createDatabase(tables, clock, wake);
   const { db } = database;
-  const kept: InboxTables = { marks: new Map(), failures: new Map() };
+  const kept: InboxTables = { seats: new Map(), marks: new Map(), failures: new Map() };
   return {
     name: "memory",
     db,
@@ -48,7 +48,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
     leases: createLeaseStore(tables, clock),
     inbox: createInbox(database, clock, tables, kept),
     letters: createLetters(tables, clock),
-    consumers: createConsumers(tables, kept),
+    consumers: createConsumers(tables, kept, clock),
     operator: createOperator(tables, clock),
     wake,
     [Symbol.asyncDispose]: async () => undefined,

@@ -31,6 +31,8 @@ export function grants(n: Names, partitioned: boolean): readonly string[] {
     `GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay`,
     `GRANT SELECT, DELETE ON ${n.keys} TO waybill_relay`,
     ...each("SELECT", [n.meta, n.events], "waybill_relay"),
+    // To report consumers on its metrics page.
+    ...each("SELECT", [n.attempts, n.seats, n.letters], "waybill_relay"),
     `GRANT INSERT ON ${n.audit} TO waybill_relay`,
     `${aboutProcess}GRANT PROCESS ON *.* TO waybill_relay`,
     // With partitions, the relay creates and drops them. The server requires all of these privileges for that.

@@ -141,7 +141,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           `SELECT CAST(s.owner AS BINARY) AS owner, ${leaseColumns("s")} FROM ${n.seats} s WHERE s.consumer = ? AND s.topic = ? FOR UPDATE`,
           place,
         );
-        const other = row !== undefined && textOf(row, "owner") !== seat.owner;
+        const other = row !== undefined && !["", seat.owner].includes(textOf(row, "owner"));
         if (other && expiry.isLive(JSON.stringify([...place, textOf(row, "owner")]), leaseOf(row))) return false;
         const now = "UTC_TIMESTAMP(6)"; // one and the same throughout a statement
         await change(
@@ -152,11 +152,12 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         return true;
       }),
     async leave(seat) {
-      await connection.change(`DELETE FROM ${n.seats} WHERE consumer = ? AND topic = ? AND owner = ?`, [
-        seat.consumer,
-        seat.topic,
-        seat.owner,
-      ]);
+      const now = "UTC_TIMESTAMP(6)";
+      await connection.change(
+        `UPDATE ${n.seats} SET owner = '', renewed_at = ${now}, expires_at = ${now}, ttl_ms = 0, renewals = renewals + 1
+         WHERE consumer = ? AND topic = ? AND owner = ?`,
+        [seat.consumer, seat.topic, seat.owner],
+      );
     },
   };
 }

@@ -24,6 +24,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.relays}, ${n.windows}, ${n.suspects}
 GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay;
 GRANT SELECT, DELETE, UPDATE (created_at) ON ${n.keys} TO waybill_relay;
 GRANT SELECT ON ${n.meta}, ${n.events} TO waybill_relay;
+-- To report consumers on its metrics page. You can leave this out.
+GRANT SELECT ON ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_relay;
 GRANT INSERT ON ${n.audit} TO waybill_relay;
 ${partitions("waybill_relay")}-- Subscriber: the inbox, beside whatever its handlers need.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_subscriber;

@@ -69,14 +69,14 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Even
            SELECT $1, $2, $3, t, t + $4::double precision * interval '1 millisecond', $4::double precision, 1 FROM clock_timestamp() AS t
            ON CONFLICT (consumer, topic) DO UPDATE SET owner = excluded.owner, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at,
              ttl_ms = excluded.ttl_ms, renewals = s.renewals + 1
-           WHERE s.owner = excluded.owner OR ${renewalOf("s")} = $5::text RETURNING 1 AS seated`,
+           WHERE s.owner IN (excluded.owner, '') OR ${renewalOf("s")} = $5::text RETURNING 1 AS seated`,
           [...place, ttlMs, dead],
         );
         return rows.length === 1;
       };
       if (await take(null)) return true;
       const [held] = await connection.run(
-        `SELECT ${leaseColumns("s")} FROM ${n.seats} s WHERE consumer = $1 AND topic = $2 AND owner <> $3`,
+        `SELECT ${leaseColumns("s")} FROM ${n.seats} s WHERE consumer = $1 AND topic = $2 AND owner NOT IN ($3, '')`,
         place,
       );
       if (held === undefined) return take(null);
@@ -84,11 +84,11 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Even
       return !expiry.isLive(JSON.stringify(place.slice(0, 2)), lease) && (await take(lease.renewal));
     },
     async leave(seat) {
-      await connection.run(`DELETE FROM ${n.seats} WHERE consumer = $1 AND topic = $2 AND owner = $3`, [
-        seat.consumer,
-        seat.topic,
-        seat.owner,
-      ]);
+      await connection.run(
+        `UPDATE ${n.seats} SET owner = '', renewed_at = t, expires_at = t, ttl_ms = 0, renewals = renewals + 1
+         FROM clock_timestamp() AS t WHERE consumer = $1 AND topic = $2 AND owner = $3`,
+        [seat.consumer, seat.topic, seat.owner],
+      );
     },
   };
 }

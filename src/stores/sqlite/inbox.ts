@@ -103,7 +103,8 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           seat.topic,
         ]);
         const place = JSON.stringify([seat.consumer, seat.topic]);
-        if (row !== undefined && row["owner"] !== seat.owner && expiry.isLive(place, leaseOf(row, clock))) return false;
+        if (row !== undefined && !["", seat.owner].includes(String(row["owner"])) && expiry.isLive(place, leaseOf(row, clock)))
+          return false;
         statements.run(
           `INSERT INTO waybill_seats (consumer, topic, owner, expires_at, ttl_ms) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at, ttl_ms = excluded.ttl_ms`,
@@ -113,7 +114,10 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
       }, "urgent"),
     leave: (seat) =>
       connection.write((statements) => {
-        statements.run("DELETE FROM waybill_seats WHERE consumer = ? AND topic = ? AND owner = ?", [seat.consumer, seat.topic, seat.owner]);
+        statements.run("UPDATE waybill_seats SET owner = '', expires_at = ?, ttl_ms = 0 WHERE consumer = ? AND topic = ? AND owner = ?", [
+          iso(clock.now()),
+          ...[seat.consumer, seat.topic, seat.owner],
+        ]);
       }),
   };
 }

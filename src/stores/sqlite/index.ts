@@ -52,7 +52,7 @@ export function sqlite(options: SqliteOptions): SqliteStore {
     leases: createLeaseStore(connection, clock),
     inbox: createInbox(inboxConnection, clock),
     letters: createLetters(inboxConnection, clock),
-    consumers: createConsumers(inboxConnection),
+    consumers: createConsumers(inboxConnection, clock),
     operator: createOperator(connection, clock),
     housekeeping: { watch: () => connection.read(readWatch) },
     wake: createWake(),
