@@ -1,9 +1,9 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { isIP, type Socket } from "node:net";
+import { createServer, isIP, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { asError, WaybillError } from "../core/errors.ts";
 import { isLoopback } from "../core/loopback.ts";
+import { serveOne, type PageAnswer, type PageRequest, type Place } from "./requests.ts";
 
 interface HttpAddress {
   readonly host: string;
@@ -31,12 +31,6 @@ export interface HttpServer extends AsyncDisposable {
   readonly url: string;
 }
 
-interface Answer {
-  readonly status: number;
-  readonly body: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
-
 const leastTokenLength = 16;
 
 /** HOST:PORT, [IPv6]:PORT, or PORT alone, which means loopback. */
@@ -58,29 +52,10 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
   if (token === null && !isLoopback(address.host)) throw exposed(shown, words);
 
   const room = createRoom();
-  const server = createServer(
-    {
-      maxHeaderSize: 8 * 1024,
-      requestTimeout: 5_000,
-      headersTimeout: 5_000,
-      keepAliveTimeout: 5_000,
-      connectionsCheckingInterval: 1_000, // Node's default is to check these limits every 30 s only
-    },
-    (request, response) => {
-      room.busy(request.socket, response);
-      void answer(request, options).then(({ status, body, headers }) => {
-        response.writeHead(status, {
-          "content-type": "text/plain; charset=utf-8",
-          "cache-control": "no-store",
-          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-          "x-content-type-options": "nosniff",
-          ...headers,
-        });
-        response.end(body);
-      });
-    },
-  );
-  server.on("connection", room.enter);
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined); // the client's; the connection closes
+    void serveOne(socket, room.enter(socket), (request) => answer(request, options)).catch(() => socket.destroy());
+  });
   await new Promise<void>((resolve, reject) => {
     // The listener stays: a later error, such as a connection that cannot be accepted, must not end the service.
     server.on("error", (cause) =>
@@ -92,7 +67,7 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
   const close = (): Promise<void> =>
     new Promise((resolve) => {
       server.close(() => resolve());
-      server.closeAllConnections();
+      room.empty();
     });
   // A name such as localhost may resolve to another address.
   if (typeof bound !== "object" || bound === null || (token === null && !isLoopback(bound.address))) {
@@ -104,40 +79,54 @@ export async function listen(options: HttpOptions, words: HttpWords): Promise<Ht
 }
 
 const mostConnections = 64;
+/** Of answers that were made and not taken. */
+const mostBytes = 16 * 1024 * 1024;
 
-/** Idle connections must not keep the probes out: beyond the limit, a new connection closes the one that has been idle longest. */
-function createRoom(): { enter(socket: Socket): void; busy(socket: Socket, response: ServerResponse): void } {
-  const silent = new Set<Socket>();
-  let open = 0;
+/**
+ * Idle connections must not keep the probes out: beyond the limit, a new connection closes the one that has been idle longest. If all are
+ * busy, the new one is closed.
+ */
+function createRoom(): { enter(socket: Socket): Place; empty(): void } {
+  const all = new Set<Socket>();
+  const idle = new Set<Socket>();
+  const held = new Map<Socket, number>();
   return {
     enter(socket) {
-      open++;
-      silent.add(socket);
+      all.add(socket);
+      idle.add(socket);
       socket.once("close", () => {
-        open--;
-        silent.delete(socket);
+        for (const place of [all, idle, held]) place.delete(socket);
       });
-      if (open <= mostConnections) return;
-      const [longest] = silent;
-      longest?.destroy();
+      const [longest] = idle;
+      if (all.size > mostConnections) (longest ?? socket).destroy();
+      return {
+        busy: () => void idle.delete(socket),
+        holds(bytes) {
+          const others = [...held.values()].reduce((sum, more) => sum + more, 0);
+          if (others > 0 && others + bytes > mostBytes) return false; // one answer passes whatever its size
+          held.set(socket, bytes);
+          return true;
+        },
+        idle() {
+          held.delete(socket);
+          if (!socket.destroyed) idle.add(socket);
+        },
+      };
     },
-    busy(socket, response) {
-      silent.delete(socket);
-      response.once("close", () => {
-        if (!socket.destroyed) silent.add(socket);
-      });
+    empty() {
+      for (const socket of all) socket.destroy();
     },
   };
 }
 
-async function answer(request: IncomingMessage, options: HttpOptions): Promise<Answer> {
+async function answer(request: PageRequest, options: HttpOptions): Promise<PageAnswer> {
   const known = options.token !== null && carries(request, options.token);
   // A page of another site may reach loopback under its own host name (DNS rebinding), but cannot know the token.
-  if (!known && !hostAllowed(request.headers.host, options.address.host))
+  if (!known && !hostAllowed(request.headers.get("host"), options.address.host))
     return { status: 421, body: "this host name is not served here\n" };
   if (request.method !== "GET") return { status: 405, body: "only GET\n", headers: { allow: "GET" } };
   try {
-    const [path = ""] = (request.url ?? "").split("?");
+    const [path = ""] = request.path.split("?");
     switch (path) {
       case "/healthz":
         return { status: 200, body: "ok\n" };
@@ -155,8 +144,8 @@ async function answer(request: IncomingMessage, options: HttpOptions): Promise<A
   }
 }
 
-function carries(request: IncomingMessage, token: string): boolean {
-  const [, given] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
+function carries(request: PageRequest, token: string): boolean {
+  const [, given] = /^Bearer +(\S+) *$/i.exec(request.headers.get("authorization") ?? "") ?? [];
   const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
   return given !== undefined && timingSafeEqual(digest(given), digest(token));
 }

@@ -1,7 +1,7 @@
 import { agesOf } from "../../src/core/ages.ts";
 import { once } from "node:events";
 import { request } from "node:http";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
 import { httpAddress, listen, type HttpOptions, type HttpServer } from "../../src/observe/http.ts";
@@ -188,6 +188,91 @@ test("a request that is being answered makes way for no other connection", async
   finish();
   expect(await slow).toMatchObject({ status: 200 });
   for (const socket of silent) socket.destroy();
+});
+
+/** Sends `text` again and again, whatever comes back, until the server ends the connection. */
+async function hostile(port: number, text: string, times: number): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  await once(socket, "connect");
+  socket.pause();
+  socket.write(text.repeat(times));
+  return socket;
+}
+
+const closed = (socket: Socket): Promise<unknown> => (socket.destroyed ? Promise.resolve() : once(socket.resume(), "close"));
+
+describe("a hostile client", () => {
+  test("gets one answer for a connection, however many requests it pipelines, and only that one is worked on", async () => {
+    let asked = 0;
+    const url = await serve({ metrics: () => Promise.resolve(`waybill_x ${(asked += 1)}\n`) });
+    const request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const sockets = await Promise.all(Array.from({ length: 50 }, () => hostile(Number(new URL(url).port), request, 20_000)));
+    const answers = await Promise.all(
+      sockets.map(async (socket) => {
+        let text = "";
+        socket.setEncoding("utf8").on("data", (more: string) => (text += more));
+        await closed(socket);
+        return text.match(/HTTP\/1\.1 200/g)?.length ?? 0;
+      }),
+    );
+    expect(Math.max(...answers)).toBeLessThanOrEqual(1);
+    expect(asked).toBeLessThanOrEqual(50);
+    expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 });
+  });
+
+  test("that takes no answers makes 16 MiB of them wait at most, for 5 seconds at most", async () => {
+    const page = "waybill_x 1\n".repeat(400_000); // more than the buffers of a socket hold
+    let asked = 0;
+    const url = await serve({ metrics: () => ((asked += 1), Promise.resolve(page)) });
+    const began = performance.now();
+    const request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const sockets = await Promise.all(Array.from({ length: 200 }, () => hostile(Number(new URL(url).port), request, 1)));
+    const untaken = (): number => sockets.filter((socket) => !socket.destroyed).length;
+    await expect.poll(async () => (await ask(`${url}/metrics`).catch(() => null))?.status, { timeout: 15_000, interval: 500 }).toBe(200);
+    expect(performance.now() - began).toBeLessThan(15_000);
+    expect(asked).toBeLessThanOrEqual(250);
+    expect(untaken()).toBeGreaterThan(0); // they have not noticed: they do not read
+    const told = await Promise.all(
+      sockets.map(async (socket) => {
+        let bytes = 0;
+        socket.on("data", (more: Buffer) => (bytes += more.length));
+        await closed(socket);
+        return bytes;
+      }),
+    );
+    // Those that were given a page lost the rest of it; more pages than 16 MiB hold were never begun.
+    expect(told.filter((bytes) => bytes > 10_000).length).toBeLessThanOrEqual(4);
+    expect(Math.max(...told)).toBeLessThan(page.length);
+  }, 30_000);
+
+  test("that sends a request byte by byte is ended after 5 seconds, and one with endless headers at 8 KiB", async () => {
+    const { port } = new URL(await serve());
+    const began = performance.now();
+    const drip = await hostile(Number(port), "GET /healthz HTTP/1.1\r\n", 1);
+    const dripping = setInterval(() => drip.write("a"), 200);
+    await closed(drip);
+    clearInterval(dripping);
+    expect(performance.now() - began).toBeLessThan(10_000);
+    const long = await hostile(Number(port), `GET /healthz HTTP/1.1\r\nx: ${"y".repeat(9_000)}\r\n`, 1);
+    let text = "";
+    long.setEncoding("utf8").on("data", (more: string) => (text += more));
+    await closed(long);
+    expect(text).toMatch(/^HTTP\/1\.1 431 /);
+  }, 30_000);
+
+  test.each([
+    "nonsense\r\n\r\n",
+    "GET /healthz\r\n\r\n",
+    "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+  ])("that sends %j is told 400", async (text) => {
+    const socket = await hostile(Number(new URL(await serve()).port), text, 1);
+    let told = "";
+    socket.setEncoding("utf8").on("data", (more: string) => (told += more));
+    await closed(socket);
+    expect(told).toMatch(/^HTTP\/1\.1 400 /);
+  });
 });
 
 test("by default nothing but loopback answers", async () => {
