@@ -13,7 +13,7 @@ import type { RunPlace } from "../../src/proof/run/task.ts";
 import { targetOf } from "../../src/proof/run/network.ts";
 import { adapterOf } from "../../src/cli/adapters.ts";
 import { accessTo } from "../../src/cli/url.ts";
-import { canariesOf, secretsOf } from "../../src/cli/verify/secrets.ts";
+import { canariesOf, ownText, secretsOf } from "../../src/cli/verify/secrets.ts";
 import type { Subscription } from "../../src/contracts/source.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
 import { systemClock as clock } from "../../src/core/clock.ts";
@@ -21,6 +21,7 @@ import { createOutput } from "../../src/cli/output.ts";
 import { settingsOf } from "../../src/stores/mysql/driver.ts";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
 import { resources } from "../../src/proof/judge/resources.ts";
+import { noSecrets } from "../../src/proof/judge/secrets.ts";
 import type { Facts } from "../../src/proof/judge/facts.ts";
 
 let folder: string;
@@ -204,11 +205,46 @@ describe("the secrets of a URL", () => {
     expect(adapter(url)).toMatchObject({ ...place, password: "pass@word" });
   });
 
-  test("that are shown anyway, as the name of something, are not looked for", () => {
+  test("that are shown anyway, as the name of something, are looked for where only a secret stands", () => {
     expect(canariesOf(["postgres://postgres:postgres@db/app", "redis://:swordfish@h"], "no secrets")).toEqual({
       looked: ["swordfish"],
-      common: 1,
+      common: ["postgres"],
     });
+  });
+
+  test("that are words of this package are such, as the password of the quick starts is", () => {
+    const urls = ["postgres://postgres:waybill@localhost:5432/shop", "amqp://shop:correct-horse-7@localhost"];
+    expect(canariesOf(urls, ownText())).toEqual({ looked: ["correct-horse-7"], common: ["waybill"] });
+  });
+
+  test("that are words of this package come out of an honest run, which is not broken by them", () => {
+    const report: RunReport = {
+      ...{ run: "verify_0", seed: 1, minutes: 1, store: "postgres://postgres:***@localhost:5432/shop", broker: "b", startedAt: "now" },
+      ...{ held: true, left: null, verdicts: [], counts: { events: 1, published: 1, effects: 1, copies: 0 }, faults: {}, notes: [] },
+      timeline: { seconds: 1, faults: [], throughput: { added: [], published: [], applied: [] } },
+    };
+    const outputs = ownWords(
+      ["run verify_0, seed 1", 'waybill: claim went wrong: password authentication failed for user "waybill"'],
+      report,
+    );
+    const judged = (more: string): string =>
+      noSecrets({
+        reads: { ...{ canaries: ["canary-1"], commonCanaries: ["waybill"] }, outputs: [...outputs, { where: "a log", text: more }] },
+        history: [],
+      } as unknown as Facts).verdict;
+    expect(outputs.some(({ text }) => text.includes("waybill"))).toBe(true);
+    expect(judged('waybill_outbox, "waybill", exchange waybill, {"key":"waybill.orders"}, tokens of waybill-js')).toBe("holds");
+    for (const leak of [
+      "connecting to postgres://postgres:waybill@localhost:5432/shop",
+      'at amqp://a:x,shop:waybill@h: {"password":"waybill"}',
+      '{"password":"waybill"}',
+      '{\\"password\\":\\"waybill\\"}',
+      "password: 'waybill', host: 'localhost'",
+      "?sslmode=require&password=waybill",
+      "PGPASSWORD=waybill",
+      "the password is waybill",
+    ])
+      expect([leak, judged(leak)]).toEqual([leak, "broken"]);
   });
 });
 

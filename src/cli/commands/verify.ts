@@ -19,9 +19,9 @@ import { kindsOf, torment, unmetOf } from "../../proof/run/nemesis.ts";
 import { openRunBroker, patient, type Access } from "../../proof/run/access.ts";
 import { openNetwork, type Network } from "../../proof/run/network.ts";
 import { freshReader } from "../../proof/run/reads.ts";
-import { fixedWords, leftWords, notesOf, reportOf, type About, type Left, type RunReport } from "../verify/report.ts";
+import { leftWords, notesOf, reportOf, type About, type Left, type RunReport } from "../verify/report.ts";
 import { remove, run, type RunResult } from "../../proof/run/run.ts";
-import { canariesOf } from "../verify/secrets.ts";
+import { canariesOf, ownText } from "../verify/secrets.ts";
 import type { RunPlace } from "../../proof/run/task.ts";
 
 const minutes: Read<number> = (text, refuse) => {
@@ -159,8 +159,11 @@ async function judged({ adapters, wanted, direct, folder, lines, say, signal, ab
   await using store = await open("store");
   await using broker = await open("broker");
   const networks = { store, broker };
-  const { looked, common } = canariesOf([wanted.store, wanted.broker], fixedWords(), adapters);
-  if (common > 0) notes.push("A password that is also a word of the report, or of the URLs without it, was not looked for.");
+  const { looked, common } = canariesOf([wanted.store, wanted.broker], ownText(), adapters);
+  if (common.length > 0)
+    notes.push(
+      "A password is also a word that comes out anyway. It was looked for where only a secret stands: in a URL, and after a word such as password.",
+    );
   const told = (result: RunResult): RunReport => {
     const unmet = unmetOf(kindsOf(networks), result.history);
     const short = unmet.length === 0 ? [] : [`The time was too short for every kind of fault. These did not occur: ${unmet.join(", ")}.`];
@@ -190,6 +193,7 @@ async function judged({ adapters, wanted, direct, folder, lines, say, signal, ab
     // A user's server may be slow without a fault of this run.
     bounds: { latencyMs: 10_000, recoveryMs: 20_000, answerMs: publishTimeoutMs * answerShare },
     canaries: [randomBytes(9).toString("hex"), ...looked],
+    commonCanaries: common,
     said: (of) => ownWords(lines, told(of)),
     phase: (phase) => say(`${phase} …`),
   });

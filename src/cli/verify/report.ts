@@ -61,9 +61,6 @@ const promises: Readonly<Record<Invariant, string>> = {
   "no secrets": "no secret is in a log or a message",
 };
 
-/** The texts that any report may contain, whatever the run's outcome. */
-export const fixedWords = (): string => [...Object.entries(promises).flat(), ...Object.values(legal)].join("\n");
-
 function told(verdict: Verdict, history: RunResult["history"]): ToldVerdict {
   const { invariant } = verdict;
   const common = { invariant, promise: promises[invariant], verdict: verdict.verdict };

@@ -1,3 +1,6 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { adapterOf, adapters as table } from "../adapters.ts";
 import { redact } from "../redact.ts";
 
@@ -32,14 +35,24 @@ function decoded(text: string): string {
 
 interface Canaries {
   readonly looked: readonly string[];
-  /** How many secrets are words that are shown anyway, such as the name of the database. A leak of these could not be recognised. */
-  readonly common: number;
+  /** Those that are words which come out anyway, such as the name of the database. They are looked for where only a secret stands. */
+  readonly common: readonly string[];
 }
 
-/** The secrets of these URLs, except those that also occur in `shown` or in the redacted URLs. */
+/**
+ * All texts of this package: its output is made of them. A password that is one of their words says nothing by coming out, such as the
+ * quick starts' own, which is "waybill".
+ */
+export function ownText(): string {
+  const home = fileURLToPath(new URL("../../", import.meta.url));
+  const code = readdirSync(home, { recursive: true, encoding: "utf8" }).filter((name) => /\.[jt]s$/.test(name) && !name.endsWith(".d.ts"));
+  return code.map((name) => readFileSync(join(home, name), "utf8")).join("\n");
+}
+
+/** The secrets of these URLs, apart from each other by whether they also occur in `shown` or in the redacted URLs. */
 export function canariesOf(urls: readonly string[], shown: string, adapters = table): Canaries {
   const all = [...new Set(urls.flatMap((url) => secretsOf(url, adapters)))];
   const open = [...urls.map((url) => redact(url, adapters)), shown].join("\n");
   const looked = all.filter((one) => !open.includes(one));
-  return { looked, common: all.length - looked.length };
+  return { looked, common: all.filter((one) => open.includes(one)) };
 }

@@ -45,4 +45,6 @@ export interface Reads {
   readonly outputs: readonly { readonly where: string; readonly text: string }[] | null;
   /** Secrets that were given to the run, and must not be in its outputs. */
   readonly canaries: readonly string[];
+  /** Secrets that are also words of our own output. They are looked for where only a secret stands. */
+  readonly commonCanaries?: readonly string[];
 }

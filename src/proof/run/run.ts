@@ -51,6 +51,8 @@ export interface RunOptions {
   /** Limits of what is measured. */
   readonly limits?: Limits;
   readonly canaries: readonly string[];
+  /** Secrets that are also words of our own output. */
+  readonly commonCanaries?: readonly string[];
   /** What the caller itself prints about the run: no canary may be in that either. */
   said?(result: RunResult): NonNullable<Reads["outputs"]>;
   readonly phase?: (name: Phase) => void;
@@ -297,6 +299,7 @@ async function readAll(options: RunOptions, workers: Workers): Promise<{ readonl
       { where: "the status", text: JSON.stringify(store.status) },
     ],
     canaries: options.canaries,
+    commonCanaries: options.commonCanaries ?? [],
   };
   return { reads, unread };
 }
