@@ -3,11 +3,10 @@ import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import { seededRandom } from "../../src/core/random.ts";
-import { describeWith } from "../servers/available.ts";
-import { startNats, type NatsServer } from "../servers/nats.ts";
+import type { NatsServer } from "../servers/nats.ts";
 import { startCuttingProxy } from "../support/cutting-proxy.ts";
 import { storedRaw } from "../support/nats-raw.ts";
-import { freshTopic, never, outgoing, raw, storedIn, using } from "./nats.ts";
+import { describeEachNats, freshTopic, never, outgoing, raw, storedIn, using } from "./nats.ts";
 
 /** Where the network cuts: in every word of the protocol, in most messages, and between many of them. */
 const cuts = [
@@ -20,9 +19,9 @@ const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64"
 /** The client gives a Buffer when a message came in one piece, and plain bytes when it did not: `String(data)` fails now and then. */
 const kindsOf = (all: readonly { readonly data: Uint8Array }[]): string[] => [...new Set(all.map(({ data }) => data.constructor.name))];
 
-await describeWith("nats", "nats: wherever the network cuts its bytes", () => {
+await describeEachNats("nats: wherever the network cuts its bytes", (start) => {
   let server: NatsServer;
-  beforeAll(async () => void (server = await startNats()));
+  beforeAll(async () => void (server = await start()));
   afterAll(() => server[Symbol.asyncDispose]());
 
   const throughCuts = async <T>({ seed, most }: (typeof cuts)[number], work: (url: string) => Promise<T>): Promise<T> => {
@@ -56,7 +55,7 @@ await describeWith("nats", "nats: wherever the network cuts its bytes", () => {
       stream,
       events.map((_, n) => n + 1),
     );
-    expect(stored.map(text).sort()).toEqual(events.map(({ data }) => text(data)).sort());
+    expect(stored.map((one) => text(one.data)).sort()).toEqual(events.map(({ data }) => text(data)).sort());
   });
 
   test.each(cuts)("the source delivers what was published, and nothing changes it later (seed $seed)", async (cut) => {

@@ -1,12 +1,11 @@
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { expect, test } from "vitest";
-import { describeWith } from "../servers/available.ts";
 import { pause } from "./kit/changes.ts";
 import { faultSuite } from "./kit/faults.ts";
-import { raw, subject } from "./nats.ts";
+import { describeEachNats, raw } from "./nats.ts";
 
-await describeWith("nats", "nats: whatever happens to the server, nothing is lost, reordered or doubled", () => {
+await describeEachNats("nats: whatever happens to the server, nothing is lost, reordered or doubled", (_, subject) => {
   const { server } = faultSuite(subject);
 
   test("for comparison: killed, the server itself keeps what it has acknowledged to a client with nothing of ours in between", async () => {

@@ -1,14 +1,12 @@
 import { expect, test } from "vitest";
 import { quiet, within } from "../../src/conformance/corpus.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
-import { describeWith } from "../servers/available.ts";
-import { startNats } from "../servers/nats.ts";
 import { publishRaw } from "../support/nats-raw.ts";
-import { freshTopic, never, using } from "./nats.ts";
+import { describeEachNats, freshTopic, never, using } from "./nats.ts";
 
-await describeWith("nats", "nats: messages with thousands of headers", () => {
+await describeEachNats("nats: messages with thousands of headers", (start) => {
   test("count by what their headers take in memory", async () => {
-    const server = await startNats();
+    const server = await start();
     const topic = freshTopic();
     const lines = Array.from({ length: 9_000 }, (_, n) => `${n.toString(36)}:\r\n`).join("");
     const messages = Array.from({ length: 40 }, (_, n) => ({

@@ -4,11 +4,10 @@ import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { Delivery, Subscription } from "../../src/contracts/source.ts";
 import { systemClock, type Clock } from "../../src/core/clock.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
-import { describeWith } from "../servers/available.ts";
-import { startNats, type NatsServer } from "../servers/nats.ts";
+import type { NatsServer } from "../servers/nats.ts";
 import { fakeInbox, watched } from "../subscriber/fakes.ts";
-import { publishRaw } from "../support/nats-raw.ts";
-import { freshTopic, never, outgoing, raw, using } from "./nats.ts";
+import { publishRaw, storedRaw } from "../support/nats-raw.ts";
+import { describeEachNats, freshTopic, never, outgoing, raw, using } from "./nats.ts";
 
 const first = "NATS/1.0";
 const event = (id: string): string => `ce-id: ${id}\r\nce-type: Changed\r\nce-subject: ${id}\r\n`;
@@ -26,9 +25,9 @@ const hostile: readonly (readonly [string, string | Uint8Array])[] = [
   ["no end", first],
 ];
 
-await describeWith("nats", "nats: hostile messages", () => {
+await describeEachNats("nats: hostile messages", (start) => {
   let server: NatsServer;
-  beforeAll(async () => void (server = await startNats({ settings: "max_payload: 8388608" })));
+  beforeAll(async () => void (server = await start({ settings: "max_payload: 8388608" })));
   afterAll(() => server[Symbol.asyncDispose]());
 
   async function receiving<T>(
@@ -55,11 +54,17 @@ await describeWith("nats", "nats: hostile messages", () => {
     await using({ url: server.url() }, (broker) => broker.publish(outgoing([before], topic), never));
     await publishRaw(server.url(), [{ subject: topic, head, data: "the data" }]);
     await using({ url: server.url() }, (broker) => broker.publish(outgoing([after], topic), never));
+    const stream = await raw(server.url(), (_, manager) => manager.streams.find(topic));
+    const [kept] = await storedRaw(server.url(), stream, [2]);
+    // NATS 2.15 removes a status that a publisher wrote, before it stores the message.
+    const bytes = Buffer.from(head as string);
+    const stripped = Buffer.from(bytes.toString("latin1").replace(/^NATS\/1\.0[^\r]+(\r\n(?!\r)|\r\n\r\n$)/, ""), "latin1");
+    expect([bytes, stripped]).toContainEqual(kept!.head);
     await receiving(topic, {}, async (take) => {
       const [one, odd, two] = [await take(), await take(), await take()];
       expect([one.envelope.id, two.envelope.id]).toEqual([before.id, after.id]);
       expect(odd.unreadable?.why).toContain("not an event");
-      expect(Buffer.from(odd.unreadable!.raw).equals(Buffer.concat([Buffer.from(head as string), Buffer.from("the data")]))).toBe(true);
+      expect(Buffer.from(odd.unreadable!.raw)).toEqual(Buffer.concat([kept!.head, Buffer.from("the data")]));
       for (const delivery of [one, odd, two]) await delivery.ack();
     });
     await receiving(topic, {}, async (take) => {

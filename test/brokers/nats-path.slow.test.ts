@@ -1,5 +1,4 @@
-import { describeWith } from "../servers/available.ts";
 import { pathSuite } from "./kit/path.ts";
-import { subject } from "./nats.ts";
+import { describeEachNats } from "./nats.ts";
 
-await describeWith(["postgres", "nats"], "from PostgreSQL to nats", () => pathSuite(subject));
+await describeEachNats("from PostgreSQL to nats", (_, subject) => pathSuite(subject), ["postgres"]);

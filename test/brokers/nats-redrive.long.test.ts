@@ -1,5 +1,4 @@
-import { describeWith } from "../servers/available.ts";
 import { longPace, redriveSuite } from "./kit/redrive.ts";
-import { subject } from "./nats.ts";
+import { describeEachNats } from "./nats.ts";
 
-await describeWith(["postgres", "nats"], "letters of a consumer on nats", () => redriveSuite(subject, longPace));
+await describeEachNats("letters of a consumer on nats", (_, subject) => redriveSuite(subject, longPace), ["postgres"]);

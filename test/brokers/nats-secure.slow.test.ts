@@ -4,10 +4,9 @@ import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { describeWith } from "../servers/available.ts";
-import { startNats, type NatsServer } from "../servers/nats.ts";
+import type { NatsServer } from "../servers/nats.ts";
 import { makeCertificates, type Certificates } from "../support/certificates.ts";
-import { never, outgoing, using } from "./nats.ts";
+import { describeEachNats, never, outgoing, using } from "./nats.ts";
 
 /** Why a connection is refused; it must not name a secret. */
 async function refusal(url: string): Promise<string> {
@@ -32,12 +31,12 @@ async function works(url: string): Promise<void> {
   });
 }
 
-await describeWith("nats", "nats: who may connect", () => {
+await describeEachNats("nats: who may connect", (start) => {
   describe("by password, and each with rights of his own", () => {
     let server: NatsServer;
     const rights = `publish: { allow: ["$JS.API.>", "mine.>"] }, subscribe: { allow: ["_INBOX.>"] }`;
     const users = `{ user: "all", password: "hush:1@x" }, { user: "some", password: "hush2", permissions: { ${rights} } }`;
-    beforeAll(async () => void (server = await startNats({ settings: `authorization { users: [ ${users} ] }` })));
+    beforeAll(async () => void (server = await start({ settings: `authorization { users: [ ${users} ] }` })));
     afterAll(() => server[Symbol.asyncDispose]());
     const as = (login: string): string => `nats://${login}@127.0.0.1:${server.port}`;
 
@@ -82,7 +81,7 @@ await describeWith("nats", "nats: who may connect", () => {
           subscriber.filter((subject) => !subject.includes("CONSUMER.INFO")),
         ),
       ];
-      server = await startNats({ settings: `authorization { users: [ ${users.join(", ")} ] }` });
+      server = await start({ settings: `authorization { users: [ ${users.join(", ")} ] }` });
     });
     afterAll(() => server[Symbol.asyncDispose]());
     const as = (name: string): string => `nats://${name}:x@127.0.0.1:${server.port}`;
@@ -133,7 +132,7 @@ await describeWith("nats", "nats: who may connect", () => {
 
   describe("by token", () => {
     let server: NatsServer;
-    beforeAll(async () => void (server = await startNats({ settings: `authorization { token: "hush" }` })));
+    beforeAll(async () => void (server = await start({ settings: `authorization { token: "hush" }` })));
     afterAll(() => server[Symbol.asyncDispose]());
 
     test("the right one is taken, a wrong one is not", async () => {
@@ -151,8 +150,8 @@ await describeWith("nats", "nats: who may connect", () => {
     beforeAll(async () => {
       files = makeCertificates("DNS:localhost");
       byNumber = makeCertificates("IP:127.0.0.1");
-      named = await startNats({ settings: settings(files) });
-      numbered = await startNats({ settings: settings(byNumber) });
+      named = await start({ settings: settings(files) });
+      numbered = await start({ settings: settings(byNumber) });
     });
     afterAll(async () => {
       await named[Symbol.asyncDispose]();
@@ -178,7 +177,7 @@ await describeWith("nats", "nats: who may connect", () => {
 
     test("a plain URL is not encrypted behind one's back, nor is an encrypted one ever plain", async () => {
       expect(await refusal(`nats://127.0.0.1:${named.port}`)).toMatch(/write the URL with tls:/);
-      const plain = await startNats();
+      const plain = await start();
       try {
         expect(await refusal(`tls://u:hush@127.0.0.1:${plain.port}`)).toMatch(/tls/);
       } finally {
@@ -189,7 +188,7 @@ await describeWith("nats", "nats: who may connect", () => {
 
   test("what is no NATS server, or has no JetStream, is said to be so", async () => {
     expect(await refusal("nats://u:hush@127.0.0.1:1")).toMatch(/ECONNREFUSED/);
-    const bare = await startNats({ settings: "accounts { A { users: [ { user: a, password: hush } ] } }, no_auth_user: a" });
+    const bare = await start({ settings: "accounts { A { users: [ { user: a, password: hush } ] } }, no_auth_user: a" });
     try {
       await using({ url: bare.url() }, async (broker) => {
         await broker.connect(never);

@@ -1,14 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { framesOf } from "../../src/brokers/nats/frames.ts";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
-import { describeWith } from "../servers/available.ts";
-import { startNats, type NatsServer } from "../servers/nats.ts";
+import type { NatsServer } from "../servers/nats.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
-import { freshTopic, never, outgoing, raw, storedIn, using } from "./nats.ts";
+import { describeEachNats, freshTopic, never, outgoing, raw, storedIn, using } from "./nats.ts";
 
-await describeWith("nats", "nats: streams", () => {
+await describeEachNats("nats: streams", (start) => {
   let server: NatsServer;
-  beforeAll(async () => void (server = await startNats()));
+  beforeAll(async () => void (server = await start()));
   afterAll(() => server[Symbol.asyncDispose]());
 
   const broker = <T>(work: Parameters<typeof using<T>>[1], more: object = {}): Promise<T> => using({ url: server.url(), ...more }, work);

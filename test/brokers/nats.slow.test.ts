@@ -2,13 +2,13 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { nats } from "../../src/brokers/nats/index.ts";
 import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
-import { describeWith, outside } from "../servers/available.ts";
-import { startNats, type NatsServer } from "../servers/nats.ts";
-import { freshTopic, never, outgoing, storedIn, using } from "./nats.ts";
+import { outside } from "../servers/available.ts";
+import type { NatsServer } from "../servers/nats.ts";
+import { describeEachNats, freshTopic, never, outgoing, storedIn, using } from "./nats.ts";
 
-await describeWith("nats", "nats", () => {
+await describeEachNats("nats", (start) => {
   let server: NatsServer;
-  beforeAll(async () => void (server = await startNats()));
+  beforeAll(async () => void (server = await start()));
   afterAll(() => server[Symbol.asyncDispose]());
   everySuite(() => server.url());
 });

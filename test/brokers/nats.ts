@@ -4,7 +4,8 @@ import { jetstream, jetstreamManager, type JetStreamManager } from "@nats-io/jet
 import { nats, type Nats, type NatsOptions } from "../../src/brokers/nats/index.ts";
 import type { StoredMessage } from "../../src/conformance/sink.ts";
 import type { Envelope } from "../../src/core/event.ts";
-import { startNats } from "../servers/nats.ts";
+import { describeWith, type ServerName } from "../servers/available.ts";
+import { startNats, type NatsRecipe, type NatsServer } from "../servers/nats.ts";
 import { throughProxy, type Subject } from "./kit/subject.ts";
 
 export const never = new AbortController().signal;
@@ -61,18 +62,36 @@ export function storedIn(url: string, topic: string): Promise<readonly StoredMes
   });
 }
 
-export const subject: Subject = {
+/** The versions of the server that the adapter is tested on, by the names of test/servers/available.ts. */
+const versions = { nats: undefined, nats210: "2.10", natsNewest: "newest" } as const;
+
+/** Starts a server of one version. */
+type Start = (recipe?: Omit<NatsRecipe, "version">) => Promise<NatsServer>;
+
+/** `describeWith` once for each version of the server. */
+export async function describeEachNats(
+  title: string,
+  body: (start: Start, subject: Subject) => void,
+  beside: readonly ServerName[] = [],
+): Promise<void> {
+  for (const [name, version] of Object.entries(versions) as [keyof typeof versions, NatsRecipe["version"]][]) {
+    const start: Start = (recipe) => startNats({ ...recipe, version });
+    await describeWith([...beside, name], `${title} (${version ?? "2.9"})`, () => body(start, subjectOn(start)));
+  }
+}
+
+const subjectOn = (start: Start): Subject => ({
   name: "nats",
   module: "brokers/nats/index.js",
-  start: () => startNats(),
+  start: () => start(),
   open: (url) => nats({ url, connectTimeoutMs: 1_000 }),
-  proxied: () => throughProxy(() => startNats()),
+  proxied: () => throughProxy(() => start()),
   provision: (url, topics, consumers) => using({ url }, (broker) => broker.provision(topics, consumers)),
   remove: (url, topic) => raw(url, async (_, manager) => void (await manager.streams.delete(await manager.streams.find(topic)))),
   gone: { publishing: /waybill migrate --broker nats:.* --topics/, reading: /waybill migrate --broker/ },
   stored: storedIn,
   async small() {
-    const server = await startNats({ settings: "max_payload: 4096" });
+    const server = await start({ settings: "max_payload: 4096" });
     return {
       url: server.url(),
       bytes: 5_000,
@@ -83,4 +102,7 @@ export const subject: Subject = {
   silenceMs: 9_000,
   // It drops what has the id of a message of the last two minutes.
   dedupes: true,
-};
+});
+
+/** On the machine's own version. */
+export const subject = subjectOn(startNats);

@@ -405,6 +405,18 @@ export const mutants: readonly Mutant[] = [
     tests("brokers/nats-hostile.slow", "is told when the next message comes"),
   ),
   mutant(
+    "nats-complete-is-lost",
+    "L",
+    "NATS: a server that ends a pull because it has given all of it is taken for one that has lost the consumer",
+    tests("brokers/nats-reading.slow", "behind a backlog reads all of it"),
+  ),
+  mutant(
+    "nats-marks-not-kept",
+    "V",
+    "NATS: a reading that ends does not note on its durable how far it came",
+    tests("brokers/nats-removed.slow", "by its limits, is told with its number"),
+  ),
+  mutant(
     "nats-done-counts-as-missed",
     "V",
     "NATS: what was acknowledged beyond a message that waits is told as missed when it is removed",

@@ -14,10 +14,10 @@ export interface NatsServer extends Server {
   thaw(): void;
 }
 
-interface NatsRecipe {
+export interface NatsRecipe {
   readonly settings?: string;
   /** The machine's own where it is left out. */
-  readonly version?: "2.10" | "newest";
+  readonly version?: "2.10" | "newest" | undefined;
 }
 
 /**

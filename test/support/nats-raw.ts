@@ -29,7 +29,11 @@ export async function publishRaw(
 }
 
 /** The messages of a stream by their numbers, as the server gives them in JSON: no client in between that could cut or join bytes. */
-export async function storedRaw(url: string, stream: string, numbers: readonly number[]): Promise<readonly Buffer[]> {
+export async function storedRaw(
+  url: string,
+  stream: string,
+  numbers: readonly number[],
+): Promise<readonly { readonly head: Buffer; readonly data: Buffer }[]> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   const chunks: Buffer[] = [];
@@ -42,13 +46,13 @@ export async function storedRaw(url: string, stream: string, numbers: readonly n
     }
     for await (const chunk of socket as AsyncIterable<Buffer>) {
       chunks.push(chunk);
-      const found = new Map<number, Buffer>();
+      const found = new Map<number, { readonly head: Buffer; readonly data: Buffer }>();
       // Answers are base64 in JSON, each on a line of its own.
       for (const [, seq, json] of Buffer.concat(chunks)
         .toString("latin1")
         .matchAll(/\r\nMSG answers\.(\d+) 1 \d+\r\n(\{.*\})(?=\r\n)/g)) {
-        const { message } = JSON.parse(json!) as { message: { data?: string } };
-        found.set(Number(seq), Buffer.from(message.data ?? "", "base64"));
+        const { message } = JSON.parse(json!) as { message: { hdrs?: string; data?: string } };
+        found.set(Number(seq), { head: Buffer.from(message.hdrs ?? "", "base64"), data: Buffer.from(message.data ?? "", "base64") });
       }
       if (found.size === numbers.length) return numbers.map((seq) => found.get(seq)!);
     }

@@ -1,6 +1,7 @@
 import type { WaybillError } from "../../core/errors.ts";
 import { outage } from "../kit/outage.ts";
 import { codes, isApiError, type Api } from "./api.ts";
+import { fields, markOf, type Mark } from "./marks.ts";
 import { durablePrefix } from "./names.ts";
 import type { Stream } from "./streams.ts";
 
@@ -13,9 +14,15 @@ interface Reading {
   readonly bound: number;
 }
 
+interface ConsumerConfig {
+  readonly opt_start_seq?: number;
+  readonly max_ack_pending?: number;
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
 interface ConsumerInfo {
   readonly name: string;
-  readonly config: { readonly opt_start_seq?: number };
+  readonly config: ConsumerConfig;
   readonly ack_floor: { readonly stream_seq: number };
   readonly delivered: { readonly stream_seq: number; readonly consumer_seq: number };
   readonly num_ack_pending: number;
@@ -27,11 +34,18 @@ const ackWaitNs = 10 * 365 * 86_400 * 1e9;
 
 interface Taken {
   readonly durable: string;
-  /** The stream sequence behind which the reading begins. */
+  /** The number behind which the reading begins. */
   readonly from: number;
+  /** How many numbers were removed behind the last one that the predecessors had done without a gap. */
+  readonly removed: number;
   /** Upper bound: how many of the numbers from `after` + 1 to `upTo` a predecessor had not acknowledged. */
   readonly undone: (after: number, upTo: number) => number;
+  /** Notes on the durable how far the reading has come; null where the server keeps no notes (before 2.10). Rejects like `ask`. */
+  readonly note: ((api: Api, mark: Mark) => Promise<void>) | null;
 }
+
+/** What a predecessor had done: all numbers up to `floor`, and of those up to `read` all but `open`. The last two are bounds. */
+type Progress = Pick<Mark, "floor" | "read" | "open">;
 
 /**
  * Creates a durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and deletes the
@@ -46,20 +60,35 @@ export async function takeOver(api: Api, reading: Reading, provision: boolean): 
   const before = await durablesOf(api, reading);
   if (before.length === 0 && !provision) throw missing(reading);
   const { stream } = reading;
-  const floors = before.map(({ ack_floor, config }) => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1));
   // A stream that has lost its last messages gives their numbers to the next ones.
-  const from = before.length === 0 ? stream.firstSeq - 1 : Math.min(Math.max(...floors), stream.lastSeq);
-  // Where gaps are not counted, the new durable never begins before the oldest message left: removed messages are reported once.
-  const durable = await create(api, reading, stream.isGapless ? from : Math.max(from, stream.firstSeq - 1));
+  const within = (floors: readonly number[]): number => Math.min(Math.max(...floors), stream.lastSeq);
+  const acked = before.length === 0 ? stream.firstSeq - 1 : within(before.map(ackFloorOf));
+  const floor = before.length === 0 ? acked : Math.min(acked, within(before.map((info) => progressOf(info).floor)));
+  // The new durable never begins before the oldest message left: removed messages are reported once.
+  const from = Math.max(acked, stream.firstSeq - 1);
+  const { name: durable, note } = await create(api, reading, from);
   for (const { name: old } of before) await remove(api, stream.name, old);
-  // The server reports how many delivered messages were not acknowledged, not which. For a stream that has lost messages, nothing is known.
-  const known = before.filter(({ delivered }) => delivered.stream_seq <= stream.lastSeq);
-  const undoneOf = ({ delivered, num_ack_pending }: ConsumerInfo, after: number, upTo: number): number => {
-    const read = Math.max(0, Math.min(upTo, delivered.stream_seq) - after);
-    return upTo - after - read + Math.min(read, num_ack_pending);
+  // It is known how many delivered messages were not acknowledged, not which. For a stream that has lost messages, nothing is known.
+  const known = before.filter(({ delivered }) => delivered.stream_seq <= stream.lastSeq).map(progressOf);
+  const undoneOf = ({ read, open }: Progress, after: number, upTo: number): number => {
+    const delivered = Math.max(0, Math.min(upTo, read) - after);
+    return upTo - after - delivered + Math.min(delivered, open);
   };
-  const undone = (after: number, upTo: number): number => Math.min(upTo - after, ...known.map((info) => undoneOf(info, after, upTo)));
-  return { durable, from, undone };
+  const undone = (after: number, upTo: number): number => Math.min(upTo - after, ...known.map((one) => undoneOf(one, after, upTo)));
+  return { durable, from, removed: Math.max(0, stream.firstSeq - 1 - floor), undone, note };
+}
+
+const ackFloorOf = ({ ack_floor, config }: ConsumerInfo): number => Math.max(ack_floor.stream_seq, (config.opt_start_seq ?? 1) - 1);
+
+/**
+ * From NATS 2.10 on, a server that removes messages counts them as delivered and acknowledged. So the reading's own note tells, and only
+ * the number of deliveries since the note is the server's. Before 2.10 there are no notes, and a purge leaves the floors as they are.
+ */
+function progressOf(info: ConsumerInfo): Progress {
+  const mark = markOf(info.config.metadata);
+  if (mark === null) return { floor: ackFloorOf(info), read: info.delivered.stream_seq, open: info.num_ack_pending };
+  const since = Math.max(0, info.delivered.consumer_seq - mark.deliveries);
+  return { floor: mark.floor, read: mark.read + since, open: Math.min(mark.open + since, info.config.max_ack_pending ?? Infinity) };
 }
 
 /** How many messages wait to be delivered, and how many deliveries were made before. */
@@ -84,10 +113,15 @@ export async function makeDurable(api: Api, reading: Reading): Promise<void> {
   if ((await durablesOf(api, reading)).length === 0) await create(api, reading, reading.stream.firstSeq - 1);
 }
 
-async function create(api: Api, { consumer, topic, stream, bound }: Reading, floor: number): Promise<string> {
+async function create(
+  api: Api,
+  { consumer, topic, stream, bound }: Reading,
+  floor: number,
+): Promise<{ readonly name: string; readonly note: Taken["note"] }> {
   const name = durablePrefix(consumer, topic) + api.connection.inbox().replaceAll(/^_INBOX\.|\W/g, "");
-  await api.ask(`CONSUMER.DURABLE.CREATE.${stream.name}.${name}`, {
+  const bodyAt = (mark: Mark, action: "create" | "update"): object => ({
     stream_name: stream.name,
+    action,
     config: {
       durable_name: name,
       description: `waybill consumer ${consumer} of ${topic}`,
@@ -98,9 +132,14 @@ async function create(api: Api, { consumer, topic, stream, bound }: Reading, flo
       max_ack_pending: bound,
       max_deliver: -1,
       replay_policy: "instant",
+      metadata: fields(mark),
     },
   });
-  return name;
+  const what = `CONSUMER.DURABLE.CREATE.${stream.name}.${name}`;
+  const { config } = await api.ask<ConsumerInfo>(what, bodyAt({ floor, read: floor, open: 0, deliveries: 0 }, "create"));
+  // A server that keeps no metadata does not know `update` either, and would create a durable again that was deleted.
+  if (markOf(config.metadata) === null) return { name, note: null };
+  return { name, note: async (on, mark) => void (await on.ask(what, bodyAt(mark, "update"))) };
 }
 
 async function remove(api: Api, stream: string, name: string): Promise<void> {

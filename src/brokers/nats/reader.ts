@@ -3,10 +3,13 @@ import type { WaybillError } from "../../core/errors.ts";
 import { onAbort } from "../../core/time.ts";
 import { outage } from "../kit/outage.ts";
 import type { Connection, NatsMessage } from "./driver.ts";
+import type { Mark } from "./marks.ts";
 
 export interface NatsReceived {
   readonly reader: TopicReader;
   readonly message: NatsMessage;
+  /** The message's number in its stream. */
+  readonly sequence: number;
   /** Names the message in its stream for ever. */
   readonly place: string;
 }
@@ -17,8 +20,8 @@ export interface TopicReader {
   /** Requests so many messages, and no more bytes unless the first message is larger. Does nothing while a request is open. */
   ask(count: number, bytes: number): void;
   /** Needs the message's reply alone: keeping the message until then would keep everything that came with it in memory. */
-  acknowledge(reply: string): void;
-  /** Resolves when the server has taken all acknowledgements, or cannot any more. */
+  acknowledge(reply: string, sequence: number): void;
+  /** Resolves when the server has taken all acknowledgements and how far the reading has come, or cannot any more. */
   flush(): Promise<void>;
   /** Why nothing more will come. */
   failure(): WaybillError | null;
@@ -36,6 +39,8 @@ export interface TopicReaderOptions {
   readonly take: (received: NatsReceived) => void;
   /** Called before each message is taken, with the number of the message before it, its own, and which delivery it is. */
   readonly came: (before: number, sequence: number, delivery: number) => void;
+  /** Keeps how far the reading has come. The returned function keeps the latest, and never rejects. */
+  readonly keeping: (now: () => Mark) => () => Promise<void>;
   /** Called when there may be something to request, deliver or report. */
   readonly changed: () => void;
 }
@@ -47,14 +52,22 @@ const maxBytes = 2 ** 31 - 1;
 const text = new TextEncoder();
 const ack = text.encode("+ACK");
 
-export function openReader({ connection, clock, topic, stream, durable, from, take, came, changed }: TopicReaderOptions): TopicReader {
+export function openReader(options: TopicReaderOptions): TopicReader {
+  const { connection, clock, topic, stream, durable, from, take, came, keeping, changed } = options;
   const inbox = connection.inbox();
   let pull = 0;
   let asked = 0;
   let overdueAt = Infinity;
   let last = from;
+  let deliveries = 0;
+  /** The numbers of the messages that were taken and not acknowledged, ascending. */
+  const open = new Set<number>();
   /** The next message is larger than the bytes that were requested: it is requested alone, whatever its size. */
   let large = false;
+  const keep = keeping(() => {
+    const [oldest] = open;
+    return { floor: oldest === undefined ? last : oldest - 1, read: last, open: open.size, deliveries };
+  });
   let lastAck: string | null = null;
   /** Acknowledgements of one turn go out in one write: each write costs as much as the rest of an event's way. */
   const acks: string[] = [];
@@ -76,14 +89,18 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
       if (sequence > last) {
         came(last, sequence, delivery);
         last = sequence;
-        take({ reader, message, place });
+        deliveries = delivery;
+        open.add(sequence);
+        take({ reader, message, sequence, place });
       }
       return changed();
     }
     const { status, description } = message.head;
     if (status === 100) return;
     const tooLarge = status === 409 && /max ?bytes/i.test(description);
-    if (status !== 408 && status !== 404 && !tooLarge) {
+    // How NATS 2.10 and later end a pull with `max_bytes` that has got all it asked for.
+    const complete = status === 409 && /^batch completed/i.test(description);
+    if (status !== 408 && status !== 404 && !tooLarge && !complete) {
       return fail(`stream ${stream} has ended the reading of ${topic} with status ${status}: its consumer was deleted or taken over`);
     }
     if (message.subject === `${inbox}.${pull}`) {
@@ -106,17 +123,20 @@ export function openReader({ connection, clock, topic, stream, durable, from, ta
       const request = text.encode(JSON.stringify({ batch: asked, expires: expiresMs * 1e6, ...bound }));
       connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${durable}`, request, `${inbox}.${pull}`);
     },
-    acknowledge(reply) {
+    acknowledge(reply, sequence) {
+      open.delete(sequence);
       lastAck = reply;
       if (acks.push(reply) === 1) void turn().then(sendAcks);
     },
     async flush() {
       const last = lastAck;
-      if (last === null) return;
-      lastAck = null;
-      sendAcks();
-      // The server takes acknowledgements in order: when it answers the last one, which is sent once more, it has taken all.
-      await connection.request(last, ack);
+      if (last !== null) {
+        lastAck = null;
+        sendAcks();
+        // The server takes acknowledgements in order: when it answers the last one, which is sent once more, it has taken all.
+        await connection.request(last, ack);
+      }
+      await keep();
     },
     failure() {
       // For a consumer that no longer exists, the server does not answer at all.

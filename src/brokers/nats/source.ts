@@ -1,12 +1,13 @@
 import type { Source, Subscription } from "../../contracts/source.ts";
 import type { Clock } from "../../core/clock.ts";
-import { withDeadline, within } from "../../core/time.ts";
+import { never, withDeadline, within } from "../../core/time.ts";
 import type { Wake } from "../../core/wake.ts";
 import { checkSubscription, receivingFrom, unreadable, type Content, type Reader as Receiver } from "../kit/receiving.ts";
 import { asking, createApi, type Api } from "./api.ts";
 import { takeOver, undoneBy } from "./consumers.ts";
 import type { Connection, NatsMessage } from "./driver.ts";
 import type { Link } from "./link.ts";
+import { keepMarks } from "./marks.ts";
 import { envelopeOf, headerBytes } from "./message.ts";
 import { checkSubject } from "./names.ts";
 import { openReader, type TopicReader, type TopicReaderOptions, type NatsReceived } from "./reader.ts";
@@ -77,14 +78,14 @@ async function open(
       }
       const next = left > 0 ? queue.shift() : undefined;
       if (next === undefined) return null;
-      const { reader, message, place } = next;
+      const { reader, message, sequence, place } = next;
       const { reply } = message;
       hold(reader, -1);
       let acked = false;
       const ack = async (): Promise<void> => {
         if (acked) return;
         acked = true;
-        reader.acknowledge(reply);
+        reader.acknowledge(reply, sequence);
         if (ended) await withinFlush(options.clock, [reader]);
       };
       return [{ topic: reader.topic, ...contentOf(message, place), ack }];
@@ -110,7 +111,7 @@ async function withinFlush(clock: Clock, readers: readonly TopicReader[]): Promi
   await within(clock, flushMs, Promise.all(readers.map((reader) => reader.flush())));
 }
 
-/** `outer` also ends the loops of `watchUnread`. */
+/** `outer` also ends the loops of `watchUnread` and `keepMarks`. */
 function openAll(
   { consumer, topics, prefetch, waiting = 0, missed }: Subscription,
   outer: AbortSignal,
@@ -120,11 +121,15 @@ function openAll(
   const watch = (connection: Connection, stream: string, durable: string, topic: string): Unread =>
     watchUnread({ api: createApi(connection, link.place, outer), clock, stream, durable, missed: () => missed?.(topic, null) });
   const open = async (api: Api, topic: string): Promise<TopicReader> => {
-    const { connection } = api;
+    const { connection, place } = api;
     const stream = await streamFor(api, topic, provision ? replicas : null);
     const taken = await takeOver(api, { consumer, topic, stream, bound: prefetch + waiting }, provision);
-    // It is unknown how many of the removed messages were the topic's.
-    if (stream.isLimited && !stream.isGapless && stream.firstSeq > taken.from + 1) missed?.(topic, null);
+    if (stream.isLimited && taken.removed > 0) {
+      const gone = taken.undone(stream.firstSeq - 1 - taken.removed, stream.firstSeq - 1);
+      // In a stream of several subjects, it is unknown how many of the removed messages were the topic's.
+      if (!stream.isGapless) missed?.(topic, null);
+      else if (gone > 0) missed?.(topic, gone);
+    }
     const unread = stream.isLimited && !stream.isGapless ? watch(connection, stream.name, taken.durable, topic) : null;
     const came: TopicReaderOptions["came"] = (before, sequence, delivery) => {
       unread?.came(sequence, delivery);
@@ -132,7 +137,12 @@ function openAll(
       const gone = taken.undone(before, sequence - 1);
       if (gone > 0) missed?.(topic, gone);
     };
-    return openReader({ connection, clock, topic, stream: stream.name, ...taken, came, ...how });
+    const { note } = taken;
+    // The receiving's signal has aborted when its last mark is noted.
+    const late = createApi(connection, place, never);
+    const keeping: TopicReaderOptions["keeping"] = (now) =>
+      note === null ? async () => undefined : keepMarks({ clock, signal: outer, now, note: (mark) => note(late, mark) });
+    return openReader({ connection, clock, topic, stream: stream.name, ...taken, came, keeping, ...how });
   };
   return withDeadline(clock, openMs, outer, (signal) =>
     asking(link, signal, (api) => Promise.all(topics.map((topic) => open(api, topic)))),
