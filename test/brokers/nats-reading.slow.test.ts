@@ -8,19 +8,14 @@ import type { Envelope } from "../../src/core/event.ts";
 import { deadLetterTopic } from "../../src/subscriber/dead-letter-topic.ts";
 import type { NatsServer } from "../servers/nats.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
-import { describeEachNats, freshTopic, never, outgoing, raw, storedIn, using } from "./nats.ts";
+import { describeEachNats, freshTopic, never, outgoing, raw, storeAll, storedIn, using } from "./nats.ts";
 
 await describeEachNats("nats: reading", (start) => {
   let server: NatsServer;
   beforeAll(async () => void (server = await start()));
   afterAll(() => server[Symbol.asyncDispose]());
 
-  /** Each of an aggregate of its own: a publish that takes long sends no aggregate's next event. */
   const many = (count: number): Envelope[] => Array.from({ length: count }, (_, n) => sampleEvent({ aggregateId: `order-${n}` }));
-  const store = async (broker: Nats, topic: string, events: readonly Envelope[]): Promise<void> => {
-    const results = await broker.publish(outgoing(events, topic), never);
-    expect(results.filter(({ status }) => status !== "stored")).toEqual([]);
-  };
   const ids = (all: readonly { readonly id: string }[]): string[] => all.map(({ id }) => id);
   const idsOf = (all: readonly Delivery[]): string[] => ids(all.map(({ envelope }) => envelope));
 
@@ -136,7 +131,7 @@ await describeEachNats("nats: reading", (start) => {
     const events = many(3_000);
     await using({ url: server.url(), provision: true }, async (broker) => {
       await broker.provision([topic], ["shop"]);
-      await store(broker, topic, events);
+      await storeAll(broker, topic, events);
       const came: string[] = [];
       for (const upTo of [1_000, 3_000]) {
         const { take, deliveries } = receive(broker, topic, { prefetch: 100, bytes: 1_000_000 });
@@ -203,7 +198,7 @@ await describeEachNats("nats: reading", (start) => {
     await using({ url: server.url() }, async (broker) => {
       await broker.provision([topic], ["shop"]);
       // A pair at a time: small ones of one publish would overtake the large ones that do not fit into its first write.
-      for (const pair of pairs) await store(broker, topic, pair);
+      for (const pair of pairs) await storeAll(broker, topic, pair);
       const { take, deliveries } = receive(broker, topic, { prefetch: 400 });
       const before = heldBytes();
       const waiting: Delivery[] = [];

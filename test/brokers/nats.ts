@@ -26,6 +26,16 @@ export async function using<T>(options: NatsOptions, work: (broker: Nats) => Pro
   }
 }
 
+/** Publishes until the topic has all of them: a publish that takes long leaves an aggregate's next events for later. */
+export async function storeAll(broker: Nats, topic: string, events: readonly Envelope[]): Promise<void> {
+  for (let left = events; left.length > 0;) {
+    const results = await broker.publish(outgoing(left, topic), never);
+    const wrong = results.filter(({ status }) => status !== "stored" && status !== "skipped");
+    if (wrong.length > 0) throw new Error(`not stored: ${JSON.stringify(wrong[0])}`);
+    left = left.filter((_, at) => results[at]!.status === "skipped");
+  }
+}
+
 /** The official client, with nothing of ours in between. */
 export async function raw<T>(url: string, work: (nc: NatsConnection, manager: JetStreamManager) => Promise<T>): Promise<T> {
   const nc = await connect({ servers: url.replace(/^\w+:\/\//, ""), maxReconnectAttempts: -1 });

@@ -1,7 +1,7 @@
 import type { WaybillError } from "../../core/errors.ts";
 import { outage } from "../kit/outage.ts";
-import { codes, isApiError, type Api } from "./api.ts";
-import { fields, markOf, type Mark } from "./marks.ts";
+import { codes, isApiError, notJetStream, type Api } from "./api.ts";
+import { fields, markOf, type ReadingMark } from "./marks.ts";
 import { durablePrefix } from "./names.ts";
 import type { Stream } from "./streams.ts";
 
@@ -41,11 +41,11 @@ interface Taken {
   /** Upper bound: how many of the numbers from `after` + 1 to `upTo` a predecessor had not acknowledged. */
   readonly undone: (after: number, upTo: number) => number;
   /** Notes on the durable how far the reading has come; null where the server keeps no notes (before 2.10). Rejects like `ask`. */
-  readonly note: ((api: Api, mark: Mark) => Promise<void>) | null;
+  readonly note: ((api: Api, mark: ReadingMark) => Promise<void>) | null;
 }
 
 /** What a predecessor had done: all numbers up to `floor`, and of those up to `read` all but `open`. The last two are bounds. */
-type Progress = Pick<Mark, "floor" | "read" | "open">;
+type Progress = Pick<ReadingMark, "floor" | "read" | "open">;
 
 /**
  * Creates a durable consumer that starts behind the last message which its predecessor had acknowledged without a gap, and deletes the
@@ -119,7 +119,7 @@ async function create(
   floor: number,
 ): Promise<{ readonly name: string; readonly note: Taken["note"] }> {
   const name = durablePrefix(consumer, topic) + api.connection.inbox().replaceAll(/^_INBOX\.|\W/g, "");
-  const bodyAt = (mark: Mark, action: "create" | "update"): object => ({
+  const bodyAt = (mark: ReadingMark, action: "create" | "update"): object => ({
     stream_name: stream.name,
     action,
     config: {
@@ -159,6 +159,7 @@ async function durablesOf(api: Api, { consumer, topic, stream }: Omit<Reading, "
       { offset },
     );
     const consumers = page.consumers ?? [];
+    if (!Array.isArray(consumers) || !consumers.every(isInfo)) throw notJetStream(api.place, "CONSUMER.LIST");
     if (page.missing?.some((name) => name.startsWith(prefix)) === true) {
       throw outage(`stream ${stream.name} does not know how far ${consumer} has come: it lacks a leader`);
     }
@@ -168,6 +169,12 @@ async function durablesOf(api: Api, { consumer, topic, stream }: Omit<Reading, "
     offset += consumers.length;
   }
   return found;
+}
+
+function isInfo(value: unknown): value is ConsumerInfo {
+  const { name, config, ack_floor, delivered, num_ack_pending, num_pending } = (value ?? {}) as Partial<ConsumerInfo>;
+  const numbers = [ack_floor?.stream_seq, delivered?.stream_seq, delivered?.consumer_seq, num_ack_pending, num_pending];
+  return typeof name === "string" && typeof config === "object" && numbers.every((number) => Number.isSafeInteger(number));
 }
 
 function missing({ consumer, topic, stream }: Reading): WaybillError {

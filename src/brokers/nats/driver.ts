@@ -2,12 +2,13 @@ import { connect as connectTcp } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import type * as Client from "@nats-io/transport-node";
 import type { Outgoing } from "../../contracts/sink.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { asError, show, WaybillError } from "../../core/errors.ts";
 import { createAwaited } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import type { Clock } from "../../core/clock.ts";
-import { follow, shared } from "../../core/time.ts";
+import { alarm, follow, shared } from "../../core/time.ts";
 import { framesOf } from "./frames.ts";
+import { connectGuarded, maxLine, type Guarded } from "./guard.ts";
 import { readHead, type Head } from "./head.ts";
 import { createRequests, type NatsAnswer, type Requests } from "./requests.ts";
 import type { Address } from "../kit/url.ts";
@@ -64,8 +65,8 @@ const never = 2 ** 31 - 1;
  */
 export async function dial({ settings, address, timeoutMs, clock }: Dial, signal: AbortSignal): Promise<Connection> {
   const client = await loadClient("NATS", "@nats-io/transport-node", () => import("@nats-io/transport-node"));
-  await greet(address, settings, timeoutMs, signal);
-  const nc = await client.connect({
+  await greet({ settings, address, timeoutMs, clock }, signal);
+  const nc = await connect(client, {
     servers: [`${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`],
     name: "waybill",
     timeout: timeoutMs,
@@ -75,9 +76,40 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, signal
     pingInterval: never, // see `watch`
     tls: settings.tls === null ? null : tlsFor(address, settings.tls),
     ...authenticationOf(client, settings),
+  }).catch((error: unknown) => {
+    throw asError(error).name === "TimeoutError" ? new Error(`it did not greet within ${timeoutMs} ms`, { cause: error }) : error;
   });
-  return wrap(client, nc, clock);
+  if (isLimit(nc.info?.max_payload)) return wrap(client, nc, clock);
+  await nc.close();
+  throw badLimit(nc.info?.max_payload);
 }
+
+/** What the client's own `connect` does, with guards around it. */
+async function connect(client: typeof Client, options: Client.NodeConnectionOptions): Promise<Client.NatsConnection> {
+  const { NatsConnectionImpl: Own, ProtocolHandler: Protocol } = client as unknown as Partial<Classes>;
+  if (Own === undefined || Protocol === undefined) throw unfit("connects");
+  // Only this sets the client's way to open sockets. With two ways to name one server, it refuses before it opens any.
+  await client.connect({ servers: ["-"], port: 1 }).catch(() => undefined);
+  const nc = new Own(options);
+  const protocol = new Protocol(nc.options, nc);
+  await connectGuarded(protocol);
+  return Object.assign(nc, { protocol });
+}
+
+/** Classes that the client exports for its own other packages. */
+interface Classes {
+  readonly NatsConnectionImpl: new (options: Client.NodeConnectionOptions) => Client.NatsConnection & { readonly options: object };
+  readonly ProtocolHandler: new (options: object, connection: object) => Guarded;
+}
+
+const unfit = (does: string): WaybillError =>
+  new WaybillError("DRIVER_UNFIT", `this version of @nats-io/transport-node ${does} in another way: use 3.4 or later of 3.x`);
+
+/** An event's attributes alone take about half of this. */
+const leastBytes = 1_024;
+const isLimit = (bytes: unknown): bytes is number => Number.isSafeInteger(bytes) && (bytes as number) >= leastBytes;
+const badLimit = (bytes: unknown): Error =>
+  new Error(`its max_payload is ${bytes === undefined ? "missing" : show(bytes)}, and no event fits into that: set ${leastBytes} or more`);
 
 /** The client verifies the name "localhost" where a server is given by its address. Here the host of the URL is always verified. */
 function tlsFor({ host }: Address, { ca, cert, key }: NonNullable<Settings["tls"]>): NonNullable<Client.NodeConnectionOptions["tls"]> {
@@ -95,25 +127,40 @@ function authenticationOf(client: typeof Client, { user, password, token, creden
  * Waits for the server's first line on a connection of its own. When a server says nothing, the client keeps its socket open for ever, and
  * the process alive with it.
  */
-async function greet({ host, port }: Address, { tls }: Settings, timeoutMs: number, outer: AbortSignal): Promise<void> {
+async function greet({ settings: { tls }, address: { host, port }, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<void> {
   const { signal, release } = follow(outer); // a socket never removes its listener from the signal
+  let quiet = (): void => undefined;
   const said = new Promise<string>((resolve, reject) => {
     const socket = connectTcp({ host, port, signal });
     let text = "";
-    socket.setTimeout(timeoutMs, () => socket.destroy(new Error(`it said nothing within ${timeoutMs} ms`)));
+    // A deadline for the whole line: a server may send a byte now and then.
+    quiet = alarm(clock, timeoutMs, () => {
+      socket.destroy(new Error(text === "" ? `it said nothing within ${timeoutMs} ms` : `it did not greet within ${timeoutMs} ms`));
+    });
     socket.on("data", (data) => {
       text += data.toString();
-      if (text.includes("\n") || text.length > 65_536) socket.destroy();
+      if (text.includes("\n") || text.length > maxLine) socket.destroy();
     });
     socket.on("error", reject);
-    socket.on("close", () => (text.includes("\n") ? resolve(text) : reject(new Error("it ended the connection without a word"))));
+    socket.on("close", () => (text === "" ? reject(new Error("it ended the connection without a word")) : resolve(text)));
   });
-  const line = await said.finally(release);
-  const info = /^INFO (\{.*\})/.exec(line)?.[1];
-  if (info === undefined) throw new Error("it does not speak NATS");
-  const { tls_required: required, headers } = JSON.parse(info) as { tls_required?: boolean; headers?: boolean };
-  if (required === true && tls === null) throw new Error("it takes encrypted connections only: write the URL with tls:");
-  if (headers !== true) throw new Error("it takes no headers: NATS 2.2 or later is needed");
+  const line = await said.finally(() => {
+    quiet();
+    release();
+  });
+  const info = infoIn(line);
+  if (info === null) throw new Error("it does not speak NATS");
+  if (info.tls_required === true && tls === null) throw new Error("it takes encrypted connections only: write the URL with tls:");
+  if (info.headers !== true) throw new Error("it takes no headers: NATS 2.2 or later is needed");
+  if (!isLimit(info.max_payload)) throw badLimit(info.max_payload);
+}
+
+function infoIn(line: string): { tls_required?: unknown; headers?: unknown; max_payload?: unknown } | null {
+  try {
+    return JSON.parse(/^INFO (\{.*\})/.exec(line)?.[1] ?? "null") as object | null;
+  } catch {
+    return null;
+  }
 }
 
 /** Replaces the client's heartbeats: they give up a dead link only after everything has been written to it. */
@@ -133,7 +180,7 @@ async function watch(nc: Client.NatsConnection, ended: AbortSignal, requests: Re
 }
 
 function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): Connection {
-  let maxBytes = nc.info?.max_payload ?? 1024 * 1024;
+  let maxBytes = nc.info!.max_payload;
   const awaited = createAwaited(inside(nc).protocol?.transport?.socket);
   inside(nc).protocol?.heartbeats?.cancel?.(); // its timer would keep the process alive; see `watch`
   const requests = createRequests(clock, awaited);
@@ -146,7 +193,11 @@ function wrap(client: typeof Client, nc: Client.NatsConnection, clock: Clock): C
     version: nc.info?.version ?? "0",
     ended: ended.signal,
     get maxBytes() {
-      return (maxBytes = nc.info?.max_payload ?? maxBytes);
+      // A server can change it at any time. With a limit that nothing fits into, the connection ends, and dialling reports why.
+      const now = nc.info?.max_payload;
+      if (isLimit(now)) maxBytes = now;
+      else if (now !== undefined) void nc.close();
+      return maxBytes;
     },
     async request(subject, data) {
       let answer: NatsAnswer | undefined;
@@ -199,8 +250,7 @@ const inside = (nc: Client.NatsConnection): Inside => nc as Inside;
  */
 function writerOf(nc: Client.NatsConnection): (commands: Uint8Array) => void {
   const { protocol } = inside(nc);
-  if (typeof protocol?.sendCommand !== "function")
-    throw new WaybillError("DRIVER_UNFIT", "this version of @nats-io/transport-node sends in another way: use 3.4 or later of 3.x");
+  if (typeof protocol?.sendCommand !== "function") throw unfit("sends");
   return (commands) => {
     if (nc.isClosed()) throw new Error("the connection has ended");
     protocol.sendCommand!(commands);

@@ -5,7 +5,7 @@ import { applyRules, isAtLeast } from "../../core/finding.ts";
 import { inWords } from "../../core/in-words.ts";
 import { orAborted } from "../../core/time.ts";
 import { eventBytes, migrate, rule } from "../kit/doctor.ts";
-import { createApi, takerOf, type Api } from "./api.ts";
+import { answerIn, createApi, notJetStream, takerOf, type Api } from "./api.ts";
 import type { Connection } from "./driver.ts";
 import type { NatsAnswer } from "./requests.ts";
 import type { Link } from "./link.ts";
@@ -191,8 +191,8 @@ async function readJetstream(connection: Connection, signal: AbortSignal): Promi
   const late: NatsAnswer = { is: "silence", error: new Error("there was no answer in time") };
   const answer = await orAborted(connection.request("$JS.API.INFO", new Uint8Array()), signal, () => late);
   if ("is" in answer) return answer.is === "nobody" ? false : null;
-  const { error } = JSON.parse(new TextDecoder().decode(answer)) as { error?: unknown };
-  return error === undefined;
+  const told = answerIn(answer);
+  return told === null ? null : told.error === undefined;
 }
 
 async function readStream(api: Api, topic: string): Promise<TopicAnswers["stream"]> {
@@ -200,8 +200,17 @@ async function readStream(api: Api, topic: string): Promise<TopicAnswers["stream
     const name = await takerOf(api, topic);
     if (name === null) return null;
     const { config, cluster } = await api.ask<{ config: StreamConfig; cluster?: { name?: string } }>(`STREAM.INFO.${name}`);
-    return { config, cluster: cluster?.name ?? null };
+    return { config: checked(config, api.place), cluster: cluster?.name ?? null };
   } catch (error) {
     return asError(error);
   }
+}
+
+function checked(config: StreamConfig, place: string): StreamConfig {
+  const { storage, retention, discard, name, ...numbers } = (config as Partial<StreamConfig> | null | undefined) ?? {};
+  const words = [storage, retention, discard, name].every((word) => typeof word === "string");
+  const { num_replicas, max_msgs, max_bytes, max_msgs_per_subject, max_age } = numbers;
+  const limits = [num_replicas, max_msgs, max_bytes, max_msgs_per_subject, max_age].every((limit) => typeof limit === "number");
+  if (!words || !limits) throw notJetStream(place, "STREAM.INFO");
+  return config;
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 
 /** How far a reading has come. It is kept in the metadata of the reading's durable consumer, because a server forgets it (see consumers.ts). */
-export interface Mark {
+export interface ReadingMark {
   /** All messages up to this number are done. */
   readonly floor: number;
   /** The number of the last message taken. */
@@ -15,12 +15,12 @@ export interface Mark {
 const field = "waybill-mark";
 
 /** The metadata that hold a mark. */
-export const fields = ({ floor, read, open, deliveries }: Mark): Readonly<Record<string, string>> => ({
+export const fields = ({ floor, read, open, deliveries }: ReadingMark): Readonly<Record<string, string>> => ({
   [field]: [floor, read, open, deliveries].join(" "),
 });
 
 /** Null where there is none: the server keeps no metadata. */
-export function markOf(metadata: Readonly<Record<string, string>> | undefined): Mark | null {
+export function markOf(metadata: Readonly<Record<string, string>> | undefined): ReadingMark | null {
   const numbers = (metadata?.[field] ?? "").split(" ").map(Number);
   const [floor, read, open, deliveries] = numbers;
   if (numbers.length !== 4 || !numbers.every(Number.isSafeInteger)) return null;
@@ -31,8 +31,8 @@ interface MarkKeeperOptions {
   readonly clock: Clock;
   /** The reading's. */
   readonly signal: AbortSignal;
-  readonly now: () => Mark;
-  readonly note: (mark: Mark) => Promise<void>;
+  readonly now: () => ReadingMark;
+  readonly note: (mark: ReadingMark) => Promise<void>;
 }
 
 /** A cluster decides together about each change of a consumer, so it is not made often. */

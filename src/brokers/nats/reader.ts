@@ -3,7 +3,7 @@ import type { WaybillError } from "../../core/errors.ts";
 import { onAbort } from "../../core/time.ts";
 import { outage } from "../kit/outage.ts";
 import type { Connection, NatsMessage } from "./driver.ts";
-import type { Mark } from "./marks.ts";
+import type { ReadingMark } from "./marks.ts";
 
 export interface NatsReceived {
   readonly reader: TopicReader;
@@ -40,7 +40,7 @@ export interface TopicReaderOptions {
   /** Called before each message is taken, with the number of the message before it, its own, and which delivery it is. */
   readonly came: (before: number, sequence: number, delivery: number) => void;
   /** Keeps how far the reading has come. The returned function keeps the latest, and never rejects. */
-  readonly keeping: (now: () => Mark) => () => Promise<void>;
+  readonly keeping: (now: () => ReadingMark) => () => Promise<void>;
   /** Called when there may be something to request, deliver or report. */
   readonly changed: () => void;
 }
@@ -57,6 +57,7 @@ export function openReader(options: TopicReaderOptions): TopicReader {
   const inbox = connection.inbox();
   let pull = 0;
   let asked = 0;
+  let askedBytes = Infinity;
   let overdueAt = Infinity;
   let last = from;
   let deliveries = 0;
@@ -85,6 +86,8 @@ export function openReader(options: TopicReaderOptions): TopicReader {
     if (delivered !== null) {
       const { sequence, delivery, place } = delivered;
       asked -= 1;
+      askedBytes -= message.raw.byteLength;
+      if (asked < 0 || askedBytes < 0) return fail(`stream ${stream} sends more of ${topic} than it was asked for`);
       // The server redelivers a message only if the consumer was changed from outside. That message is in hand, or done with.
       if (sequence > last) {
         came(last, sequence, delivery);
@@ -115,8 +118,9 @@ export function openReader(options: TopicReaderOptions): TopicReader {
     topic,
     ask(count, bytes) {
       if (asked > 0 || count <= 0) return;
-      const bound = large || bytes > maxBytes ? {} : { max_bytes: bytes };
+      const bound: { readonly max_bytes?: number } = large || bytes > maxBytes ? {} : { max_bytes: bytes };
       asked = large ? 1 : count;
+      askedBytes = bound.max_bytes ?? Infinity;
       large = false;
       pull += 1;
       overdueAt = clock.monotonic() + expiresMs + graceMs;

@@ -61,7 +61,8 @@ function verdictOf(data: Uint8Array, id: string, { topic, stream, place }: Desti
   const ack = parse(data);
   const code = ack.error?.err_code;
   if (typeof code === "number") {
-    const why = `${String(ack.error?.description)} (JetStream error ${code})`;
+    const { description } = ack.error!;
+    const why = `${typeof description === "string" ? description.slice(0, 300) : "refused"} (JetStream error ${code})`;
     if (code === codes.messageTooLarge || code === codes.headersTooLarge) return tooLarge(id, `is refused by stream ${stream}: ${why}`);
     return unavailable(outage(`stream ${stream} of ${place}: ${why}`));
   }

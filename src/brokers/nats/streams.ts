@@ -1,6 +1,6 @@
 import type { WaybillError } from "../../core/errors.ts";
 import { outage } from "../kit/outage.ts";
-import { codes, isApiError, takerOf, type Api } from "./api.ts";
+import { codes, isApiError, notJetStream, takerOf, type Api } from "./api.ts";
 import { streamName } from "./names.ts";
 
 export interface Stream {
@@ -30,8 +30,18 @@ interface StreamInfo {
   readonly state: { readonly messages: number; readonly first_seq: number; readonly first_ts: string; readonly last_seq: number };
 }
 
+async function infoOf(api: Api, name: string): Promise<StreamInfo> {
+  const what = `STREAM.INFO.${name}`;
+  const info = await api.ask<Partial<StreamInfo>>(what);
+  const { first_seq: first, last_seq: last, messages, first_ts: oldest } = (info.state ?? {}) as Partial<StreamInfo["state"]>;
+  const numbers = [first, last, messages].every((number) => Number.isSafeInteger(number) && number! >= 0);
+  if (!numbers || (messages !== 0 && Number.isNaN(Date.parse(String(oldest))))) throw notJetStream(api.place, what);
+  if (typeof info.config?.retention !== "string" || !Array.isArray(info.config.subjects ?? [])) throw notJetStream(api.place, what);
+  return info as StreamInfo;
+}
+
 export async function stateOf(api: Api, name: string): Promise<Pick<Stream, "firstSeq" | "lastSeq">> {
-  const { state } = await api.ask<StreamInfo>(`STREAM.INFO.${name}`);
+  const { state } = await infoOf(api, name);
   return { firstSeq: Math.max(1, state.first_seq), lastSeq: state.last_seq };
 }
 
@@ -39,7 +49,7 @@ export async function stateOf(api: Api, name: string): Promise<Pick<Stream, "fir
 export async function findStream(api: Api, topic: string): Promise<Stream | null> {
   const name = await takerOf(api, topic);
   if (name === null) return null;
-  const { config, state } = await api.ask<StreamInfo>(`STREAM.INFO.${name}`);
+  const { config, state } = await infoOf(api, name);
   if (config.no_ack === true) throw outage(`stream ${name} of ${api.place} acknowledges nothing (no_ack): switch that off`);
   const { subjects, mirror, sources, retention } = config;
   return {
