@@ -123,6 +123,29 @@ export function sinkSuite(suite: SinkSuite): void {
     await agree(bench, batch, results);
   });
 
+  test("a header in an attribute's place, or half a character, is refused for what it is, and nothing is written over or changed", async (bench) => {
+    const { topic, publish } = bench;
+    const half = "\ud83d";
+    const names = ["ce_id", "ce-id", "CE-Type", "cloudEvents:id", "content-type", "Content-Type", "Nats-Msg-Id", "CC", "bcc"];
+    const wrong = [
+      ...names.map((name) => sampleEvent({ headers: { [name]: "other" } })),
+      sampleEvent({ headers: { note: `a${half}` } }),
+      sampleEvent({ headers: { [`note${half}`]: "a" } }),
+      ...["id", "type", "aggregateId", "aggregateType", "idempotencyKey"].map((field) => sampleEvent({ [field]: `a${half}b` })),
+    ].map((event, i) => ({ ...event, aggregateId: `${i}-${event.aggregateId}` }));
+    const good = sampleEvent({ headers: { ce: "a", content: "b", natsy: "c", "x-tenant": "d", "waybill-dead-topic": "e" } });
+    const batch = to(topic, [...wrong, good]);
+    const results = await publish(batch);
+    results.slice(0, -1).forEach((result, i) => {
+      const about = JSON.stringify([wrong[i]!.id, wrong[i]!.aggregateId, wrong[i]!.headers]);
+      assert.ok(result.status === "refused" && result.blame === "event" && !result.retryable, about);
+    });
+    assert.equal(results.at(-1)!.status, "stored");
+    await agree(bench, batch, results);
+    const [refused] = await publish(to(`order${half}.events`, [sampleEvent()]));
+    assert.ok(refused!.status === "refused" && !refused!.retryable, "a topic with half a character");
+  });
+
   whenMissing("a topic that is not there is refused as the destination's fault, and other topics are stored", async (bench) => {
     const { topic, missing, publish } = bench;
     const batch = [

@@ -1,4 +1,5 @@
 import type { Envelope } from "./event.ts";
+import { checkSent } from "./headers.ts";
 
 /** Attribute names of CloudEvents 1.0, and our extensions. Each broker writes them with its own prefix. */
 export type Attributes = Readonly<Record<string, string>>;
@@ -9,8 +10,12 @@ export function toAttributes(envelope: Envelope, source: string): Attributes {
   return attributes;
 }
 
-/** The attributes one by one, in a fixed order. Sinks write them straight into their buffers, without an object per message. */
+/**
+ * The attributes one by one, in a fixed order. Sinks write them straight into their buffers, without an object per message. Throws, before
+ * the first, for an event that would not come out as it went in: see `checkSent`.
+ */
 export function eachAttribute(envelope: Envelope, source: string, take: (name: string, value: string) => void): void {
+  checkSent(envelope, source);
   take("specversion", "1.0");
   take("id", envelope.id);
   take("type", envelope.type);

@@ -1,4 +1,5 @@
 import { show, WaybillError } from "./errors.ts";
+import type { Envelope } from "./event.ts";
 
 const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,255}$/;
 /** CC and BCC make RabbitMQ send copies to other queues. */
@@ -40,6 +41,34 @@ export function checkHeaders(headers: Readonly<Record<string, string>>): void {
     total += Buffer.byteLength(name) + Buffer.byteLength(value);
   }
   if (total > maxHeadersBytes) throw tooLong(`${total} bytes`);
+}
+
+/** Names under which a broker, or the message format on one, has something of its own. */
+const taken = /^(ce[-_]|cloudevents:|nats-|content-type$|b?cc$)/i;
+
+/**
+ * What a sink refuses, whoever calls it: a header in the place of an attribute, which readers would take for it, and half a character,
+ * which becomes another one. Letters have headers that other programs chose, and our own `waybill-…`: these pass.
+ */
+export function checkSent({ id, type, aggregateId, aggregateType, contentType, idempotencyKey, headers }: Envelope, source: string): void {
+  for (const text of [id, type, aggregateId, aggregateType, contentType, source, idempotencyKey ?? ""])
+    if (!text.isWellFormed())
+      throw new WaybillError("INVALID_DRAFT", `event ${show(id)} cannot be sent: ${show(text)} holds half a character`);
+  for (const name in headers) {
+    const shown = JSON.stringify(name.slice(0, 64));
+    if (taken.test(name))
+      throw new WaybillError("RESERVED_HEADER", `event ${show(id)} has a header ${shown}, which is an attribute's or a broker's`);
+    if (!name.isWellFormed() || !headers[name]!.isWellFormed())
+      throw new WaybillError(
+        "INVALID_HEADER",
+        `event ${show(id)} has a header ${shown} with half a character: encode it first (base64, percent)`,
+      );
+  }
+}
+
+/** For a broker that takes any text as a topic. */
+export function checkTopicText(topic: string): void {
+  if (!topic.isWellFormed()) throw new WaybillError("ROUTE_FAILED", `the topic ${show(topic)} holds half a character`);
 }
 
 /** Refuses as well what the outbox table would refuse. */

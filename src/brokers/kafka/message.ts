@@ -7,12 +7,6 @@ const type = "content-type";
 /** The header that an attribute becomes: `ce_*`, or `content-type`. */
 export const attributeHeader = (attribute: string): string => (attribute === "datacontenttype" ? type : prefix + attribute);
 
-/** A user's header that would be read as an attribute. */
-export function isReserved(header: string): boolean {
-  const lower = header.toLowerCase();
-  return lower.startsWith(prefix) || lower === type;
-}
-
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** An empty header takes two bytes, almost none when compressed, and a hundred times as many in memory. */

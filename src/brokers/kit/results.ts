@@ -1,6 +1,7 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { aggregateKey } from "../../core/event.ts";
+import { checkTopicText } from "../../core/headers.ts";
 import { outage } from "./outage.ts";
 
 export const stored: PublishResult = { status: "stored" };
@@ -23,11 +24,12 @@ export const unknown = (cause: Error): PublishResult => ({
 
 /** A message as it will be stored, or its refusal: it cannot be written, or takes more bytes than `most`. */
 export function encoded<T extends { readonly bytes: number }>(
-  { envelope: { id } }: Outgoing,
+  { topic, envelope: { id } }: Outgoing,
   limit: { readonly of: string; readonly most: number },
   encode: () => T,
 ): T | PublishResult {
   try {
+    checkTopicText(topic);
     const made = encode();
     if (made.bytes <= limit.most) return made;
     return tooLarge(id, `takes ${made.bytes} bytes with its headers, and ${limit.of} takes ${limit.most}`);

@@ -5,11 +5,16 @@ export const shortBytes = 255;
 
 /** A topic is both a routing key and a binding key. In a binding key, the words * and # would also match other topics. */
 export function checkTopic(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTION"): void {
-  const fits = typeof topic === "string" && topic !== "" && Buffer.byteLength(topic) <= shortBytes && !/[\0-\x1f\x7f]/.test(topic);
+  const fits =
+    typeof topic === "string" &&
+    topic !== "" &&
+    Buffer.byteLength(topic) <= shortBytes &&
+    !/[\0-\x1f\x7f]/.test(topic) &&
+    topic.isWellFormed();
   if (fits && topic.split(".").every((word) => word !== "*" && word !== "#")) return;
   throw new WaybillError(
     code,
-    `${show(topic)} cannot be a routing key: 1 to ${shortBytes} bytes, without control characters, and no word of it may be * or #`,
+    `${show(topic)} cannot be a routing key: 1 to ${shortBytes} bytes, without control characters or half ones, and no word of it may be * or #`,
   );
 }
 

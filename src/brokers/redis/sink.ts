@@ -1,5 +1,6 @@
 import type { Outgoing, PublishResult, Sink } from "../../contracts/sink.ts";
 import { asError } from "../../core/errors.ts";
+import { checkTopicText } from "../../core/headers.ts";
 import { orAborted } from "../../core/time.ts";
 import { inFlights } from "../kit/flights.ts";
 import { outage } from "../kit/outage.ts";
@@ -111,6 +112,7 @@ const fieldsGuess = 1_024;
 
 /** One XADD. Returns how many bytes the entry's fields have. */
 function writeEntry(writer: ByteWriter, message: Outgoing, provision: boolean): number {
+  checkTopicText(message.topic);
   const from = writer.at;
   writeText(writer, "XADD");
   writeText(writer, message.topic);

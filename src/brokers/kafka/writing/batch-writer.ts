@@ -1,8 +1,7 @@
 import { eachAttribute } from "../../../core/cloudevents.ts";
-import { WaybillError } from "../../../core/errors.ts";
 import type { Envelope } from "../../../core/event.ts";
 import { batchHeadBytes, head } from "./batch.ts";
-import { attributeHeader, isReserved } from "../message.ts";
+import { attributeHeader } from "../message.ts";
 import { RecordWriter, varintBytes, writeVarint } from "./record-writer.ts";
 
 /** How many bytes the length of most records takes. Records of another size are moved when they are written. */
@@ -109,7 +108,6 @@ export class BatchWriter {
     out.varint(leastHeaders + (envelope.idempotencyKey === null ? 0 : 1) + own.length);
     eachAttribute(envelope, source, this.#attribute);
     for (const name of own) {
-      if (isReserved(name)) throw reserved(envelope.id, name);
       out.sized(name);
       out.sized(envelope.headers[name]!);
     }
@@ -133,6 +131,3 @@ export class BatchWriter {
     this.#body = body;
   }
 }
-
-const reserved = (id: string, name: string): WaybillError =>
-  new WaybillError("RESERVED_HEADER", `event ${id} has a header ${JSON.stringify(name)}, which is Kafka's place for an attribute`);
