@@ -5,10 +5,9 @@ import type { PathEvent } from "../../src/core/path-events.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { memory } from "../../src/memory.ts";
 import { createSubscriber } from "../../src/subscriber/subscriber.ts";
-import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { field, long, nested, nestedArrays, publishRaw, text, type RawProperties } from "./rabbitmq-raw.ts";
-import { freshTopic, many, never, outgoing, provision, raw, stored } from "./rabbitmq.ts";
+import { describeOn, freshTopic, many, never, outgoing, provision, raw, stored } from "./rabbitmq.ts";
 
 type Chance = (most: number) => number;
 
@@ -43,11 +42,11 @@ function hostileOf(chance: Chance, good: string): { readonly properties: RawProp
   return { properties: kinds[chance(kinds.length)]!(), body: bytes(chance(200)) };
 }
 
-await describeWith("rabbitmq", "rabbitmq: good messages among hostile ones", () => {
+await describeOn(["rabbitmq"], "rabbitmq: good messages among hostile ones", (on) => {
   let server: RabbitmqServer;
   let url: string;
   beforeAll(async () => {
-    server = await startRabbitmq();
+    server = await startRabbitmq(on);
     url = server.url();
   });
   afterAll(() => server[Symbol.asyncDispose]());

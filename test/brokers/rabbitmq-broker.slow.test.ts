@@ -1,19 +1,20 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { createLinks } from "../../src/brokers/rabbitmq/link.ts";
-import { removeTopology } from "../../src/brokers/rabbitmq/topology.ts";
+import { queueArguments, removeTopology } from "../../src/brokers/rabbitmq/topology.ts";
 import { settingsOf } from "../../src/brokers/rabbitmq/url.ts";
 import { comparable, quiet, sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { PublishResult } from "../../src/contracts/sink.ts";
 import type { Delivery } from "../../src/contracts/source.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import type { Envelope } from "../../src/core/event.ts";
-import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { openScene } from "./kit/scene.ts";
 import {
+  describeOn,
   freshTopic,
+  isNewer,
   many,
   never,
   outgoing,
@@ -23,7 +24,7 @@ import {
   refused,
   stored,
   storedIn,
-  subject,
+  subjectOn,
   tapOf,
   using,
 } from "./rabbitmq.ts";
@@ -31,11 +32,11 @@ import {
 const ids = (deliveries: readonly (Delivery | Envelope)[]): string[] =>
   deliveries.map((one) => ("envelope" in one ? one.envelope.id : one.id));
 
-await describeWith("rabbitmq", "rabbitmq: exchanges, queues and bindings", () => {
+await describeOn(["rabbitmq", "rabbitmq4"], "rabbitmq: exchanges, queues and bindings", (on) => {
   let server: RabbitmqServer;
   let url: string;
   beforeAll(async () => {
-    server = await startRabbitmq({ settings: { max_message_size: 100_000 }, management: true });
+    server = await startRabbitmq({ ...on, settings: { max_message_size: 100_000 }, management: true });
     url = server.url();
   });
   afterAll(() => server[Symbol.asyncDispose]());
@@ -51,6 +52,39 @@ await describeWith("rabbitmq", "rabbitmq: exchanges, queues and bindings", () =>
     await api("PUT", `policies/%2F/${name}`, { pattern, definition, "apply-to": "all" });
     onTestFinished(() => api("DELETE", `policies/%2F/${name}`));
   };
+
+  test("an event that readers lose again and again stays, and doctor tells of a queue that would drop it", async () => {
+    const [topic, earlier, aggregateId] = [freshTopic(), freshTopic(), "order-1"];
+    const lost = sampleEvent({ aggregateId });
+    const limits = async (of: string): Promise<unknown[]> =>
+      using({ url, management: server.management }, async (broker) =>
+        (await broker.examine([of], never)).flatMap(({ setting, value, verdict }) =>
+          setting === `delivery-limit of queue shop.${of}` ? [[value, verdict]] : [],
+        ),
+      );
+    await provision(url, [topic], ["shop"]);
+    await using({ url }, (broker) => broker.publish(outgoing([lost, ...many(2)], topic), never));
+    // RabbitMQ 4 drops what was delivered twenty times, unless the queue says otherwise.
+    for (let times = 0; times < 25; times++) {
+      const { next, broker } = receiving(url, { topics: [topic], prefetch: 1 });
+      expect((await next()).envelope.id, String(times)).toBe(lost.id);
+      await broker[Symbol.asyncDispose]();
+    }
+    const { take } = receiving(url, { topics: [topic] });
+    expect((await take(3))[0]!.envelope.id).toBe(lost.id);
+    expect(await limits(topic)).toEqual([["none", "good"]]);
+
+    // As RabbitMQ 3 has it; an upgrade leaves the queue as it is.
+    const { "x-delivery-limit": _, ...args } = queueArguments({ exchange: "waybill", queueType: "quorum" }, "4.0.0");
+    await raw(url, async (channel) => {
+      await channel.assertQueue(`shop.${earlier}`, { durable: true, arguments: args });
+      await channel.bindQueue(`shop.${earlier}`, "waybill", earlier);
+    });
+    expect(await limits(earlier)).toEqual([isNewer(on) ? ["20", "bad"] : ["none", "good"]]);
+    if (!isNewer(on)) return;
+    await policy("earlier", "^shop\\.", { "delivery-limit": -1 });
+    expect(await limits(earlier)).toEqual([["none", "good"]]);
+  });
 
   test("a queue's lag leaves out what a reader holds, makes no queue, and refuses names that cannot be one", async () => {
     const topic = freshTopic();
@@ -158,7 +192,7 @@ await describeWith("rabbitmq", "rabbitmq: exchanges, queues and bindings", () =>
   });
 
   test("a relay parks that message and publishes all others, in order", async () => {
-    await using scene = await openScene(subject, { url, open: () => rabbitmq({ url, timeoutMs: 2_000 }) });
+    await using scene = await openScene(subjectOn(on), { url, open: () => rabbitmq({ url, timeoutMs: 2_000 }) });
     for (let n = 1; n <= 4; n++) {
       await scene.add("a", n === 2 ? { text: "x".repeat(150_000) } : {});
       for (const aggregate of ["b", "c", "d"]) await scene.add(aggregate);

@@ -2,14 +2,13 @@ import { connect } from "amqplib";
 import { expect, test } from "vitest";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { describeWith } from "../servers/available.ts";
 import type { RabbitmqServer } from "../servers/rabbitmq.ts";
 import { pause } from "./kit/changes.ts";
 import { faultSuite } from "./kit/faults.ts";
-import { freshTopic, many, never, outgoing, provision, raw, refused, stored, subject, tapOf, using } from "./rabbitmq.ts";
+import { describeOn, freshTopic, many, never, outgoing, provision, raw, refused, stored, subjectOn, tapOf, using } from "./rabbitmq.ts";
 
-await describeWith("rabbitmq", "rabbitmq: whatever happens to the server, nothing is lost or reordered", () => {
-  const { server: started, scene: openScene } = faultSuite(subject);
+await describeOn(["rabbitmq"], "rabbitmq: whatever happens to the server, nothing is lost or reordered", (on) => {
+  const { server: started, scene: openScene } = faultSuite(subjectOn(on));
   const server = (): RabbitmqServer => started() as RabbitmqServer;
   const url = (): string => server().url();
 

@@ -1,19 +1,18 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { memoryOf } from "./memory.ts";
 import { field, long, nested, nestedArrays, propertiesOf, publishRaw, short, text, type RawProperties } from "./rabbitmq-raw.ts";
-import { confirmed, freshTopic, never, outgoing, provision, raw, receiving, using } from "./rabbitmq.ts";
+import { confirmed, describeOn, freshTopic, isNewer, never, outgoing, provision, raw, receiving, using } from "./rabbitmq.ts";
 
 const empty = (count: number): Buffer[] => Array.from({ length: count }, (_, n) => field(n.toString(36), "V"));
 const event = (id: string): Buffer[] => [text("cloudEvents:id", id), text("cloudEvents:type", "Paid")];
 
-await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
+await describeOn(["rabbitmq", "rabbitmq4"], "rabbitmq: messages that are no events", (on) => {
   let server: RabbitmqServer;
   let url: string;
   beforeAll(async () => {
-    server = await startRabbitmq();
+    server = await startRabbitmq({ ...on, settings: { max_message_size: 134_217_728 } }); // 16 MiB by default from 4 on
     url = server.url();
   });
   afterAll(() => server[Symbol.asyncDispose]());
@@ -58,7 +57,10 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
     for (const [i, [about, { properties, why }]] of cases.entries()) {
       const [bad, good] = deliveries.slice(2 * i);
       expect(bad!.unreadable?.why, about).toMatch(why);
-      expect(Buffer.from(bad!.unreadable!.raw), about).toEqual(Buffer.concat([propertiesOf(properties), Buffer.from(`body ${i}`)]));
+      const came = Buffer.concat([propertiesOf(properties), Buffer.from(`body ${i}`)]);
+      // From RabbitMQ 4 on, the server writes the table of headers anew, in an order of its own.
+      const orderly = (bytes: Uint8Array): Buffer => (isNewer(on) ? Buffer.from(bytes).sort() : Buffer.from(bytes));
+      expect(orderly(bad!.unreadable!.raw), about).toEqual(orderly(came));
       expect(good!.unreadable, about).toBeUndefined();
       expect(good!.envelope.id, about).toBe(events[i]!.id);
     }
@@ -89,7 +91,8 @@ await describeWith("rabbitmq", "rabbitmq: messages that are no events", () => {
       publishRaw(channel, "waybill", topic, { headers: event("last") }, Buffer.from("{}"));
       await channel.checkQueue(`shop.${topic}`);
     });
-    const expected = ["largest", "odd key", "every", "last"];
+    // A quorum queue gives what has a high priority first, from RabbitMQ 4 on.
+    const expected = isNewer(on) ? ["every", "largest", "odd key", "last"] : ["largest", "odd key", "every", "last"];
     // Given back unread, each has one header more, which makes the frame larger than the two sides have agreed on.
     for (const times of [1, 2, 3, 4]) {
       const { take, broker } = receiving(url, { topics: [topic] });

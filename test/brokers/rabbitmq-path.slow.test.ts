@@ -1,5 +1,4 @@
-import { describeWith } from "../servers/available.ts";
 import { pathSuite } from "./kit/path.ts";
-import { subject } from "./rabbitmq.ts";
+import { describeOn, subjectOn } from "./rabbitmq.ts";
 
-await describeWith(["postgres", "rabbitmq"], "from PostgreSQL to rabbitmq", () => pathSuite(subject));
+await describeOn(["rabbitmq", "rabbitmq4"], "from PostgreSQL to rabbitmq", (on) => pathSuite(subjectOn(on)), ["postgres"]);

@@ -1,5 +1,4 @@
-import { describeWith } from "../servers/available.ts";
 import { shortPace, redriveSuite } from "./kit/redrive.ts";
-import { subject } from "./rabbitmq.ts";
+import { describeOn, subjectOn } from "./rabbitmq.ts";
 
-await describeWith(["postgres", "rabbitmq"], "letters of a consumer on rabbitmq", () => redriveSuite(subject, shortPace));
+await describeOn(["rabbitmq"], "letters of a consumer on rabbitmq", (on) => redriveSuite(subjectOn(on), shortPace), ["postgres"]);

@@ -2,10 +2,9 @@ import { inspect } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { sampleEvent, within } from "../../src/conformance/corpus.ts";
-import { describeWith } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
 import { makeCertificates, type Certificates } from "../support/certificates.ts";
-import { never, outgoing, using } from "./rabbitmq.ts";
+import { describeOn, never, outgoing, using } from "./rabbitmq.ts";
 
 const topic = "mine.events";
 const user = (name: string, password: string) => ({ name, password, tags: "" });
@@ -27,6 +26,8 @@ const definitions = {
     rights("reader", "/", "^$", "^$", "^clerk\\."),
     rights("some", "/", "^$", "^waybill$", "^$"),
   ],
+  // From RabbitMQ 4 on, rights on an exchange can be imported only with the exchange.
+  exchanges: [{ name: "waybill", vhost: "/", type: "topic", durable: true, auto_delete: false, internal: false, arguments: {} }],
   topic_permissions: [{ user: "some", vhost: "/", exchange: "waybill", write: "^mine\\.", read: "^$" }],
 };
 
@@ -47,7 +48,7 @@ async function refusal(url: string): Promise<string> {
   }
 }
 
-await describeWith("rabbitmq", "rabbitmq: who may connect, and to whom", () => {
+await describeOn(["rabbitmq"], "rabbitmq: who may connect, and to whom", (on) => {
   let files: Certificates;
   let strangers: Certificates;
   let server: RabbitmqServer;
@@ -57,7 +58,7 @@ await describeWith("rabbitmq", "rabbitmq: who may connect, and to whom", () => {
     files = makeCertificates("DNS:localhost");
     strangers = makeCertificates("DNS:localhost");
     const asking = { "ssl_options.verify": "verify_peer", "ssl_options.fail_if_no_peer_cert": "true" };
-    server = await startRabbitmq({ secure: files, settings: asking, definitions });
+    server = await startRabbitmq({ ...on, secure: files, settings: asking, definitions });
     await using({ url: url("all:p%40ss%3Aw%2Ford") }, (broker) => broker.provision([topic, "other.events"], ["clerk"]));
   });
   afterAll(async () => {

@@ -2,16 +2,16 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
-import { describeWith, outside } from "../servers/available.ts";
+import { outside } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
-import { freshTopic, never, outgoing, provision, storedIn } from "./rabbitmq.ts";
+import { describeOn, freshTopic, never, outgoing, provision, storedIn } from "./rabbitmq.ts";
 
 /** Those that the suite receives as. */
 const consumers = ["suite", "both", "single", "left", "right", "prefetch-9", "prefetch-1"];
 
-await describeWith("rabbitmq", "rabbitmq", () => {
+await describeOn(["rabbitmq", "rabbitmq4"], "rabbitmq", (on) => {
   let server: RabbitmqServer;
-  beforeAll(async () => void (server = await startRabbitmq({ management: true })));
+  beforeAll(async () => void (server = await startRabbitmq({ ...on, management: true })));
   afterAll(() => server[Symbol.asyncDispose]());
   everySuite(() => ({ url: server.url(), management: server.management }), true);
 });

@@ -5,8 +5,29 @@ import { sampleEvent, within } from "../../src/conformance/corpus.ts";
 import type { StoredMessage } from "../../src/conformance/sink.ts";
 import type { Delivery, Subscription } from "../../src/contracts/source.ts";
 import type { Envelope } from "../../src/core/event.ts";
+import { describeWith, type ServerName } from "../servers/available.ts";
 import { startRabbitmq } from "../servers/rabbitmq.ts";
 import { throughProxy, type Subject } from "./kit/subject.ts";
+
+/** By its name in WAYBILL_REQUIRE, how each version is started. */
+const versions = { rabbitmq: {}, rabbitmq4: { version: 4 }, rabbitmqNewest: { version: "newest" } } as const;
+export type Version = (typeof versions)[keyof typeof versions];
+export const isNewer = (on: Version): boolean => "version" in on;
+
+let instead: keyof typeof versions | null = null;
+/** From now on, tests run on this version in place of theirs: see rabbitmq-newest.long.test.ts. */
+export const onlyOn = (name: keyof typeof versions): void => void (instead = name);
+
+/** `describeWith` for each of these versions, and other servers that the tests need. */
+export async function describeOn(
+  names: readonly (keyof typeof versions)[],
+  title: string,
+  body: (on: Version) => void,
+  others: readonly ServerName[] = [],
+): Promise<void> {
+  for (const name of instead === null ? names : [instead])
+    await describeWith([...others, name], name === "rabbitmq" ? title : `${title}, on ${name}`, () => body(versions[name]));
+}
 
 export const never = new AbortController().signal;
 
@@ -70,12 +91,16 @@ export async function raw<T>(url: string, work: (channel: Channel) => Promise<T>
 /** The same, and everything that was published is stored. */
 export async function confirmed(url: string, publish: (channel: Channel) => void): Promise<void> {
   const connection = await connect(url);
+  connection.on("error", () => undefined);
   try {
     const channel = await connection.createConfirmChannel();
+    // The client's own wait for confirms goes on for ever when the server closes the channel.
+    const closed = new Promise<never>((_, reject) => channel.on("error", reject));
+    closed.catch(() => undefined);
     publish(channel);
-    await channel.waitForConfirms();
+    await Promise.race([channel.waitForConfirms(), closed]);
   } finally {
-    await connection.close();
+    await connection.close().catch(() => undefined);
   }
 }
 
@@ -121,12 +146,12 @@ function messageOf({ content, properties }: Pick<GetMessage, "content" | "proper
   };
 }
 
-export const subject: Subject = {
+export const subjectOn = (on: Version): Subject => ({
   name: "rabbitmq",
   module: "brokers/rabbitmq/index.js",
-  start: () => startRabbitmq(),
+  start: () => startRabbitmq(on),
   open: (url) => rabbitmq({ url, timeoutMs: 2_000 }),
-  proxied: () => throughProxy(() => startRabbitmq()),
+  proxied: () => throughProxy(() => startRabbitmq(on)),
   provision,
   remove: (url, topic) =>
     raw(url, async (channel) => {
@@ -145,4 +170,6 @@ export const subject: Subject = {
   // Three heartbeats of three seconds.
   silenceMs: 10_000,
   dedupes: false,
-};
+});
+
+export const subject = subjectOn(versions.rabbitmq);
