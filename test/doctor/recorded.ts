@@ -5,7 +5,7 @@ import type { Answers as Rabbitmq, PageAnswers, QueueAnswers } from "../../src/b
 import type { Answers as Redis } from "../../src/brokers/redis/examine.ts";
 import type { Finding } from "../../src/core/finding.ts";
 import type { Answers as Mysql } from "../../src/stores/mysql/answers.ts";
-import { SCHEMA_VERSION as mysqlVersion } from "../../src/stores/mysql/schema.ts";
+import { fingerprints as mysqlFingerprints } from "../../src/stores/mysql/schema.ts";
 import type { Answers as Postgres } from "../../src/stores/postgres/answers.ts";
 import { fingerprints as postgresFingerprints } from "../../src/stores/postgres/schema.ts";
 import type { Answers as Sqlite } from "../../src/stores/sqlite/examine.ts";
@@ -89,7 +89,7 @@ export const mysql: Mysql = {
   sees: true,
   user: "relay@%",
   clock,
-  schema: mysqlVersion,
+  schema: { version: mysqlFingerprints.length, fingerprint: mysqlFingerprints.at(-1)! },
   tables: {
     expected: [
       { kind: "index", name: "outbox.ready" },

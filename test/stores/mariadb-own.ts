@@ -1,7 +1,21 @@
 import { afterAll, beforeAll, test } from "vitest";
+import type { ServerName } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
-import type { Server } from "../servers/server.ts";
+import { startMysql } from "../servers/mysql.ts";
+import type { Server, Settings } from "../servers/server.ts";
 import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
+
+interface Kind {
+  readonly name: ServerName;
+  readonly title: string;
+  start(options?: { settings?: Settings }): Promise<Server>;
+}
+
+/** What a test of both runs on: `for (const { name, title, start } of both) await describeWith(name, …)`. */
+export const both: readonly Kind[] = [
+  { name: "mariadb", title: "MariaDB", start: startMariadb },
+  { name: "mysql", title: "MySQL", start: startMysql },
+];
 
 interface OwnMariadb {
   readonly server: Server;

@@ -9,7 +9,7 @@ import {
   type MysqlPool,
   type MysqlStore,
 } from "../../src/stores/mysql/index.ts";
-import { SCHEMA_VERSION } from "../../src/stores/mysql/schema.ts";
+import { fingerprints } from "../../src/stores/mysql/schema.ts";
 import { writeHostile } from "./mysql-hostile.ts";
 
 export interface MysqlHarness extends StoreHarness<MysqlDatabase, MysqlConnection> {
@@ -162,7 +162,7 @@ const tables = [
 async function empty(pool: mysql2.Pool): Promise<void> {
   for (const table of tables) await pool.query(`DELETE FROM ${table}`);
   await pool.query("UPDATE waybill_lanes SET owner = NULL, epoch = 0, reopened = 0");
-  await pool.query(`UPDATE waybill_meta SET version = ${SCHEMA_VERSION}`);
+  await pool.query(`UPDATE waybill_meta SET version = ${fingerprints.length}, fingerprint = '${fingerprints.at(-1)!}'`);
 }
 
 const moments: Readonly<Record<string, readonly string[]>> = {

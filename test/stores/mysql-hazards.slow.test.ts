@@ -146,7 +146,7 @@ await describeWith("mariadb", "hazards on MariaDB", () => {
       const claim = store.outbox.claim({ relay: "frozen", lanes }, { limit: 10, open: [], narrow: false }).catch((error: unknown) => error);
       await expect.poll(() => silence.times(), { timeout: 15_000 }).toBe(1);
       await harness.pool.query(
-        "UPDATE waybill_relays SET ttl_ms = 1000, expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE relay = 'frozen'",
+        "UPDATE waybill_relays SET ttl_ms = 1000, renewals = renewals + 1, expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE relay = 'frozen'",
       );
       await harness.store.leases.renew("r1", 60_000);
       let taken = 0;

@@ -1,7 +1,7 @@
 import type mysql2 from "mysql2/promise";
 import type { HostileRow } from "../../src/conformance/index.ts";
 
-const deep = `{"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
+export const nested = (times: number): string => `{"a":${"[".repeat(times)}${"]".repeat(times)}}`;
 const zero = "0000-00-00 00:00:00";
 
 /** What the columns hold, and no relay can carry: as values of the columns that are not as they should be. */
@@ -14,8 +14,8 @@ const unreadable: Readonly<Record<string, Readonly<Record<string, unknown>>>> = 
   "headers that are no JSON": { headers: "{" },
   "headers with NUL behind them": { headers: "{}\0" },
   "headers that are a list": { headers: "[]" },
-  "headers that are nested deeply": { headers: deep },
-  "headers that are too long": { headers: JSON.stringify({ a: "x".repeat(200_000) }) },
+  "headers that are nested deeply": { headers: nested(20_000) },
+  "headers that are too long": { headers: JSON.stringify({ a: "x".repeat(16_377) }) },
   "a zero date of creation": { created_at: zero },
   "a date of creation with a zero in it": { created_at: "2026-00-10 00:00:00" },
   "an empty id": { id: "" },
@@ -29,6 +29,7 @@ const unreadable: Readonly<Record<string, Readonly<Record<string, unknown>>>> = 
   "two payloads": { payload_bytes: Buffer.of(0) },
   "an empty content type": { content_type: "" },
   "a content type of two lines": { content_type: "a\r\nb: c" },
+  "a content type with a line's end": { content_type: "text/plain\n" },
   "an empty idempotency key": { idempotency_key: "" },
   "an idempotency key of too many bytes": { idempotency_key: "é".repeat(255) },
 };

@@ -21,7 +21,7 @@ await describeWith("mariadb", "sessions of MariaDB's users", () => {
     const store = mysql({ pool });
     await pool.query("DROP TRIGGER waybill_use_key");
     await pool.query("UPDATE waybill_meta SET version = 0"); // so that the triggers are made in this mode
-    expect(await store.schema.migrate()).toEqual([1, 2, 3]);
+    expect(await store.schema.migrate()).toEqual([1]);
     const outbox = createOutbox({ store });
     const draft = { aggregateType: "Order", aggregateId: "o", type: "E", payload: "", contentType: "text/plain", headers: { empty: "" } };
     await outbox.transaction(pool, (tx) => outbox.add(tx, [draft, { ...draft, payload: new Uint8Array(0), idempotencyKey: "k" }]));

@@ -3,6 +3,7 @@ export const released: Readonly<Record<string, readonly string[]>> = {
   postgres: [],
   sqlite: [],
   embedded: [],
+  mysql: [],
 };
 
 /** Every version whose text is not the one that was released. */

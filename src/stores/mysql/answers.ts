@@ -1,11 +1,12 @@
 import type { Clock } from "../../core/clock.ts";
-import { sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
+import type { TablesFound } from "../../core/tables.ts";
+import { isOurs, sightClock, unlessDenied, type ClockSighting, type StoredThings, type Thing } from "../kit/doctor.ts";
 import type { Connection, Run } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { layoutOf } from "./layout.ts";
 import type { Names } from "./names.ts";
 import { dateOf, numberOf, textOf, textOrNull } from "./rows.ts";
-import { createSchema, SCHEMA_VERSION, versionOf } from "./schema.ts";
+import { createSchema, fingerprints, tablesIn } from "./schema.ts";
 
 const asked = [
   "innodb_flush_log_at_trx_commit",
@@ -29,7 +30,7 @@ export interface Answers {
   readonly user: string;
   readonly clock: ClockSighting;
   /** Null where this user may not look. */
-  readonly schema: number | null;
+  readonly schema: TablesFound | null;
   /** Null where the tables are not those of this version. */
   readonly tables: TableAnswers | null;
 }
@@ -50,7 +51,7 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
   const [server] = await run("SELECT VERSION() AS version, CURRENT_USER() AS user");
   const version = textOf(server!, "version");
   const rows = await run(`SHOW GLOBAL VARIABLES WHERE Variable_name IN (${asked.map((name) => `'${name}'`).join(", ")})`);
-  const schema = await allowed(() => versionOf(run, n));
+  const schema = await allowed(() => tablesIn(run, n));
   return {
     version: version.replace(/^5\.5\.5-/, ""),
     mariadb: /mariadb/i.test(version),
@@ -59,7 +60,7 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
     user: textOf(server!, "user"),
     clock: await sightClock(clock, async () => dateOf((await run("SELECT UTC_TIMESTAMP(6) AS at"))[0]!, "at").getTime()),
     schema,
-    tables: schema === SCHEMA_VERSION ? await readTables(connection, n, clock) : null,
+    tables: schema !== null && isOurs(schema, fingerprints) ? await readTables(connection, n, clock) : null,
   };
 }
 

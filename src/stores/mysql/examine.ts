@@ -1,11 +1,11 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import type { Clock } from "../../core/clock.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
-import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, schemaRule } from "../kit/doctor.ts";
+import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, tablesRule } from "../kit/doctor.ts";
 import { readAnswers, type Answers, type TableAnswers } from "./answers.ts";
 import type { Connection } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { leastVersion, needed, SCHEMA_VERSION } from "./schema.ts";
+import { fingerprints, leastVersion, needed } from "./schema.ts";
 
 export function createExamination(connection: Connection, n: Names, clock: Clock): Examination {
   return { examine: async () => judge(await readAnswers(connection, n, clock)) };
@@ -159,6 +159,6 @@ export const rules: readonly Rule<Answers>[] = [
     },
   },
   clockRule,
-  schemaRule(SCHEMA_VERSION),
+  tablesRule(fingerprints),
   ...ofTables(tableRules),
 ];

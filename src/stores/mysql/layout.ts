@@ -3,17 +3,13 @@ import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { numberOf, textOf, textOrNull } from "./rows.ts";
 
-/** The partition for events that are moved out of another one. */
+/** The partition for events that are moved out of another one. Its comment holds the unit. */
 export const rest = "rest";
 /** Takes whatever comes after all others, so that no insert is ever refused. */
 export const later = "later";
 /** Where `rest` ends; and a moment within it. */
 export const restEnds = "'1971-01-01'";
 export const inRest = "'1970-01-01'";
-
-/** How a new outbox is partitioned. Partitions by unit are created afterwards. The comment of the first partition holds the unit. */
-export const partitionedBy = (unit: PartitionUnit): string =>
-  ` PARTITION BY RANGE COLUMNS (placed_at) (PARTITION ${rest} VALUES LESS THAN (${restEnds}) COMMENT = '${unit}', PARTITION ${later} VALUES LESS THAN (MAXVALUE))`;
 
 export interface TablePartition {
   readonly name: string;

@@ -7,21 +7,14 @@ import { bigOf, cells, numberOf, sizeOf, textOf, textOrNull } from "./rows.ts";
 import { list, type SqlValue } from "./values.ts";
 import { keepWindow, lockWindows, windowsOf, type StoredWindow } from "./windows.ts";
 
-/** Of a lease of version 1, which does not say for how long it was made. */
-const unknownTtlMs = 60_000;
-
-/** Distinguishes renewals. Code of version 1 writes the new `expires_at` alone, which then distinguishes them. */
-export const renewalOf = (table: string): string =>
-  `IF(COALESCE(${table}.expires_at = ${table}.renewed_at + INTERVAL ${table}.ttl_ms * 1000 MICROSECOND, FALSE), CONCAT(${table}.renewals), CONCAT('until ', ${table}.expires_at))`;
-
 /** The lease columns of a table, with the time that is left by the server's clock. */
-export const leaseColumns = (table: string): string => `CAST(${renewalOf(table)} AS BINARY) AS renewal, ${table}.ttl_ms,
+export const leaseColumns = (table: string): string => `${table}.renewals AS renewal, ${table}.ttl_ms,
   TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), ${table}.expires_at) DIV 1000 AS left_ms`;
 
 export const leaseOf = (row: MysqlRow): WrittenLease => ({
   renewal: textOf(row, "renewal"),
   leftMs: numberOf(row, "left_ms"),
-  ttlMs: row["ttl_ms"] === null ? unknownTtlMs : numberOf(row, "ttl_ms"),
+  ttlMs: numberOf(row, "ttl_ms"),
 });
 
 /** Written by the server's clock, judged by kit/expiry: a clock step takes no live relay's lanes, and keeps no dead relay's. */
@@ -98,8 +91,8 @@ async function forgetDead(connection: Connection, n: Names, dead: readonly Mysql
   const gone = dead.filter((row) => !needed.has(textOf(row, "relay")));
   if (gone.length > 0)
     await connection.change(
-      `DELETE r FROM ${n.relays} r FORCE INDEX (PRIMARY) WHERE ${gone.map(() => `r.relay = ? AND CAST(${renewalOf("r")} AS BINARY) = ?`).join(" OR ")}`,
-      gone.flatMap((row) => [textOf(row, "relay"), Buffer.from(textOf(row, "renewal"))]),
+      `DELETE r FROM ${n.relays} r FORCE INDEX (PRIMARY) WHERE ${gone.map(() => "r.relay = ? AND r.renewals = ?").join(" OR ")}`,
+      gone.flatMap((row) => [textOf(row, "relay"), bigOf(row, "renewal")]),
     );
 }
 

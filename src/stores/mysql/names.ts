@@ -20,8 +20,10 @@ export type Names = Readonly<Record<TableName | "use_key" | "guard", string>> & 
   readonly inside: (database: string) => Names;
   /** Quoted only; constraints are not qualified. */
   readonly constraint: (what: string) => string;
+  /** What the server says of a broken constraint, as text in SQL. */
+  readonly failed: (what: string) => string;
   /** Unquoted, for messages and look-ups. */
-  readonly plain: (of: "outbox" | "meta" | "use_key" | "guard") => string;
+  readonly plain: (of: TableName | "use_key" | "guard") => string;
 };
 
 const maxCharacters = 64;
@@ -38,13 +40,15 @@ const rules: NameRules = {
 
 export function namesOf(schema: string | undefined, given: MysqlNames = {}): Names {
   const { plain, prefix } = plainNames(schema, given, ["use_key", "guard"], rules);
+  const constraint = (what: string): string => quote(`${prefix}${what}`);
   const full = (name: string): string => (schema === undefined ? quote(name) : `${quote(schema)}.${quote(name)}`);
   return {
     ...(Object.fromEntries(Object.entries(plain).map(([key, name]) => [key, full(name)])) as unknown as Names),
     schema: schema ?? null,
     quotedSchema: quote(schema ?? ""),
     inside: (database) => namesOf(schema ?? database, given),
-    constraint: (what) => quote(`${prefix}${what}`),
+    constraint,
+    failed: (what) => `'CONSTRAINT ${constraint(what).replaceAll("\\", "\\\\").replaceAll("'", "''")} failed'`,
     plain: (of) => plain[of]!,
   };
 }

@@ -87,7 +87,7 @@ export function dateOf(row: MysqlRow, name: string): Date {
   return new Date(`${textOf(row, name).replace(" ", "T")}Z`);
 }
 
-/** Code and text of an event's failure, from the outbox table named `o`. Before version 3, the text had its code in it. */
+/** Code and text of an event's failure, from the outbox table named `o`. */
 export const toldError = `CONCAT_WS(${literal(": ")}, NULLIF(o.error_code, ${literal("")}), COALESCE(o.last_error, ${literal("")}))`;
 /** Whether a text begins with a value, which has to be given twice. Compares bytes, whatever collations the two have. */
 export const beginsWith = (text: string): string => `LEFT(CAST(${text} AS BINARY), OCTET_LENGTH(?)) = CAST(? AS BINARY)`;

@@ -4,7 +4,7 @@ import { counted, noEvents, oldestSql, shown, statusOf } from "../kit/status.ts"
 import type { Run } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { cells, dateOf, numberOf, textOf, toldError } from "./rows.ts";
-import { versionOf } from "./schema.ts";
+import { tablesIn } from "./schema.ts";
 import { literal } from "./values.ts";
 import { readWatch } from "./watch.ts";
 
@@ -81,7 +81,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
        GROUP BY o.told ORDER BY events DESC, error LIMIT ${shown}`,
     ),
     facts: facts!,
-    schemaVersion: await versionOf(run, n),
+    schemaVersion: (await tablesIn(run, n)).version,
     watch: await readWatch(run, n),
   };
   return statusOf(rows, cells);

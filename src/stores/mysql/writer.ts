@@ -6,13 +6,15 @@ import { errnoOf, explain, serverError } from "./driver.ts";
 import { askOf, textIn, type AskTransaction, type MysqlTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
 import { inTransaction } from "./pool.ts";
-import { keyUsed } from "./tables.ts";
 import { stayingInside } from "./transactor.ts";
 import { literal } from "./values.ts";
 
 /** A server takes 16 MiB at once by default, and text is written with two digits for each byte. */
 const bytesPerStatement = 2 * 1024 * 1024;
 const rowsPerStatement = 1_000;
+
+/** What the trigger on the outbox says: which event has the key, and which one it was refused for. */
+const keyUsed = /the idempotency key was used by event (\S+) \(for (\S+)\)/;
 
 /** Takes mysql2's own transactions and those of libraries. */
 export interface MysqlWriter extends OutboxWriter<MysqlTransaction> {
