@@ -1,4 +1,4 @@
-export type Database = "PostgreSQL" | "MariaDB" | "SQLite";
+export type Database = "PostgreSQL" | "MariaDB" | "MySQL" | "SQLite";
 
 /** One library on one database, as a user would have it. */
 export interface Adapter<Tx = unknown> {

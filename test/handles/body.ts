@@ -167,7 +167,7 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
       const events = Array.from({ length: 500 }, (_, n) => draft("many", n, { headers: { n: String(n) } }));
       asked = [];
       const added = await library.transaction((tx) => outbox.add(tx, events));
-      expect(asked).toHaveLength(1);
+      expect(asked.filter(isOfTheWork)).toHaveLength(1);
       expect(added.map(({ id }) => id)).toEqual(events.map(({ id }) => id));
       expect(await stored("many")).toEqual(events.map(({ id }) => id));
     });
@@ -182,7 +182,7 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
           return [1, 2];
         });
         expect(result).toEqual([1, 2]);
-        expect(asked.filter((sql) => !sql.startsWith("RELEASE SAVEPOINT"))).toHaveLength(1);
+        expect(asked.filter(isOfTheWork)).toHaveLength(1);
         expect(await stored("own")).toEqual([event.id]);
         expect(await hasEffect("own")).toBe(true);
       });
@@ -288,6 +288,9 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
 }
 
 type Event = Draft & { readonly id: string };
+
+/** Not a check of the transaction: MySQL cannot make it within the INSERT. */
+const isOfTheWork = (sql: string): boolean => !/^(RELEASE SAVEPOINT|SET @@transaction_read_only)/.test(sql);
 
 function counting(handle: AnyHandle, asked: (sql: string) => void): AnyHandle {
   const counted = (tx: unknown): ReturnType<AnyHandle> => {

@@ -10,7 +10,7 @@ export function isInTheDocs(found: readonly (Adapter | Missing)[]): void {
   const { database } = found[0]!;
   const rows = page.split("\n").flatMap((line) => {
     const [, library, on, ...cells] = line.split("|").map((cell) => cell.trim());
-    return on === database ? [{ library: library!, says: cells.slice(0, -1) }] : [];
+    return on?.split(", ").includes(database) === true ? [{ library: library!, says: cells.slice(0, -1) }] : [];
   });
 
   describe(`the table of docs/transactions.md for ${database}`, () => {

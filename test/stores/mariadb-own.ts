@@ -7,7 +7,7 @@ import { casesOn, type MysqlHarness } from "./mysql-harness.ts";
 
 interface Kind {
   readonly name: ServerName;
-  readonly title: string;
+  readonly title: "MariaDB" | "MySQL";
   start(options?: { settings?: Settings }): Promise<Server>;
 }
 

@@ -30,6 +30,23 @@ function isIdle(connection: MysqlConnection, patienceMs: number): Promise<boolea
   );
 }
 
+/**
+ * On MySQL, in one statement that libraries may prepare, unlike SAVEPOINT: inside a transaction it is refused, and the transaction lives on.
+ * Outside, it gives the next transaction what the session has anyway.
+ */
+export async function inMysqlTransaction(query: (sql: string) => Promise<unknown>): Promise<boolean> {
+  return query("SET @@transaction_read_only = @@session.transaction_read_only").then(
+    () => false,
+    (error: unknown) => {
+      if (errnoOf(error) === 1568) return true;
+      throw error;
+    },
+  );
+}
+
+/** MySQL refuses some statements to a library that prepares everything. */
+export const isUnprepared = (error: unknown): boolean => errnoOf(error) === 1295;
+
 /** Outside a transaction, every server accepts a savepoint silently, and the savepoint does not exist afterwards. */
 export async function inTransaction(query: (sql: string) => Promise<unknown>): Promise<boolean> {
   await query("SAVEPOINT waybill_probe");

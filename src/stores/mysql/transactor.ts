@@ -5,7 +5,7 @@ import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool } from "./driver.ts";
-import { inTransaction, onPool } from "./pool.ts";
+import { inMysqlTransaction, inTransaction, isUnprepared, onPool } from "./pool.ts";
 
 /** What begins a transaction: a pool, or one connection. */
 export type MysqlDatabase = MysqlPool | MysqlConnection;
@@ -72,19 +72,33 @@ export async function committing<T>(
  * a statement, goes on outside. The savepoint exists at the end only if the transaction is the one that it was made in.
  */
 export async function stayingInside<T>(query: Query, work: () => T | Promise<T>): Promise<T> {
-  await query("SAVEPOINT waybill_work");
+  const kept = await query("SAVEPOINT waybill_work").then(
+    () => true,
+    (error: unknown) => {
+      if (isUnprepared(error)) return false;
+      throw error;
+    },
+  );
   const result = await work();
+  if (!kept) {
+    // Nor could this library begin another transaction by a statement.
+    if (!(await inMysqlTransaction(query))) throw transactionLost();
+    return result;
+  }
   try {
     await query("RELEASE SAVEPOINT waybill_work");
   } catch (error) {
-    if (errnoOf(error) !== 1305) throw error;
-    throw new WaybillError(
-      "TRANSACTION_LOST",
-      "the transaction ended before the work inside it was done: leave COMMIT and ROLLBACK to Waybill, and let a deadlock's error pass",
-      { cause: error },
-    );
+    throw errnoOf(error) === 1305 ? transactionLost(error) : error;
   }
   return result;
+}
+
+function transactionLost(cause?: unknown): WaybillError {
+  return new WaybillError(
+    "TRANSACTION_LOST",
+    "the transaction ended before the work inside it was done: leave COMMIT and ROLLBACK to Waybill, and let a deadlock's error pass",
+    { cause },
+  );
 }
 
 function commitError(error: unknown, place: string): Error {

@@ -5,7 +5,7 @@ import { addedOnce, copied, idTaken, rowColumns, rowValues } from "../kit/writin
 import { errnoOf, explain, serverError } from "./driver.ts";
 import { askOf, textIn, type AskTransaction, type MysqlTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
-import { inTransaction } from "./pool.ts";
+import { inMysqlTransaction, isUnprepared } from "./pool.ts";
 import { stayingInside } from "./transactor.ts";
 import { literal } from "./values.ts";
 
@@ -42,7 +42,7 @@ export function createWriter(n: Names, place: string): MysqlWriter {
       const drafts = copied(rows);
       try {
         const mariadb = await isMariadb(ask);
-        if (!mariadb && !(await inTransaction((sql) => ask(sql)))) throw none();
+        if (!mariadb && !(await inMysqlTransaction(ask)) && !(await beginsOne(ask))) throw none();
         return await addOnce(ask, n, drafts, mariadb);
       } catch (error) {
         throw refusal(error, n, place);
@@ -87,11 +87,22 @@ async function usedKeys(ask: AskTransaction, n: Names, keys: readonly string[]):
   }
 }
 
+/** With autocommit off, the INSERT begins a transaction. */
+async function beginsOne(ask: AskTransaction): Promise<boolean> {
+  const [row] = await ask("SELECT @@autocommit");
+  return textIn(row?.[0]) === "0";
+}
+
 /** All or nothing, as one statement would be. */
 async function insertAll(ask: AskTransaction, n: Names, rows: readonly Row[], mariadb: boolean): Promise<void> {
   const parts = partsOf(rows);
   if (parts.length === 1) return insert(ask, n, parts[0]!, mariadb);
-  await ask("SAVEPOINT waybill_append");
+  try {
+    await ask("SAVEPOINT waybill_append");
+  } catch (error) {
+    if (isUnprepared(error)) return insert(ask, n, rows, mariadb);
+    throw error;
+  }
   try {
     for (const part of parts) await insert(ask, n, part, mariadb);
   } catch (error) {

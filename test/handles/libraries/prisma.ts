@@ -38,7 +38,7 @@ const kinds = {
   },
 } as const;
 
-export async function prismaOn(database: Database): Promise<Adapter | Missing> {
+export async function prismaOn(database: Exclude<Database, "MySQL">): Promise<Adapter | Missing> {
   const { provider, package: name, make, options } = kinds[database];
   let PrismaClient: new (options: object) => Client;
   let Driver: new (options: unknown) => object;
@@ -59,15 +59,7 @@ export async function prismaOn(database: Database): Promise<Adapter | Missing> {
         db,
         none: { "the client": db },
         transaction: (work) => db.$transaction(work),
-        async savepoint(tx: Client, work) {
-          await tx.$executeRawUnsafe("SAVEPOINT inner_one");
-          try {
-            await work(tx);
-          } catch (error) {
-            await tx.$executeRawUnsafe("ROLLBACK TO SAVEPOINT inner_one");
-            throw error;
-          }
-        },
+        savepoint: (tx: Client, work) => tx.$transaction(work),
         run: (tx: Client, sql) => tx.$executeRawUnsafe(sql),
         close: () => db.$disconnect(),
       };
