@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaultDriver, isBusy, type SqliteDatabase, type SqliteStatement } from "../../src/drivers/sqlite/driver.ts";
+import { laneOf } from "../../src/core/lane.ts";
 import { sqlite, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 
 const openFile = await defaultDriver();
@@ -144,4 +145,29 @@ test("a claim reads nothing that lies behind the payload of a row which it does 
   const took = await timed(claim);
   console.log(`a claim took ${took.toFixed(1)} ms, the headers of all rows ${walk.toFixed(1)} ms`);
   expect(took).toBeLessThan(walk / 3);
+});
+
+test.each([
+  ["parked", { as: "parked", error: "no such \u0000 \ud800 account", code: "HANDLER", release: false }],
+  ["to be retried", { as: "retry", error: "no", afterMs: 1_000 }],
+  ["held for their topic", { as: "returned", destination: { topic: "order.events", why: "no answer" } }],
+] as const)("a hundred events that are %s take as many statements as one", async (_, outcome) => {
+  const ofOneLane = [...Array(20_000).keys()].map(String).filter((id) => laneOf("Order", id) === 0);
+  const holding = await everyLane();
+  const settling = async (ids: readonly string[]): Promise<number> => {
+    for (const id of ids) other.exec(insert(id));
+    const { id: window, claims } = await store.outbox.claim(holding, { limit: 100, open: [], narrow: false });
+    expect(claims).toHaveLength(ids.length);
+    let statements = 0;
+    before = () => void statements++;
+    const { settled } = await store.outbox.settle(
+      "r",
+      window!,
+      claims.map((claim) => ({ claim, ...outcome })),
+    );
+    before = () => undefined;
+    expect(settled).toBe(ids.length);
+    return statements;
+  };
+  expect(await settling(ofOneLane.slice(0, 1))).toBe(await settling(ofOneLane.slice(1, 101)));
 });

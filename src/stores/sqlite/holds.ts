@@ -1,7 +1,7 @@
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
 import type { HeldBy } from "../kit/claim.ts";
 import type { NewHold } from "../kit/settle.ts";
-import { iso } from "./rows.ts";
+import { iso, jsonOf } from "./rows.ts";
 
 /** How many blocked rows per aggregate, and how many aggregates, one claim releases. */
 const rowsPerRelease = 1_000;
@@ -15,14 +15,22 @@ export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: SqliteRow):
     : { cause: BigInt(cause as number), waits: Number(waits) === 1, freeTo: freeTo === null ? null : BigInt(freeTo as number) };
 }
 
-/** Copies the cause's aggregate exactly as it is stored: plain SQL may have given it a name that JavaScript cannot hold. */
-export function writeHold(statements: Statements, { claim, destination, why, free }: NewHold, nowMs: number): void {
+/** Copies the causes' aggregates exactly as they are stored: plain SQL may have given them names that JavaScript cannot hold. */
+export function writeHolds(statements: Statements, holds: readonly NewHold[], nowMs: number): void {
+  const rows = holds.map(({ claim, destination, why, free }) => ({
+    seq: Number(claim.envelope.seq),
+    lane: claim.lane,
+    destination,
+    why,
+    free: free ? 0 : null,
+  }));
   statements.run(
     `INSERT INTO waybill_holds (aggregate_type, aggregate_id, lane, cause_seq, destination, why, since, free_to)
-     SELECT aggregate_type, aggregate_id, ?1, seq, ?2, ?3, ?4, ?5 FROM outbox WHERE seq = ?6
+     SELECT o.aggregate_type, o.aggregate_id, h.value ->> 'lane', o.seq, h.value ->> 'destination', h.value ->> 'why', ?2, h.value ->> 'free'
+     FROM json_each(?1) h JOIN outbox o ON o.seq = h.value ->> 'seq' WHERE true
      ON CONFLICT DO UPDATE SET cause_seq = excluded.cause_seq, destination = excluded.destination, why = excluded.why, since = excluded.since,
        free_to = excluded.free_to`,
-    [claim.lane, destination, why, iso(nowMs), free ? 0 : null, Number(claim.envelope.seq)],
+    [jsonOf(rows), iso(nowMs)],
   );
 }
 

@@ -82,6 +82,10 @@ export function dateOrNull(value: unknown): Date | null {
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
+/** For `json_each`. SQLite cuts a JSON string at a NUL, and a client makes half a character U+FFFD when it binds one. */
+export const jsonOf = (value: unknown): string =>
+  JSON.stringify(value, (_, part: unknown) => (typeof part === "string" ? part.replaceAll("\0", "\ufffd").toWellFormed() : part));
+
 export const iso = (ms: number): string => new Date(ms).toISOString();
 
 /** A renewal may by chance have the same expiry as the one before, but not twice in a row, and two renewals take less than a lease. */

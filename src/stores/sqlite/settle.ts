@@ -1,8 +1,8 @@
 import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Statements } from "../../drivers/sqlite/connection.ts";
 import { fenced, planSettle, seqOf } from "../kit/settle.ts";
-import { heldColumns, heldOf, startReleasing, writeHold } from "./holds.ts";
-import { countOf, iso } from "./rows.ts";
+import { heldColumns, heldOf, startReleasing, writeHolds } from "./holds.ts";
+import { countOf, iso, jsonOf } from "./rows.ts";
 
 /** Runs under the write lock, so that owner and epoch cannot change between the check and the update. */
 export function settleWindow(
@@ -70,21 +70,34 @@ function settleFailures(statements: Statements, outcomes: readonly Outcome[], no
     const row = stored.get(Number(envelope.seq));
     return row && { aggregate: String(row["aggregate"]), held: heldOf(row) };
   });
-  for (const { seq, code, error, detail, afterMs } of failed)
-    statements.run(
-      `UPDATE outbox SET status = ?, retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = ?, last_error = ?,
-         error_code = ?, error_detail = ? WHERE seq = ?`,
-      [...(afterMs === null ? ["DEAD", null] : ["FAILED", iso(nowMs + afterMs)]), error, code, detail, Number(seq)],
-    );
-  for (const hold of holds) writeHold(statements, hold, nowMs);
+  // One statement each, however many events fail: a settle keeps the file's write lock.
+  statements.run(
+    `UPDATE outbox SET status = f.value ->> 'status', retry_count = min(${countOf("retry_count")}, 2147483646) + 1, next_attempt_at = f.value ->> 'next',
+       last_error = f.value ->> 'error', error_code = f.value ->> 'code', error_detail = f.value ->> 'detail'
+     FROM json_each(?) f WHERE outbox.seq = f.value ->> 'seq'`,
+    [
+      jsonOf(
+        failed.map(({ seq, code, error, detail, afterMs }) => ({
+          seq: Number(seq),
+          status: afterMs === null ? "DEAD" : "FAILED",
+          next: afterMs === null ? null : iso(nowMs + afterMs),
+          error,
+          code,
+          detail,
+        })),
+      ),
+    ],
+  );
+  writeHolds(statements, holds, nowMs);
   statements.run("UPDATE outbox SET status = 'BLOCKED', next_attempt_at = NULL WHERE seq IN (SELECT value FROM json_each(?))", [
-    JSON.stringify(blocked.map(Number)),
+    jsonOf(blocked.map(Number)),
   ]);
-  for (const { destination, lane, why } of waiting)
-    statements.run(
-      "INSERT INTO waybill_destinations (destination, lane, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why",
-      [destination, lane, why, iso(nowMs)],
-    );
+  statements.run(
+    `INSERT INTO waybill_destinations (destination, lane, why, since)
+     SELECT value ->> 'destination', value ->> 'lane', value ->> 'why', ?2 FROM json_each(?1) WHERE true
+     ON CONFLICT DO UPDATE SET why = excluded.why`,
+    [jsonOf(waiting), iso(nowMs)],
+  );
 }
 
 function clearSuspects(statements: Statements, outcomes: readonly Outcome[]): void {
