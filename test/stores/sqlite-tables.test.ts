@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim } from "../../src/contracts/outbox-store.ts";
+import { maxHeadersBytes } from "../../src/core/headers.ts";
 import { createOutbox } from "../../src/outbox/outbox.ts";
 import { defaultDriver, type SqliteDatabase } from "../../src/drivers/sqlite/driver.ts";
 import { eventsAt } from "../../src/stores/sqlite/events.ts";
@@ -133,5 +134,15 @@ describe("the tables", () => {
     const [claim] = await claimed();
     expect(claim).toMatchObject({ envelope: { id: "🚚", aggregateType: "5", headers: { a: "1", b: '{"c":[]}' } } });
     expect(claim!.unreadable).toBeUndefined();
+  });
+
+  test("take headers of as many bytes as add does, and not one more", () => {
+    const bytes = (n: number): string =>
+      event("a")
+        .replace("payload)", "payload, headers)")
+        .replace("'{}')", `'{}', '{"a":"${"x".repeat(n - 8)}"}')`);
+    db.exec(bytes(maxHeadersBytes));
+    expect(() => db.exec(bytes(maxHeadersBytes + 1))).toThrow(`headers must be a JSON object of ${maxHeadersBytes} bytes at most`);
+    expect(() => db.exec(`UPDATE outbox SET headers = headers || ' '`)).toThrow("headers must be a JSON object");
   });
 });
