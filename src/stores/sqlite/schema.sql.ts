@@ -87,9 +87,9 @@ CREATE TABLE outbox (
   retry_count     INTEGER NOT NULL DEFAULT 0,
   next_attempt_at TEXT,
   last_error      TEXT,
-  published_at    TEXT,
   error_code      TEXT,
   error_detail    TEXT,
+  published_at    TEXT,
   CHECK ((payload IS NULL) <> (payload_bytes IS NULL))
 );
 -- Each scan of the relay has an index that holds only the rows it may find.
@@ -225,6 +225,7 @@ CREATE TABLE waybill_seats (
 CREATE TABLE waybill_letters (
   seq             INTEGER PRIMARY KEY AUTOINCREMENT,
   parked_at       TEXT NOT NULL,
+  redriven_at     TEXT,
   consumer        TEXT NOT NULL,
   topic           TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -235,13 +236,12 @@ CREATE TABLE waybill_letters (
   envelope        TEXT NOT NULL,
   data            BLOB NOT NULL,
   raw             BLOB,
+  whole           INTEGER NOT NULL DEFAULT 1,
   error_code      TEXT NOT NULL,
   error           TEXT NOT NULL,
+  error_detail    TEXT NOT NULL DEFAULT '',
   attempts        INTEGER NOT NULL,
   handler_version INTEGER NOT NULL,
-  error_detail    TEXT NOT NULL DEFAULT '',
-  whole           INTEGER NOT NULL DEFAULT 1,
-  redriven_at     TEXT,
   UNIQUE (consumer, topic, id, digest)
 );
 CREATE INDEX waybill_letters_redriven ON waybill_letters (consumer, topic, seq) WHERE redriven_at IS NOT NULL;
