@@ -3,6 +3,7 @@ import type { LetterGroup } from "../contracts/letters.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { inWords } from "../core/in-words.ts";
+import { maxTold } from "../core/reason.ts";
 import { count, shorten } from "../core/text.ts";
 import { lookMs, type Knowledge } from "./known.ts";
 
@@ -62,7 +63,7 @@ function lag(status: Status, maxAgeMs: number): StatusVerdict[] {
 function topics({ breakers }: Status, now: number, maxAgeMs: number): StatusVerdict[] {
   return breakers.map(({ destination, why, since, aggregates }) => {
     const ageMs = Math.max(0, now - since.getTime());
-    const text = `${destination} has taken no events for ${inWords(ageMs)}, and ${count(aggregates, "aggregate waits", "aggregates wait")} for it: ${shorten(why, 200)}`;
+    const text = `${destination} has taken no events for ${inWords(ageMs)}, and ${count(aggregates, "aggregate waits", "aggregates wait")} for it: ${shorten(why, maxTold)}`;
     return { about: "topic", failing: ageMs > maxAgeMs, text };
   });
 }
@@ -77,7 +78,7 @@ function blocked({ holds, breakers, oldest }: Status, maxAgeMs: number): StatusV
   const failing = oldest.blockedMs !== null && oldest.blockedMs > maxAgeMs;
   // Only the oldest holds are listed, and all of them may wait for topics.
   if (first === undefined) return [{ about: "blocked", failing, text: `${count(aggregates, "aggregate is", "aggregates are")} blocked` }];
-  const cause = `event ${first.causeId ?? "unknown"}: ${shorten(first.why, 200)}`;
+  const cause = `event ${first.causeId ?? "unknown"}: ${shorten(first.why, maxTold)}`;
   const name = `${first.aggregateType} ${first.aggregateId}`;
   const text =
     aggregates === 1
@@ -92,7 +93,7 @@ function dead({ states: { DEAD }, oldest: { deadMs }, dead: groups }: Status): S
   const most =
     groups[0] === undefined
       ? ""
-      : `: ${shorten(groups[0].error, 200)}${groups.length > 1 ? `, and ${count(groups.length - 1, "other error")}` : ""}`;
+      : `: ${shorten(groups[0].error, maxTold)}${groups.length > 1 ? `, and ${count(groups.length - 1, "other error")}` : ""}`;
   return [{ about: "dead", failing: true, text: `${count(DEAD, "event is dead", "events are dead")}${age}${most}` }];
 }
 
@@ -105,7 +106,7 @@ function parked({ consumers, groups }: Inboxes, now: number): StatusVerdict[] {
     const oldest = Math.max(0, now - Math.min(...waits.map((topic) => topic.oldest.getTime())));
     // The causes are those of the largest groups.
     const [most, ...others] = groups.filter((group) => group.consumer === consumer && group.letters > group.redriven);
-    const why = most === undefined ? "" : `: ${shorten(most.error, 200)}`;
+    const why = most === undefined ? "" : `: ${shorten(most.error, maxTold)}`;
     const more = others.length === 0 ? "" : `, and ${count(others.length, "other cause")}`;
     return [
       { about: "letters", failing: true, text: `${consumer} has ${count(sum, "letter")}, the oldest for ${inWords(oldest)}${why}${more}` },

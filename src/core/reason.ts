@@ -12,6 +12,8 @@ export interface Reason {
 }
 
 const maxLine = 500;
+/** A code, and an error with its remedy behind it. Only text that plain SQL wrote is longer. */
+export const maxTold = 64 + ": ".length + maxLine;
 const maxDetail = 2_000;
 
 /** The parts of an error. `names` are the event's own: its id and its aggregate's id. */

@@ -176,4 +176,28 @@ describe("the verdict", () => {
     const verdicts = verdictsOf(well, inbox, now, { maxAgeMs: 5 * minute, maxLag: 100 });
     expect(verdicts.map(({ failing, text }) => `${failing ? "! " : ""}${text}`)).toEqual(expected);
   });
+
+  test("ends no remedy in its middle, and neither do the lists below it", () => {
+    const remedy = "create it, with a rule that gives this user the right to write there: waybill migrate --broker … --topics order.events";
+    const why = `DESTINATION_UNAVAILABLE: NOT_FOUND - no queue 'waybill.shipping.order.events.with.a.long.name' in vhost '${"v".repeat(60)}': ${remedy}`;
+    const troubled: Status = {
+      ...well,
+      states: { ...well.states, DEAD: 1, BLOCKED: 1 },
+      breakers: [{ ...topic, why }],
+      holds: { aggregates: 4, blocked: 1, list: [{ ...hold, why }] },
+      dead: [{ error: why, example: "e-1", events: 1, oldest: ago(minute) }],
+    };
+    const group = { consumer: "billing", topic: "order.events", letters: 1, redriven: 0, oldest: ago(minute), error: why, example: "e-2" };
+    const letters = [{ topic: "order.events", letters: 1, redriven: 0, oldest: ago(minute) }];
+    const consumer = { consumer: "billing", letters, handled: 1, retrying: null };
+    const verdicts = verdictsOf(troubled, { consumers: [consumer], groups: [group] }, now, 5 * minute);
+    expect(verdicts.map(({ about, text }) => [about, text.includes(remedy)])).toEqual(
+      ["topic", "dead", "letters", "blocked"].map((about) => [about, true]),
+    );
+    const beside = { verdicts: [], warnings: [], letters: [group], unread: null, named: null, lag: null };
+    const lines = page(createOutput({ write: () => true, colour: false }, false), troubled, beside);
+    expect(lines.filter((line) => line.includes("DESTINATION_UNAVAILABLE")).map((line) => line.endsWith(remedy))).toEqual(
+      Array.from({ length: 4 }, () => true),
+    );
+  });
 });

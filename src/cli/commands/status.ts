@@ -7,6 +7,7 @@ import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
+import { maxTold } from "../../core/reason.ts";
 import { count, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
 import { countedMarks } from "../../stores/kit/consumers.ts";
@@ -189,16 +190,16 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
       destination,
       aggregates,
       since,
-      shorten(why, 100),
+      shorten(why, maxTold),
     ]),
     ...listed(["aggregate", "hold", "since", "why"], holds.list, ({ aggregateType, aggregateId, releasing, since, why }) => [
       `${aggregateType} ${aggregateId}`,
       releasing ? "releasing" : "held",
       since,
-      shorten(why, 100),
+      shorten(why, maxTold),
     ]),
     ...(holds.list.length > 0 && unlisted > 0 ? [[`… and ${unlisted} more`]] : []),
-    ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, 100)]),
+    ...listed(["dead", "oldest", "error"], dead, ({ events, oldest, error }) => [events, oldest, shorten(error, maxTold)]),
     ...(named === null ? [] : [consumerLines(named)]),
     ...(lag === null ? [] : [[behind(lag)]]),
     ...listed(["consumer", "topic", "behind", "runs", "last seen"], known.consumers, ({ consumer, topic, messages, running, seenAt }) => [
@@ -207,7 +208,7 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
     ...(unread === null ? [] : [[`letters were not read: ${unread}`]]),
     ...listed(["letters", "redriven", "oldest", "consumer", "topic", "error"], letters, (group) => [
       ...[group.letters, group.redriven, group.oldest, group.consumer, group.topic],
-      shorten(group.error, 100),
+      shorten(group.error, maxTold),
     ]),
     ...(watch === undefined ? [] : [watched(out, watch)]),
     ...(warnings.length === 0 ? [] : [warnings.map(({ text }) => `warning: ${text}`)]),
