@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { defaultDriver } from "../../src/drivers/sqlite/driver.ts";
@@ -58,6 +58,8 @@ const said = (started: Started, type: string): Record<string, unknown> | undefin
 test.each(["SIGTERM", "SIGINT"] as const)("publishes until %s, then finishes, gives its lanes back and exits 0", async (signal) => {
   const started = await relay(["--json"]);
   await until(() => said(started, "relay.started") !== undefined);
+  // Whoever wants to end this process by its number, and not the npx around it, reads it here.
+  expect(lines(started)[0]).toMatchObject({ type: "relay.starting", process: started.child.pid, host: hostname() });
   await add("1");
   await until(async () => (await states())["PUBLISHED"] === 1);
   started.child.kill(signal);

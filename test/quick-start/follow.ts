@@ -24,8 +24,8 @@ export interface Urls {
 }
 
 /**
- * Follows a quick start as a reader does: saves its files, runs its commands and terminals in their order, kills each terminal's processes once
- * and starts them again. `changed` is the reader's own doing, where the page asks for it. Only the servers are others than the page's: `docker` is left out, and the two variables name `urls`.
+ * Follows a quick start as a reader does: saves its files, runs its commands and terminals in their order, kills in each terminal the process
+ * that it names once, and starts it again. `changed` is the reader's own doing, where the page asks for it. Only the servers are others than the page's: `docker` is left out, and the two variables name `urls`.
  */
 export async function follow(
   page: string,
@@ -84,7 +84,9 @@ async function breakEach(terminals: ReadonlyMap<string, Terminal>, open: (line: 
   const parcels = (): number => shows("shipping.ts").split("parcel for order").length - 1;
   await until(() => parcels() >= 10, patienceMs);
   for (const [line, terminal] of [...terminals]) {
-    terminal.send("SIGKILL");
+    const [, number] = /process (\d+)/.exec(terminal.shown()) ?? [];
+    expect(number, `${line} does not print its process`).toBeDefined();
+    process.kill(Number(number), "SIGKILL");
     await terminal.ended;
     const before = line.includes("shipping.ts") ? 0 : parcels();
     open(line);

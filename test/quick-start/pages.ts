@@ -137,7 +137,8 @@ Terminal 3 prints an order every tenth of a second, and terminal 2 prints a parc
 
 ## ${step(7)}. Break it
 
-Kill any of the three while the others work (\`kill -9\` with its process id), and start it again with the same command. Kill the service in the middle
+Each of the three prints the number of its process when it starts. Kill any of them with \`kill -9\` and that number while the others work, and start it
+again with the same command. (\`npx\` runs the relay in a process of its own. A kill of \`npx\` leaves the relay running.) Kill the service in the middle
 of an order: the order and its event are both there, or neither is. Kill the relay or the subscriber: the next one waits up to ten seconds until the
 lease of the dead process expires, then continues.
 

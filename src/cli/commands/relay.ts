@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { strategyNames } from "../../relay/lanes/strategies.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
@@ -150,6 +151,8 @@ interface Running {
 
 async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened, broker, service, metrics, log }: Running): Promise<void> {
   let phase: "starting" | "running" | "draining" | "stopping" = "starting";
+  // npx and npm put processes of their own around this one: who kills theirs has not killed the relay.
+  log.say("starting", `process ${process.pid} on ${hostname()}`, { process: process.pid, host: hostname() });
   terminal.onSignal((nth) => {
     phase = nth === 1 ? "draining" : "stopping";
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
@@ -203,7 +206,7 @@ function tokenFrom(path: string): string {
 
 interface Logger {
   readonly event: Observe;
-  say(what: "started" | "draining" | "drained", text: string, more?: Readonly<Record<string, string>>): void;
+  say(what: "starting" | "started" | "draining" | "drained", text: string, more?: Readonly<Record<string, string | number>>): void;
 }
 
 /** With --once and --json the summary is the only output, so that it can be parsed. */
