@@ -73,7 +73,8 @@ export const errorTable = {
   },
   BAD_URL: {
     meaning: "The URL cannot be understood, or its scheme is not one that Waybill has an adapter for.",
-    remedy: "Use a URL such as sqlite:./app.db or embedded:./broker.db.",
+    remedy:
+      "Use one of these schemes: postgres, mysql, mariadb or sqlite for a store; kafka, amqp, nats, redis or embedded for a broker. Examples: postgres://host:5432/shop, sqlite:./app.db, amqp://host:5672.",
     retryable: false,
   },
   USAGE: {
