@@ -133,7 +133,7 @@ function behind({ consumers, asked }: Knowledge, now: number, limits: VerdictLim
     const say = (failing: boolean, text: string): readonly StatusVerdict[] => [{ about: "consumer", failing, text }];
     if (error !== null) {
       const also = running === false ? `, and ${gone}` : "";
-      return say(true, `how far ${consumer} is behind on ${topic} is not known${also}: ${shorten(error, 200)}`);
+      return say(true, `how far ${consumer} is behind on ${topic} is not known${also}: ${shorten(error, maxTold)}`);
     }
     if (messages !== null && messages > 0) {
       const lag = `${consumer} is ${count(messages, "message")} behind on ${topic}`;

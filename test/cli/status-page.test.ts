@@ -189,12 +189,23 @@ describe("the verdict", () => {
     };
     const group = { consumer: "billing", topic: "order.events", letters: 1, redriven: 0, oldest: ago(minute), error: why, example: "e-2" };
     const letters = [{ topic: "order.events", letters: 1, redriven: 0, oldest: ago(minute) }];
-    const consumer = { consumer: "billing", letters, handled: 1, retrying: null };
-    const verdicts = verdictsOf(troubled, { consumers: [consumer], groups: [group] }, now, 5 * minute);
+    const consumer = { consumer: "billing", letters, handled: 1, retrying: null, reads: [] };
+    const verdicts = verdictsOf(troubled, { consumers: [consumer], groups: [group], known: { consumers: [], asked: false } }, now, {
+      maxAgeMs: 5 * minute,
+      maxLag: 100,
+    });
     expect(verdicts.map(({ about, text }) => [about, text.includes(remedy)])).toEqual(
       ["topic", "dead", "letters", "blocked"].map((about) => [about, true]),
     );
-    const beside = { verdicts: [], warnings: [], letters: [group], unread: null, named: null, lag: null };
+    const beside = {
+      verdicts: [],
+      warnings: [],
+      letters: [group],
+      unread: null,
+      named: null,
+      lag: null,
+      known: { consumers: [], asked: false },
+    };
     const lines = page(createOutput({ write: () => true, colour: false }, false), troubled, beside);
     expect(lines.filter((line) => line.includes("DESTINATION_UNAVAILABLE")).map((line) => line.endsWith(remedy))).toEqual(
       Array.from({ length: 4 }, () => true),
