@@ -3,10 +3,11 @@ import { show, WaybillError } from "../../core/errors.ts";
 
 /** Subjects that begin with $ are the server's own: a message to one of them could delete a stream. */
 export function checkSubject(topic: string, code: "ROUTE_FAILED" | "INVALID_OPTION"): void {
-  if (typeof topic === "string" && !/[\0-\x20\x7f]|^\$|^_INBOX\./.test(topic) && topic.split(".").every(isLiteral)) return;
+  const isText = typeof topic === "string" && topic.isWellFormed();
+  if (isText && !/[\0-\x20\x7f]|^\$|^_INBOX\./.test(topic) && topic.split(".").every(isLiteral)) return;
   throw new WaybillError(
     code,
-    `${show(topic)} cannot be a NATS subject: words with dots between them, none empty or a wildcard, no space, no $ or _INBOX. in front`,
+    `${show(topic)} cannot be a NATS subject: words with dots between them, none empty or a wildcard, no space or half a character, no $ or _INBOX. in front`,
   );
 }
 
