@@ -151,8 +151,6 @@ interface Running {
 
 async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened, broker, service, metrics, log }: Running): Promise<void> {
   let phase: "starting" | "running" | "draining" | "stopping" = "starting";
-  // npx and npm put processes of their own around this one: who kills theirs has not killed the relay.
-  log.say("starting", `process ${process.pid} on ${hostname()}`, { process: process.pid, host: hostname() });
   terminal.onSignal((nth) => {
     phase = nth === 1 ? "draining" : "stopping";
     if (nth === 1) log.say("draining", "finishing what is held; a second signal stops at once");
@@ -162,6 +160,8 @@ async function runOn(terminal: Terminal, values: Values<typeof flags>, { opened,
   const consumers = values.consumers ?? terminal.config.consumers;
   const pages = { store, inbox: store, broker: broker.sink, metrics, ready: () => phase === "running", ...given({ consumers }) };
   await using server = await serve(terminal, values, pages);
+  // npx and npm put processes of their own around this one: killing theirs does not kill the relay.
+  log.say("starting", `process ${process.pid} on ${hostname()}`, { process: process.pid, host: hostname() });
   await service.start().catch((error: unknown) => {
     if (phase === "starting" || !isWaybillError(error, "STOPPED")) throw error; // a signal before the start is a clean end
   });
