@@ -10,11 +10,9 @@ export { errorTable, isWaybillError, WaybillError, type ErrorCode } from "./core
 export { states, type Added, type Draft, type Envelope, type Row, type State } from "./core/event.ts";
 export type { PathEvent, Observe } from "./core/path-events.ts";
 export type { Clock } from "./core/clock.ts";
-export type { Random } from "./core/random.ts";
 export type { RetryOptions } from "./core/retry.ts";
 export type { Service } from "./core/service.ts";
 export type { StandardSchema as EventSchema } from "./core/standard-schema.ts";
-export type { Failpoint, Failpoints } from "./core/failpoints.ts";
 export { LANES, laneOf } from "./core/lane.ts";
 export { fromAttributes, toAttributes, type Attributes } from "./core/cloudevents.ts";
 export { createWake, type Wake } from "./core/wake.ts";

@@ -10,8 +10,8 @@ import { defaultDriver } from "../src/drivers/sqlite/driver.ts";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const cache = join(root, ".cache");
 const page = readFileSync(join(root, "README.md"), "utf8");
-const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(page) ?? [];
-const examples = [...page.matchAll(/```ts[^\n]*\n([\s\S]*?)```/g)].map(([, code = ""]) => code);
+const [, example = ""] = /```js shop\.mjs\n([\s\S]*?)```/.exec(page) ?? [];
+const examples = [...page.matchAll(/```(?:ts|js)[^\n]*\n([\s\S]*?)```/g)].map(([, code = ""]) => code);
 const cleanups: (() => void)[] = [];
 
 afterEach(() => {
@@ -41,10 +41,9 @@ test("the README's examples have the types that the package has", () => {
 });
 
 test("the README's example says what happens, takes its event to its effect and ends by itself, as often as it is run", async () => {
-  const { outputText } = ts.transpileModule(example, { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 } });
   const folder = mkdtempSync(join(tmpdir(), "waybill-readme-"));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
-  const program = place("example.mjs", outputText);
+  const program = place("example.mjs", example);
   const orders: string[] = [];
   for (const run of ["first", "second"]) {
     const child = spawn(process.execPath, [program], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
@@ -58,7 +57,7 @@ test("the README's example says what happens, takes its event to its effect and 
     expect(out.trim().split("\n").sort()).toEqual([`order ${id} saved with its event`, `parcel for ${id}`]);
     orders.push(id);
   }
-  const db = (await defaultDriver())(join(folder, "shop.db"));
+  const db = (await defaultDriver())(join(folder, "shop-in-one.db"));
   const parcels = db.prepare("SELECT order_id FROM parcels ORDER BY order_id").all() as { order_id: string }[];
   db.close();
   expect(parcels.map(({ order_id }) => order_id)).toEqual(orders);

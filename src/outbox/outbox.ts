@@ -22,6 +22,7 @@ export interface OutboxOptions<Db, Tx, Given, Events extends EventMap> {
   /** @default 262144 */
   readonly maxPayloadBytes?: number;
   readonly clock?: Clock;
+  /** @internal For tests and simulations. */
   readonly random?: Random;
   /** @default UUIDv7 */
   readonly newId?: NewId;

@@ -64,7 +64,9 @@ export interface RelayOptions {
   /** Name shown in `status`; a unique suffix is added for each `createRelay`. @default generated */
   readonly relayId?: string;
   readonly clock?: Clock;
+  /** @internal For tests and simulations. */
   readonly random?: Random;
+  /** @internal For tests and simulations. */
   readonly failpoints?: Failpoints;
 }
 

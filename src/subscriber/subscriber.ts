@@ -87,7 +87,9 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** This process's name; no two processes may share one. @default a new id */
   readonly owner?: string;
   readonly clock?: Clock;
+  /** @internal For tests and simulations. */
   readonly random?: Random;
+  /** @internal For tests and simulations. */
   readonly failpoints?: Failpoints;
   /** For path events: a function, or a logger such as `console` or pino. False: none. @default deaths, troubles and recoveries to stderr */
   readonly observe?: ObserveOption;

@@ -70,12 +70,28 @@ for (const [broker, handle, start] of brokers)
     });
   });
 
+await describeWith("postgres", "what waybill init writes for PostgreSQL and the embedded broker", () => {
+  test("takes orders to their parcels with typeorm", async () => {
+    await using server = await startPostgres({ version: 15 });
+    const pool = new pg.Pool({ connectionString: server.url() });
+    try {
+      await followInit({
+        ...{ store: "postgres", broker: "embedded", handle: "typeorm" },
+        env: { DATABASE_URL: server.url() },
+        counts: async () => numbers((await pool.query(sql)).rows[0] as object),
+      });
+    } finally {
+      await pool.end();
+    }
+  });
+});
+
 await describeWith("mariadb", "what waybill init writes for MariaDB and the embedded broker", () => {
   let server: Server;
   beforeAll(async () => void (server = await startMariadb()));
   afterAll(() => server[Symbol.asyncDispose]());
 
-  test.each(["mysql2", "drizzle", "kysely", "knex"])("takes orders to their parcels with %s", async (handle) => {
+  test.each(["mysql2", "drizzle", "kysely", "knex", "typeorm"])("takes orders to their parcels with %s", async (handle) => {
     const pool = createPool(server.url());
     try {
       await pool.query(`CREATE DATABASE init_${handle}`);

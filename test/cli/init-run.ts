@@ -37,7 +37,7 @@ export async function followInit({ store, broker, handle, env = {}, kills, count
     mkdirSync(join(folder, "node_modules"));
     symlinkSync(root, join(folder, "node_modules/waybill"));
     // The clients, as npm install would bring them.
-    for (const name of ["pg", "mysql2", "libsql", "drizzle-orm", "kysely", "knex"])
+    for (const name of ["pg", "mysql2", "libsql", "drizzle-orm", "kysely", "knex", "typeorm"])
       symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
     const words = ["init", "--store", store, "--broker", broker, ...(handle === undefined ? [] : ["--handle", handle]), "--json"];
     const wrote = await cli(words, { cwd: folder });

@@ -37,3 +37,17 @@ export const knexLibrary = (client: string, columns: Columns): StarterLibrary =>
   insert: insertThrough.knex,
   close: "await db.destroy();",
 });
+
+/** TypeORM makes its own pool and does not share it, so the store has another one. */
+export const typeormLibrary = (type: string, columns: Columns, insert: StarterLibrary["insert"]): StarterLibrary => ({
+  word: "typeorm",
+  packages: ["typeorm"],
+  imports: both('import { DataSource } from "typeorm";'),
+  open: [`const db = new DataSource({ type: "${type}", url: config.store, entities: [] }); // your entities`, "await db.initialize();"],
+  db: "db",
+  options: "{ url: config.store }",
+  handle: "fromTypeorm",
+  table: createTable("await db.query", columns),
+  insert,
+  close: "await db.destroy();",
+});

@@ -1,5 +1,5 @@
 import type { StarterLibrary, StoreStarter } from "../../contracts/starter.ts";
-import { both, createTable, insertThrough, knexLibrary } from "../kit/starter.ts";
+import { both, createTable, insertThrough, knexLibrary, typeormLibrary } from "../kit/starter.ts";
 
 const columns = { orders: "id varchar(64) PRIMARY KEY, total integer NOT NULL", parcels: "order_id varchar(64) PRIMARY KEY" };
 const client = 'import { createPool } from "mysql2/promise";';
@@ -77,5 +77,5 @@ export const starter: StoreStarter = {
     ],
     data: "/var/lib/mysql",
   },
-  libraries: [own, drizzle, kysely, knexLibrary("mysql2", columns)],
+  libraries: [own, drizzle, kysely, knexLibrary("mysql2", columns), typeormLibrary("mysql", columns, own.insert)],
 };

@@ -1,5 +1,5 @@
 import type { StarterLibrary, StoreStarter } from "../../contracts/starter.ts";
-import { both, createTable, insertThrough, knexLibrary } from "../kit/starter.ts";
+import { both, createTable, insertThrough, knexLibrary, typeormLibrary } from "../kit/starter.ts";
 
 const columns = { orders: "id text PRIMARY KEY, total integer NOT NULL", parcels: "order_id text PRIMARY KEY" };
 const client = 'import pg from "pg";';
@@ -75,5 +75,5 @@ export const starter: StoreStarter = {
     ],
     data: "/var/lib/postgresql",
   },
-  libraries: [own, drizzle, kysely, knexLibrary("pg", columns)],
+  libraries: [own, drizzle, kysely, knexLibrary("pg", columns), typeormLibrary("postgres", columns, own.insert)],
 };
