@@ -20,7 +20,10 @@ export function doors() {
 /** docs/api.md for these doors: what each exports, with its signature and its comment. */
 export function apiPage(entries) {
   const config = ts.readConfigFile(`${root}tsconfig.json`, (path) => ts.sys.readFile(path)).config;
-  const { options } = ts.convertCompilerOptionsFromJson({ ...config.compilerOptions, noEmit: false, declaration: true, stripInternal: true }, root);
+  const { options } = ts.convertCompilerOptionsFromJson(
+    { ...config.compilerOptions, noEmit: false, declaration: true, stripInternal: true },
+    root,
+  );
   const program = ts.createProgram(
     entries.map(({ source }) => source),
     options,

@@ -13,7 +13,9 @@ export const starter: StoreStarter = {
       imports: both('import Database from "libsql";'),
       open: [
         'const path = config.store.replace("sqlite:", "");',
-        "const open = (file) => new Database(file);",
+        'const builtin = "node:sqlite"; // from Node 22.13 on the waybill commands use it too, and one file wants one client',
+        "const own = await import(builtin).catch(() => null);",
+        "const open = (file) => new (own?.DatabaseSync ?? Database)(file);",
         "const db = open(path);",
         'db.exec("PRAGMA busy_timeout = 5000"); // other processes write to this file too',
       ],
