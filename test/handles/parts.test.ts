@@ -199,3 +199,29 @@ describe("what is lent", () => {
     for (const tx of kept) expect(() => tx.self()).toThrow(refused("NO_TRANSACTION"));
   });
 });
+
+describe("an old client", () => {
+  test("of pg does not say whether a transaction is open, and the server is asked", async () => {
+    const sent: string[] = [];
+    let answer: Error | null = null;
+    const client = {
+      async query(text: string) {
+        sent.push(text);
+        if (answer !== null) throw answer;
+        return { rows: [], command: "" };
+      },
+    };
+    await handles.fromPg(client).query("INSERT 1", []);
+    expect(sent).toEqual(["SAVEPOINT waybill_inside", "RELEASE SAVEPOINT waybill_inside", "INSERT 1"]);
+    sent.length = 0;
+    answer = Object.assign(new Error("SAVEPOINT can only be used in transaction blocks"), { code: "25P01", severity: "ERROR" });
+    await expect(handles.fromPg(client).query("INSERT 2", [])).rejects.toThrow(refused("NO_TRANSACTION"));
+    expect(sent).toEqual(["SAVEPOINT waybill_inside"]);
+  });
+
+  test("of Kysely does not know that its transaction has ended, and is refused with the version that does", () => {
+    const tx = { isTransaction: true as const, executeQuery: async () => ({ rows: [] }) };
+    expect(() => handles.fromKysely(tx)).toThrow(refused("DRIVER_UNFIT"));
+    expect(() => handles.fromKysely(tx)).toThrow(/use 0\.28\.12 or later/);
+  });
+});

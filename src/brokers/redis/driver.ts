@@ -40,6 +40,7 @@ export interface Connection {
 /** Connects, and sends nothing yet: the caller's first commands authenticate and select the database. */
 export async function connect({ host, port, tls, shown }: ServerAddress, timeoutMs: number, signal: AbortSignal): Promise<Connection> {
   const { Redis: Client } = await loadClient("Redis", "ioredis", () => import("ioredis"));
+  if (typeof (Client as unknown) !== "function") throw unfit("is 4 or before");
   const client = new Client({
     host,
     port,
@@ -124,8 +125,11 @@ interface Awaiting {
 function streamOf(client: Redis): Socket {
   const { stream } = client as unknown as { readonly stream?: Socket };
   if (typeof stream?.write === "function" && typeof stream.removeAllListeners === "function") return stream;
-  throw new WaybillError("DRIVER_UNFIT", "this version of ioredis has no socket where it is looked for: use 5.3 or later of 5.x, or 6.x");
+  throw unfit("has no socket where it is looked for");
 }
+
+const unfit = (what: string): WaybillError =>
+  new WaybillError("DRIVER_UNFIT", `this version of ioredis ${what}: use 5.3 or later of 5.x, or 6.x`);
 
 /** Replies come in the order of the commands. */
 function repliesTo<T>(

@@ -117,11 +117,10 @@ interface Step {
 }
 
 function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string, installed: boolean): readonly Step[] {
-  const ranges = peerRanges();
-  // Of several ranges, the first runs on every Node version that Waybill supports.
+  const tested = testedVersions();
   const wanted = [
     ...(installed ? [] : ["waybill"]),
-    ...packages.map((name) => shellWord(`${name}@${ranges[name]?.split(" || ")[0] ?? "latest"}`)),
+    ...packages.map((name) => shellWord(`${name}@${tested[name] === undefined ? "latest" : `^${tested[name]}`}`)),
   ];
   return [
     ...(folder === "." ? [] : [{ run: `cd ${shellWord(folder)}`, why: "" }]),
@@ -145,7 +144,7 @@ function aligned(steps: readonly Step[]): readonly string[] {
 }
 
 /** The newest version of a client may be one that this release was not tested with. */
-function peerRanges(): Readonly<Record<string, string>> {
+function testedVersions(): Readonly<Record<string, string>> {
   const manifest = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
-  return (JSON.parse(manifest) as { peerDependencies: Record<string, string> }).peerDependencies;
+  return (JSON.parse(manifest) as { devDependencies: Record<string, string> }).devDependencies;
 }

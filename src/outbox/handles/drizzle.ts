@@ -3,6 +3,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
+import { isInside, type PgTransaction } from "./pg.ts";
 import { rowsOf, unwrapped, type Rows } from "./result.ts";
 
 /** What `db.transaction(…)` gives to its callback. */
@@ -41,7 +42,9 @@ export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>(
     if (typeof tx.rollback !== "function") throw noTransaction("a Drizzle database was given in place of its transaction");
     refuseSynchronous(tx);
     if (!isOpen(tx)) throw ended("Drizzle");
+    const silent = silentClientOf(tx);
     return async (sql, params) => {
+      if (silent !== null && !(await isInside(silent))) throw ended("Drizzle");
       const query: Query = { getSQL: () => ({ toQuery: () => ({ sql, params }) }) };
       if (tx.execute !== undefined) return { rows: rowsOf(await unwrapped(tx.execute(query))) };
       const rows = (await unwrapped(tx.all!(query))) as Rows;
@@ -73,6 +76,13 @@ async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransa
   } finally {
     lent.takeBack();
   }
+}
+
+/** A pg client before 8.21, which does not say whether its transaction is open. */
+function silentClientOf({ session }: Inside): PgTransaction | null {
+  const client = session?.client as Partial<PgTransaction> & { readonly processID?: unknown };
+  const isSilent = typeof client?.processID === "number" && typeof client.query === "function" && client.getTransactionStatus === undefined;
+  return isSilent ? (client as PgTransaction) : null;
 }
 
 /** As far as the driver reports it. */

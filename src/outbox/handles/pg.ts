@@ -1,6 +1,7 @@
 import type { Begins } from "../../contracts/handle.ts";
+import { sqlStateOf } from "../../core/causes.ts";
 import { checkOut, type PooledClient } from "../../core/check-out.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { asError, WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import { alreadyInside, handle, isMethod, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
@@ -30,8 +31,12 @@ export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
   owns: ({ query, connect }) => isMethod(query) || isMethod(connect),
   open(client) {
     if (isPool(client)) throw noTransaction("a pg pool was given, whose statements each commit by themselves");
-    if (client.getTransactionStatus?.() === "I") throw noTransaction("the pg client has no open transaction");
-    return (sql, values) => client.query(sql, values);
+    if (client.getTransactionStatus?.() === "I") throw notOpen();
+    if (client.getTransactionStatus !== undefined) return (sql, values) => client.query(sql, values);
+    return async (sql, values) => {
+      if (!(await isInside(client))) throw notOpen();
+      return client.query(sql, values);
+    };
   },
   isInside: (db) => !isPool(db) && isInside(db),
   async begin(db, work) {
@@ -41,7 +46,7 @@ export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
     let ended = false;
     try {
       // Left open by the client's previous user: BEGIN would only give a warning, and COMMIT would keep what that user wrote.
-      if (isInside(client)) throw alreadyInside("pg");
+      if (await isInside(client)) throw alreadyInside("pg");
       const result = await run(client, work);
       ended = true;
       return result;
@@ -56,8 +61,25 @@ function isPool(db: PgDb): db is Exclude<PgDb, PgTransaction> {
   return typeof (db as { totalCount?: unknown }).totalCount === "number";
 }
 
-function isInside(client: PgTransaction): boolean {
-  return ["T", "E"].includes(client.getTransactionStatus?.() ?? "");
+const notOpen = (): Error => noTransaction("the pg client has no open transaction");
+
+/** Before 8.21, a client does not say it. The server then does: it refuses a savepoint outside a transaction, and in one that has failed. */
+export function isInside(client: PgTransaction): boolean | Promise<boolean> {
+  const status = client.getTransactionStatus;
+  return status === undefined ? takesSavepoint(client) : ["T", "E"].includes(client.getTransactionStatus!() ?? "");
+}
+
+async function takesSavepoint(client: PgTransaction): Promise<boolean> {
+  try {
+    await client.query("SAVEPOINT waybill_inside");
+  } catch (error) {
+    const code = sqlStateOf(asError(error));
+    if (code === "25P01") return false;
+    if (code === "25P02") return true;
+    throw error;
+  }
+  await client.query("RELEASE SAVEPOINT waybill_inside");
+  return true;
 }
 
 async function run<T>(client: PgTransaction, work: (tx: PgTransaction) => Promise<T>): Promise<T> {
