@@ -20,8 +20,14 @@ export interface Seat {
 /** What became of an event: applied now, applied before, or parked with a letter. */
 export type Applied = "done" | "seen" | "parked";
 
-/** The work of the transaction. `fresh` has the ids of the events that have no mark yet. */
-export type OnceWork<Tx> = (tx: Tx, fresh: ReadonlySet<string>) => void | Promise<void>;
+/**
+ * The work of the transaction. `fresh` has the ids of the events that have no mark yet. Work that applies several of them one after the
+ * other awaits `next` with the ids of each before it begins with them.
+ */
+export type OnceWork<Tx> = (tx: Tx, fresh: ReadonlySet<string>, next: NextWork) => void | Promise<void>;
+
+/** Rejects when what ran before it has ended the transaction: whatever ran after it would commit by itself. */
+export type NextWork = (ids: readonly string[]) => void | Promise<void>;
 
 export interface Inbox<Tx> {
   /**
@@ -32,7 +38,8 @@ export interface Inbox<Tx> {
    * Rejects with TRANSACTION_LOST when the work ended the transaction itself. That counts as a failure of the event.
    * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed that mark.
    * With `also`, all marks and the work commit together, or nothing does: if one event is refused, all are. The work runs when at least one
-   * of them has no mark yet. The answer is for `id`.
+   * of them has no mark yet. The answer is for `id`. When the work for one event commits all the same, and the call rejects, that one may
+   * have an unfinished mark. What was applied before it then has its mark and its effect, or neither, and what comes after it has neither.
    */
   once(keys: InboxKeys, handlerVersion: number, work: OnceWork<Tx>, letter?: bigint): Promise<Applied>;
   /** Counts a failed attempt durably, and answers how many there are now. Writing the event's mark deletes the count. */

@@ -38,7 +38,7 @@ async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<voi
   let applied: ReadonlySet<string> = new Set();
   try {
     await failpoints.hit("before-handle", [id, ...also]);
-    await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (tx, fresh) => {
+    await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (tx, fresh, next) => {
       if (!members.every(({ session }) => session.ours()))
         throw new WaybillError("STOPPED", "a batch was given up before its handlers began");
       applied = fresh;
@@ -47,6 +47,8 @@ async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<voi
       const deliveries = members.map(({ delivery }) => delivery).filter(({ envelope }) => fresh.has(envelope.id));
       await path.inTime({ slowMs, ms: handlerTimeoutMs, onSlow }, async (signal) => {
         for (const call of path.calls(deliveries)) {
+          signal.throwIfAborted();
+          await next(call.map(({ envelope }) => envelope.id));
           signal.throwIfAborted();
           await path.handle(call, tx, signal);
         }

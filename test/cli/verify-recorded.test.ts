@@ -123,7 +123,7 @@ describe("a history", () => {
     const history = recorder();
     let applied = 0;
     const once: Inbox<unknown>["once"] = async ({ id }, _version, work) => {
-      if (end === "done") await work(undefined, new Set([id]));
+      if (end === "done") await work(undefined, new Set([id]), () => undefined);
       if (end instanceof Error) throw end;
       return end as never;
     };

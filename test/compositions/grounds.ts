@@ -59,7 +59,7 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter)
   pool.on("connect", (client) => clients.push(client));
   const store = way === "url" ? postgres({ url, schema }) : postgres({ pool, schema });
   await store.schema.migrate();
-  await side.query(`CREATE TABLE ${schema}.effects (name text NOT NULL)`);
+  await side.query(`CREATE TABLE ${schema}.effects (name text NOT NULL); CREATE TABLE ${schema}.scratch (name text NOT NULL)`);
   const read: Ground["read"] = async (sql) => texts((await side.query(inSchema(sql, schema))).rows as Record<string, unknown>[]);
   const close = async (): Promise<void> => {
     await store[Symbol.asyncDispose]();
@@ -93,7 +93,8 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter)
   };
 }
 
-const inSchema = (sql: string, schema: string): string => sql.replaceAll(/\b(effects|inbox|outbox|waybill_\w+)\b/g, `${schema}.$1`);
+const inSchema = (sql: string, schema: string): string =>
+  sql.replaceAll(/\b(effects|scratch_rows|scratch|made|inbox|outbox|waybill_\w+)\b/g, `${schema}.$1`);
 
 export async function mariadbGround(url: (database?: string) => string, way: "url" | "pool" | Adapter): Promise<Ground> {
   const database = `composed_${process.pid}_${++made}`;
@@ -105,7 +106,8 @@ export async function mariadbGround(url: (database?: string) => string, way: "ur
   await store.schema.migrate();
   await side.query("CREATE TABLE effects (name varchar(255) NOT NULL)");
   await side.query("CREATE TABLE scratch (name varchar(255) NOT NULL)");
-  const read: Ground["read"] = async (sql) => texts((await side.query<RowDataPacket[]>(sql))[0]);
+  const read: Ground["read"] = async (sql) =>
+    texts([(await side.query<RowDataPacket[]>(sql))[0]].flat().filter((row) => "fieldCount" in row === false));
   const close = async (): Promise<void> => {
     await store[Symbol.asyncDispose]();
     await root.query(`DROP DATABASE ${database}`);
@@ -134,7 +136,7 @@ export async function sqliteGround(): Promise<Ground> {
   const store = sqlite({ path });
   await store.schema.migrate();
   const db = (await defaultDriver())(path);
-  db.exec("CREATE TABLE effects (name text NOT NULL)");
+  db.exec("CREATE TABLE effects (name text NOT NULL); CREATE TABLE scratch (name text NOT NULL)");
   return {
     store,
     ...counted(store),

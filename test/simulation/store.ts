@@ -323,7 +323,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, writ
         await db.rollback(tx);
         return first!;
       }
-      await work(tx, fresh);
+      await work(tx, fresh, () => undefined);
       if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
       if (!tx.server.open) throw new SessionEnded("the database", null);
       for (const mark of tx.server.marks) mark.finished = true;

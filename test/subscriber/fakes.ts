@@ -278,6 +278,7 @@ export function fakeInbox(clock: Clock): FakeInbox {
                 },
               },
               fresh,
+              () => undefined,
             );
           } finally {
             open = false;

@@ -39,7 +39,10 @@ afterEach(async () => {
 });
 
 function mapped<Tx>(inbox: Inbox<Tx>, writeOf: (tx: Tx) => Write): Inbox<Write> {
-  return { ...inbox, once: (key, version, work, letter) => inbox.once(key, version, (tx, fresh) => work(writeOf(tx), fresh), letter) };
+  return {
+    ...inbox,
+    once: (key, version, work, letter) => inbox.once(key, version, (tx, fresh, next) => work(writeOf(tx), fresh, next), letter),
+  };
 }
 
 const machines: Record<string, () => Promise<Machine>> = {

@@ -141,7 +141,7 @@ export function recordInbox<Tx>(of: Inbox<Tx>, recorder: Recorder, applied: () =
       let applying: ReadonlySet<string> = new Set();
       const acts = [keys.id, ...(keys.also ?? [])].map((id) => ({ op: "effect", consumer: keys.consumer, id }) as const);
       for (const act of acts) recorder.write("invoked", act);
-      const heard: typeof work = (tx, fresh) => work(tx, (applying = fresh));
+      const heard: typeof work = (tx, fresh, next) => work(tx, (applying = fresh), next);
       const result = await of.once(keys, version, heard, letter).catch((error: unknown) => {
         // After any error but COMMIT_UNKNOWN, Waybill promises that nothing was kept.
         for (const act of acts) recorder.write(isWaybillError(error, "COMMIT_UNKNOWN") ? "unknown" : "failed", act);

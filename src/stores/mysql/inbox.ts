@@ -14,11 +14,23 @@ import { leaseColumns, leaseOf } from "./lease-store.ts";
 import { keepLetter } from "./keep-letter.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
-import { committing, stayingInside } from "./transactor.ts";
+import { among, guardedBranch, refusedEnd, turnByTurn } from "./shared.ts";
+import { committing, plainly, stayingInside } from "./transactor.ts";
 
-/** Begins a transaction: `ask` runs our statements in it, `lend` gives it to a handler, and `cut`, where there is one, cuts it off. */
 export interface Applying<Tx> {
-  transaction<T>(work: (ask: AskTransaction, lend: (handler: Handler<Tx>) => void | Promise<void>, cut?: Cut) => Promise<T>): Promise<T>;
+  /** Begins a transaction. One that several events share is one that its handlers cannot end, where the server has such a thing. */
+  transaction<T>(shared: boolean, work: (begun: Begun<Tx>) => Promise<T>): Promise<T>;
+}
+
+interface Begun<Tx> {
+  /** Runs our statements in it. */
+  readonly ask: AskTransaction;
+  /** Gives it to a handler. */
+  lend(handler: Handler<Tx>): void | Promise<void>;
+  /** Whether the server refuses statements of a handler that would end it. */
+  readonly guarded: boolean;
+  /** Cuts it off, where that can be done. */
+  readonly cut?: Cut;
 }
 
 type Cut = () => Promise<void>;
@@ -53,7 +65,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   const apply: Apply<Tx> = ({ consumer, ids }, handlerVersion, work, letter) => {
     let cutOff: Cut | undefined;
     const attempt = (watch: WatchRollback) =>
-      applying.transaction<readonly Applied[]>(async (own, lend, cut) => {
+      applying.transaction<readonly Applied[]>(ids.length > 1, async ({ ask: own, lend, guarded, cut }) => {
         cutOff = cut;
         const ask: AskTransaction = (sql, values) =>
           own(sql, values).catch((error: unknown) => {
@@ -85,13 +97,24 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
             dead(error, error);
             throw error;
           });
+        let over = false;
+        // After the transaction's end, a mark would be committed by itself.
+        const during: AskTransaction = (sql, values) => (over ? Promise.reject(new Error("the work is over")) : ask(sql, values));
+        const next = guarded || fresh.size === 1 ? () => undefined : turnByTurn(during, at.names, consumer, [...fresh], handlerVersion);
+        const working = async (): Promise<void> => {
+          try {
+            await lend((tx) => work(tx, fresh, next));
+          } finally {
+            over = true;
+          }
+        };
         await stayingInside(inSession, () =>
-          watch(async () => lend((tx) => work(tx, fresh))).catch(async (error: unknown) => {
+          watch(working).catch(async (error: unknown) => {
             // The handler may have thrown anything. Only a statement in its session shows whether the session is still there.
             await own("SELECT DATABASE() AS home")
               .then((rows) => goHome(own, rows, at))
               .catch((told: unknown) => dead(told, error));
-            throw error;
+            throw refusedEnd(error, ids) ?? error;
           }),
         );
         await finish(ask, at.names, { consumer, ids: [...fresh] }, (rows) => goHome(ask, rows, at));
@@ -217,8 +240,6 @@ async function markBefore(
   );
 }
 
-const among = (ids: readonly string[]): string => `IN (${ids.map(() => "?").join(", ")})`;
-
 /** A handler may have deleted a mark; without it, the event would be applied again. */
 async function finish(
   ask: AskTransaction,
@@ -230,7 +251,7 @@ async function finish(
   const key = [consumer, ...ids];
   // A DELETE that finds no row would lock the gap, and other events' counts with it.
   const found = await ask(
-    `SELECT DATABASE() AS home, (SELECT COUNT(*) FROM ${n.inbox} ${ours} AND finished = 0) AS marks,
+    `SELECT DATABASE() AS home, (SELECT COUNT(*) FROM ${n.inbox} ${ours}) AS marks,
        (SELECT COUNT(*) FROM ${n.attempts} ${ours}) AS counts`,
     [...key, ...key],
   );
@@ -270,7 +291,7 @@ function forgetSome(
  */
 export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
   return {
-    transaction: (work) =>
+    transaction: (shared, work) =>
       connection.lend(async (own, server) => {
         // While a server runs a query, it does not notice that the client has gone, and the mark would stay locked. Behind a load balancer,
         // another session may be on another server, where this id is another client's.
@@ -283,7 +304,9 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
           if (!over) own.destroy();
         };
         try {
-          return await committing(own, connection, () => work(askOf(own), (handler) => lending(own, async (lent) => handler(lent)), cut));
+          const branch = shared ? await guardedBranch(own, server) : null;
+          const lend = (handler: Handler<MysqlConnection>): Promise<void> => lending(own, async (lent) => handler(lent));
+          return await committing(own, connection, branch ?? plainly, () => work({ ask: askOf(own), lend, guarded: branch !== null, cut }));
         } finally {
           over = true;
         }

@@ -110,7 +110,9 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   }
   const { tx: handle, db } = library;
   const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, (tx, work) => writer.staying(handle(tx), work));
-  const applying: Applying<Tx> = { transaction: (work) => begin(db, (tx) => work(askOf(handle(tx)), (handler) => handler(tx))) };
+  const applying: Applying<Tx> = {
+    transaction: (_shared, work) => begin(db, (tx) => work({ ask: askOf(handle(tx)), lend: (handler) => handler(tx), guarded: false })),
+  };
   return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };
 }
 

@@ -39,10 +39,18 @@ function isPool(db: MysqlDatabase): db is MysqlPool {
 }
 
 const runTransaction = <T>(connection: MysqlConnection, at: ServerPlace, work: (tx: MysqlConnection) => T | Promise<T>): Promise<T> =>
-  committing(connection, at, async (query) => {
+  committing(connection, at, plainly, async (query) => {
     await query("START TRANSACTION");
     return stayingInside(query, () => work(connection));
   });
+
+/** The statements that end a transaction; the last of each decides. */
+export interface Ends {
+  readonly commit: readonly string[];
+  readonly rollback: readonly string[];
+}
+
+export const plainly: Ends = { commit: ["COMMIT"], rollback: ["ROLLBACK"] };
 
 type Query = (sql: string) => Promise<unknown>;
 
@@ -50,20 +58,21 @@ type Query = (sql: string) => Promise<unknown>;
 export async function committing<T>(
   connection: MysqlConnection,
   { place, patienceMs }: ServerPlace,
+  ends: Ends,
   work: (query: Query) => Promise<T>,
 ): Promise<T> {
   const query: Query = (sql) =>
     connection.query({ sql, timeout: patienceMs }).catch((error: unknown) => {
-      throw sql === "COMMIT" ? commitError(error, place) : explain(error, place);
+      throw sql === ends.commit.at(-1) ? commitError(error, place) : explain(error, place);
     });
   let result: T;
   try {
     result = await work(query);
   } catch (error) {
-    await query("ROLLBACK").catch(() => undefined);
+    for (const sql of ends.rollback) await query(sql).catch(() => undefined);
     throw error;
   }
-  await query("COMMIT");
+  for (const sql of ends.commit) await query(sql);
   return result;
 }
 
@@ -72,6 +81,14 @@ export async function committing<T>(
  * a statement, goes on outside. The savepoint exists at the end only if the transaction is the one that it was made in.
  */
 export async function stayingInside<T>(query: Query, work: () => T | Promise<T>): Promise<T> {
+  const stayed = await staying(query);
+  const result = await work();
+  await stayed();
+  return result;
+}
+
+/** Makes the savepoint. What it answers fails unless the savepoint is still there, and takes it away. */
+export async function staying(query: Query): Promise<() => Promise<void>> {
   const kept = await query("SAVEPOINT waybill_work").then(
     () => true,
     (error: unknown) => {
@@ -79,18 +96,18 @@ export async function stayingInside<T>(query: Query, work: () => T | Promise<T>)
       throw error;
     },
   );
-  const result = await work();
-  if (!kept) {
-    // Nor could this library begin another transaction by a statement.
-    if (!(await inMysqlTransaction(query))) throw transactionLost();
-    return result;
-  }
-  try {
-    await query("RELEASE SAVEPOINT waybill_work");
-  } catch (error) {
-    throw errnoOf(error) === 1305 ? transactionLost(error) : error;
-  }
-  return result;
+  return async () => {
+    if (!kept) {
+      // Nor could this library begin another transaction by a statement.
+      if (!(await inMysqlTransaction(query))) throw transactionLost();
+      return;
+    }
+    try {
+      await query("RELEASE SAVEPOINT waybill_work");
+    } catch (error) {
+      throw errnoOf(error) === 1305 ? transactionLost(error) : error;
+    }
+  };
 }
 
 function transactionLost(cause?: unknown): WaybillError {

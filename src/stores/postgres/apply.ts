@@ -30,7 +30,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
     const redriven: Statement = (put) =>
       `SELECT 1 AS kept FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
     const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
-      applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, async (tx, rows) => {
+      applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, ids.length > 1, async (tx, rows) => {
         if (letter !== undefined && rows.length === 0) return { result: ["seen"], last: null };
         const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark), ids));
         const before =
@@ -47,7 +47,12 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
             last: letter === undefined ? null : (put) => `DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint`,
           };
         }
-        await watch(async () => work(tx, fresh)).catch(async (error: unknown) => {
+        const next = async (): Promise<void> => {
+          if (fresh.size === 1 || applying.notices(tx)) return;
+          const [now] = await query(tx, () => "SELECT pg_current_xact_id_if_assigned()::text AS xid");
+          if (now?.["xid"] !== xid) throw lostBy(ids);
+        };
+        await watch(async () => work(tx, fresh, next)).catch(async (error: unknown) => {
           // The handler may have thrown anything. Only a statement shows whether its session is still there.
           await applying
             .query(tx, () => "SELECT 1")
@@ -75,8 +80,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       const gone = causesOf(error).some(
         (cause) => sqlStateOf(cause) === markLost.state && asError(cause).message.includes(markLost.message),
       );
-      if (gone || isWaybillError(error, "NO_TRANSACTION"))
-        return new WaybillError("TRANSACTION_LOST", `the transaction of event ${of.join(", ")} ended inside its handler`);
+      if (gone || isWaybillError(error, "NO_TRANSACTION")) return lostBy(of);
       const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
       return ended ? new SessionEnded(place, error) : error;
     };
@@ -142,6 +146,9 @@ function finishing(n: Names, consumer: string, ids: readonly string[], handlerVe
       ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
   };
 }
+
+const lostBy = (ids: readonly string[]): WaybillError =>
+  new WaybillError("TRANSACTION_LOST", `the transaction of event ${ids.join(", ")} ended inside its handler`);
 
 const unfinished = (id: string): WaybillError =>
   new WaybillError(

@@ -1,4 +1,4 @@
-import { lending } from "../../core/lend.ts";
+import { lending, unlent } from "../../core/lend.ts";
 import type { Connection } from "./connection.ts";
 import { explain, type PgClient } from "./driver.ts";
 import { literal } from "./names.ts";
@@ -20,10 +20,21 @@ interface Done<T> {
 
 /** How a transaction for events begins and ends, and how statements run in it. */
 export interface EventTransactions<Tx> {
-  /** `first` runs as the transaction begins; the work gets its rows. */
-  transaction<T>(first: Statement, work: (tx: Tx, rows: StatementRows) => Promise<Done<T>>): Promise<T>;
+  /** `first` runs as the transaction begins; the work gets its rows. A transaction that several events share cannot be committed by the work. */
+  transaction<T>(first: Statement, shared: boolean, work: (tx: Tx, rows: StatementRows) => Promise<Done<T>>): Promise<T>;
   query(tx: Tx, statement: Statement): Promise<StatementRows>;
+  /** Whether a handle refuses statements by itself once the work has ended the transaction. */
+  notices(tx: Tx): boolean;
 }
+
+/**
+ * PostgreSQL runs the query of a holdable cursor when the transaction commits. This one fails, so a handler's COMMIT rolls back: it would
+ * commit the marks of events whose handlers have not run. The text is no boolean; `concat` keeps the planner from finding out.
+ */
+const guard = {
+  set: "DECLARE waybill_batch NO SCROLL CURSOR WITH HOLD FOR SELECT CAST(pg_catalog.concat('waybill: a handler must not commit') AS boolean)",
+  drop: "CLOSE waybill_batch",
+};
 
 /** What a library's handle needs of a transaction. */
 interface Bound<Tx> {
@@ -43,15 +54,18 @@ export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransacti
   };
   return {
     query,
-    transaction: (first, work) =>
+    notices: () => false,
+    transaction: (first, shared, work) =>
       library.begin(async (tx) => {
+        if (shared) await query(tx, () => guard.set).catch(explained);
         const { result, last, refused } = await work(tx, await query(tx, first).catch(explained));
-        if (last !== null)
-          await query(tx, last)
-            .catch(explained)
-            .catch((error: unknown) => {
-              throw refused?.(error) ?? error;
-            });
+        for (const statement of [last, shared ? () => guard.drop : null])
+          if (statement !== null)
+            await query(tx, statement)
+              .catch(explained)
+              .catch((error: unknown) => {
+                throw refused?.(error) ?? error;
+              });
         return result;
       }),
   };
@@ -65,14 +79,17 @@ export function onOwnClients(connection: Connection, patienceMs: number): EventT
   // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
   const begin = `BEGIN; SET LOCAL lock_timeout = ${patienceMs}; SET LOCAL idle_in_transaction_session_timeout = ${patienceMs * 10}; SET LOCAL tcp_user_timeout = ${patienceMs}`;
   return {
-    transaction: (first, work) =>
-      connection.lend((client) =>
-        transact(client, { place: connection.place, patienceMs }, `${begin}; ${first(literal)}`, async (rows) => {
+    transaction: (first, shared, work) =>
+      connection.lend((client) => {
+        const opening = `${begin}${shared ? `; ${guard.set}` : ""}; ${first(literal)}`;
+        return transact(client, { place: connection.place, patienceMs }, opening, async (rows) => {
           const isOpen = (): boolean => client.getTransactionStatus?.() !== "I";
           const { last, ...done } = await lending(client, (tx) => work(tx, rows), isOpen);
-          return { ...done, commit: last === null ? "COMMIT" : `${last(literal)}; COMMIT` };
-        }),
-      ),
+          const ending = [...(last === null ? [] : [last(literal)]), ...(shared ? [guard.drop] : []), "COMMIT"];
+          return { ...done, commit: ending.join("; ") };
+        });
+      }),
+    notices: (tx) => unlent(tx).getTransactionStatus !== undefined,
     query: async (tx, statement) => (await tx.query(statement(literal))).rows,
   };
 }

@@ -32,9 +32,24 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           dropLetter();
           return before;
         }
+        const lost = (id: string): WaybillError =>
+          new WaybillError("TRANSACTION_LOST", `the transaction of event ${id} ended inside its handler`);
+        const finish = (id: string): boolean =>
+          statements.run("UPDATE inbox SET finished = 1 WHERE consumer = ? AND event_id = ?", [consumer, id]) === 1;
+        // A handler's COMMIT would commit the marks of events whose handlers have not run: each gets its mark when its turn comes.
+        let begun: readonly string[] | null = null;
+        const next = (now: readonly string[]): void => {
+          if (!inTransaction(db)) throw lost(now[0]!);
+          if (begun === null && now.length < fresh.size)
+            for (const id of fresh)
+              if (!now.includes(id)) statements.run("DELETE FROM inbox WHERE consumer = ? AND event_id = ?", [consumer, id]);
+          const missing = begun?.find((id) => !finish(id)) ?? (begun === null ? undefined : now.find((id) => !mark(id)));
+          if (missing !== undefined) throw lost(missing);
+          begun = now;
+        };
         const lent = lend(db, () => isOpen(db));
         try {
-          await work(lent.handle, fresh);
+          await work(lent.handle, fresh, next);
         } catch (cause) {
           // This transaction has the write lock: a handler that meets a lock did not use the handle it was given.
           if (isBusy(cause)) throw new Error("the handler met a lock: it must write through the handle it is given", { cause });
@@ -44,10 +59,8 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
         }
         // The handler may have swallowed an error that rolled everything back, or ended the transaction itself. Its later statements
         // were then committed one by one, and ours would be too. A mark that the handler committed is then never finished.
-        const finish = (id: string): boolean =>
-          statements.run("UPDATE inbox SET finished = 1 WHERE consumer = ? AND event_id = ?", [consumer, id]) === 1;
-        const lost = inTransaction(db) ? [...fresh].find((id) => !finish(id)) : ids[0];
-        if (lost !== undefined) throw new WaybillError("TRANSACTION_LOST", `the transaction of event ${lost} ended inside its handler`);
+        const missing = inTransaction(db) ? [...fresh].find((id) => !finish(id)) : ids[0];
+        if (missing !== undefined) throw lost(missing);
         for (const id of fresh) statements.run("DELETE FROM waybill_attempts WHERE consumer = ? AND event_id = ?", [consumer, id]);
         dropLetter();
         return before;

@@ -1,0 +1,53 @@
+import type { NextWork } from "../../contracts/inbox.ts";
+import type { MysqlServer } from "./connection.ts";
+import { WaybillError } from "../../core/errors.ts";
+import { errnoOf, type MysqlConnection } from "./driver.ts";
+import type { AskTransaction } from "./handle.ts";
+import type { Names } from "./names.ts";
+import { staying, type Ends } from "./transactor.ts";
+
+export const among = (ids: readonly string[]): string => `IN (${ids.map(() => "?").join(", ")})`;
+
+/**
+ * A handler's COMMIT, TRUNCATE or DDL would commit the marks of events whose handlers have not run. So each event gets its mark when its
+ * turn comes, and the mark of the one before it is finished. The marks that are taken away stay locked until the transaction ends.
+ */
+export function turnByTurn(ask: AskTransaction, n: Names, consumer: string, ids: readonly string[], handlerVersion: number): NextWork {
+  let begun: readonly string[] | null = null;
+  let stayed = async (): Promise<void> => undefined;
+  return async (now) => {
+    const others = begun === null ? ids.filter((id) => !now.includes(id)) : [];
+    if (others.length > 0) await ask(`DELETE FROM ${n.inbox} WHERE consumer = ? AND event_id ${among(others)}`, [consumer, ...others]);
+    if (begun !== null) {
+      await stayed();
+      const rows = [...begun.map((id) => [consumer, id, handlerVersion, 1]), ...now.map((id) => [consumer, id, handlerVersion, 0])];
+      await ask(
+        `INSERT INTO ${n.inbox} (consumer, event_id, handler_version, finished) VALUES ${rows.map(() => "(?, ?, ?, ?)").join(", ")}
+         ON DUPLICATE KEY UPDATE finished = VALUES(finished)`,
+        rows.flat(),
+      );
+    }
+    stayed = await staying(ask);
+    begun = now;
+  };
+}
+
+/**
+ * Inside an XA transaction, the server refuses what would end it: COMMIT, ROLLBACK, START TRANSACTION, TRUNCATE, DDL. It is committed in one
+ * phase, and a lost link rolls it back like any other. Null where the server has none, as with Galera.
+ */
+export async function guardedBranch(own: MysqlConnection, { id }: MysqlServer): Promise<Ends | null> {
+  const branch = `'waybill ${id}'`;
+  const end = `XA END ${branch}`;
+  return own.query(`XA START ${branch}`).then(
+    () => ({ commit: [end, `XA COMMIT ${branch} ONE PHASE`], rollback: [end, `XA ROLLBACK ${branch}`] }),
+    () => null,
+  );
+}
+
+/** The handler's failure, where it is that refusal. */
+export function refusedEnd(error: unknown, ids: readonly string[]): WaybillError | null {
+  if (errnoOf(error) !== 1399) return null;
+  const what = `a handler would have ended the transaction of events ${ids.join(", ")}: leave COMMIT and ROLLBACK to Waybill`;
+  return new WaybillError("TRANSACTION_LOST", what, { cause: error });
+}

@@ -1,0 +1,54 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describeWith } from "../servers/available.ts";
+import { startMariadb } from "../servers/mariadb.ts";
+import { startMysql } from "../servers/mysql.ts";
+import { startPostgres, type Postgres } from "../servers/postgres.ts";
+import type { Server } from "../servers/server.ts";
+import { applied, bad, count, deeds, harmsItselfOnly, onServers } from "./ended.ts";
+import { mariadbGround, postgresGround, sqliteGround } from "./grounds.ts";
+import { mariadbWays, nameOf, postgresWays } from "./ways.ts";
+
+const title = "a handler in a batch that ends its transaction harms its own event only";
+const some = onServers.filter(({ sql, swallows }) => swallows !== true && /COMMIT|TRUNCATE/.test(sql));
+
+await describeWith("postgres", `${title}, on PostgreSQL`, () => {
+  let server: Postgres;
+  beforeAll(async () => void (server = await startPostgres({ version: 15 })));
+  afterAll(() => server[Symbol.asyncDispose]());
+  for (const way of postgresWays.filter((each) => ["{ pool }", "Drizzle (node-postgres)"].includes(nameOf(each)))) {
+    const prepare = () => postgresGround(server.url(), way);
+    describe(nameOf(way), () => harmsItselfOnly(prepare, onServers));
+    describe(`${nameOf(way)}, a handler of batches`, () => harmsItselfOnly(prepare, some, true));
+  }
+});
+
+for (const [name, database, start] of [
+  ["mariadb", "MariaDB", startMariadb],
+  ["mysql", "MySQL", startMysql],
+] as const)
+  await describeWith(name, `${title}, on ${database}`, () => {
+    let server: Server;
+    beforeAll(async () => void (server = await start()));
+    afterAll(() => server[Symbol.asyncDispose]());
+    const prepare = (way: (typeof mariadbWays)[number]) => () => mariadbGround((named) => server.url(named), way);
+    describe("{ pool }", () => harmsItselfOnly(prepare("pool"), onServers));
+    describe("{ pool }, a handler of batches", () => harmsItselfOnly(prepare("pool"), some, true));
+    const drizzle = name === "mysql" ? undefined : mariadbWays.find((each) => nameOf(each).startsWith("Drizzle"));
+    if (drizzle === undefined) return;
+    describe(nameOf(drizzle), () => {
+      harmsItselfOnly(prepare(drizzle), onServers);
+      test("a handler of batches answers for all events that it was given", { timeout: 60_000 }, async () => {
+        // It was given 20 events at once, and committed: nobody can tell which of them had their effect.
+        const [{ letters, effects }] = await applied(prepare(drizzle), 20, { sql: "TRUNCATE TABLE scratch" }, true);
+        expect(letters).toHaveLength(20);
+        expect(letters.map(({ id }) => id)).toContain(`e-${bad}`);
+        expect(new Set(letters.map(({ errorCode }) => errorCode))).toEqual(new Set(["EFFECT_UNFINISHED"]));
+        const given = new Set(letters.map(({ id }) => id.slice(2)));
+        const others = Array.from({ length: count }, (_, n) => String(n)).filter((n) => !given.has(n));
+        expect(effects.filter((effect) => !given.has(effect.split(" ")[0]!))).toEqual(others.sort());
+        expect(new Set(effects).size).toBe(effects.length);
+      });
+    });
+  });
+
+describe(`${title}, on SQLite`, () => harmsItselfOnly(sqliteGround, deeds));
