@@ -23,5 +23,18 @@ export async function* subscriber(ground: Ground): AsyncGenerator<Finding> {
       task: { events, warm: events, broker: "nats", database },
       minutes: database === "postgres" ? 1.4 : 0.7,
     });
+    if (database !== "postgres") continue;
+    yield await compare(ground, {
+      question: `The same, ${events.toLocaleString("en")} events that each update one of ten rows`,
+      store,
+      broker,
+      sides: [
+        { name: "one by one", side: "subscriber", task: { way: "sharedRows", batch: 1 } },
+        { name: "batches of up to 100", side: "subscriber", task: { way: "sharedRows", batch: 100 } },
+      ],
+      base: "one by one",
+      task: { events, warm: 100, broker: "nats", database },
+      minutes: 0.7,
+    });
   }
 }

@@ -9,9 +9,12 @@ import { databaseOf, openStore, workTable } from "./stores.mjs";
 /** The defaults of a subscriber: concurrent handlers, and prefetched messages. */
 const [concurrency, prefetch] = [16, 256];
 
-async function subscribing(task, { store, broker, handled }, options) {
+async function subscribing(task, { store, broker, handled, unworried = false }, options) {
   const { createSubscriber } = await from(task.root, "index.js");
-  const observe = (event) => (event.type === "subscriber.handled" ? handled() : refuse(event));
+  const observe = (event) => {
+    if (event.type === "subscriber.handled") handled();
+    else if (!unworried || event.type !== "subscriber.trouble") refuse(event);
+  };
   const service = createSubscriber({ consumer: "bench", source: broker, inbox: store, topics: [topicOf(task)], observe, ...options });
   return () => service.start();
 }
@@ -48,6 +51,16 @@ const ways = {
           ),
       },
     }),
+
+  /** Each event updates one of ten rows, as counters and stocks are updated. `task.batch` events may share a transaction. */
+  async sharedRows(task, parts) {
+    const shared = parts.named("shared");
+    await parts.run(`CREATE TABLE ${shared} (id integer PRIMARY KEY, events integer NOT NULL)`);
+    await parts.run(`INSERT INTO ${shared} SELECT n, 0 FROM generate_series(0, 9) AS n`);
+    const OrderPlaced = (event, tx) =>
+      tx.query(`UPDATE ${shared} SET events = events + 1 WHERE id = $1`, [Number.parseInt(event.id.slice(-6), 16) % 10]);
+    return subscribing(task, { ...parts, unworried: true }, { batch: task.batch, handlers: { OrderPlaced } });
+  },
 
   /** A transaction for each message, with its mark and its work. */
   async byHand(task, parts) {

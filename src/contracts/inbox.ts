@@ -40,6 +40,7 @@ export interface Inbox<Tx> {
    * With `also`, all marks and the work commit together, or nothing does: if one event is refused, all are. The work runs when at least one
    * of them has no mark yet. The answer is for `id`. When the work for one event commits all the same, and the call rejects, that one may
    * have an unfinished mark. What was applied before it then has its mark and its effect, or neither, and what comes after it has neither.
+   * One event is tried again when it lost a conflict with another transaction. Several are not: the call rejects.
    */
   once(keys: InboxKeys, handlerVersion: number, work: OnceWork<Tx>, letter?: bigint): Promise<Applied>;
   /** Counts a failed attempt durably, and answers how many there are now. Writing the event's mark deletes the count. */

@@ -3,7 +3,7 @@ import { asError, isWaybillError, WaybillError, type ErrorCode } from "../core/e
 import { markable, maxMarkBytes, type Letter } from "../core/letter.ts";
 import { lineOf, reasonOf } from "../core/reason.ts";
 import { withDeadline } from "../core/time.ts";
-import { SessionEnded } from "../core/blameless.ts";
+import { Conflict, SessionEnded } from "../core/blameless.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { fatal, isFatal } from "./fatal.ts";
 import { shortened } from "./letters.ts";
@@ -115,8 +115,8 @@ async function once<Tx>(path: Path<Tx>, post: Taken): Promise<Error | null | typ
       } catch (error) {
         // Found before the handler could begin, but still the event's own failure.
         if (isWaybillError(error, "EFFECT_UNFINISHED")) return error;
-        // A handler that ends its own session looks like a database that did; one that always does is to blame.
-        lost = error instanceof SessionEnded ? lost + 1 : 0;
+        // A handler that ends its own session looks like a database that did; one that always does is to blame. So is one that always conflicts.
+        lost = error instanceof SessionEnded || error instanceof Conflict ? lost + 1 : 0;
         if (work.began ? ofDatabase(error) && lost < maxLost : !ofMark(error)) throw error;
         return work.failure ?? asError(error);
       }

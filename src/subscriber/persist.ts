@@ -10,6 +10,7 @@ import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
 import type { Delivery } from "../contracts/source.ts";
 import { backOff } from "./back-off.ts";
+import type { Gate } from "./gate.ts";
 import type { InTime } from "./in-time.ts";
 import type { Session } from "./session.ts";
 import type { SubscriberTroubles } from "./trouble.ts";
@@ -40,6 +41,7 @@ export interface Path<Tx> {
   readonly concurrency: number;
   /** How many events share one transaction at most. */
   readonly batch: number;
+  readonly gate: Gate;
   readonly retry: RetrySchedule;
   readonly stopping: AbortSignal;
   readonly inTime: InTime;

@@ -7,6 +7,7 @@ import type { Letters } from "../contracts/letters.ts";
 import type { Delivery, Source } from "../contracts/source.ts";
 import { deliver, setAside } from "./deliver.ts";
 import { forgetOld } from "./forgetting.ts";
+import { createGate } from "./gate.ts";
 import { createHolds } from "./holds.ts";
 import { createInTime } from "./in-time.ts";
 import type { Path, UnderWay } from "./persist.ts";
@@ -18,7 +19,7 @@ import { deliverTogether, sharedName, type Member } from "./together.ts";
 import { createTurns, type Turn } from "./turns.ts";
 
 export interface Subscribe<Tx> {
-  readonly parts: Omit<Path<Tx>, "stopping" | "inTime" | "progress" | "resting" | "inboxHealth">;
+  readonly parts: Omit<Path<Tx>, "stopping" | "gate" | "inTime" | "progress" | "resting" | "inboxHealth">;
   readonly source: Source;
   /** Null where the inbox has no letters that could be redriven. */
   readonly letters: Letters | null;
@@ -45,6 +46,7 @@ export async function subscribe<Tx>(settings: Subscribe<Tx>, run: ServiceRun): P
   const path: Path<Tx> = {
     ...parts,
     stopping,
+    gate: createGate(clock, parts.concurrency),
     inTime: createInTime(clock, stopping),
     progress,
     resting: new Map(),

@@ -54,7 +54,8 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly concurrency?: number;
   /**
    * How many events may share one transaction: one statement marks them all, and one COMMIT keeps all their effects. When one of them
-   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` then limits all handlers of a transaction together.
+   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` then limits all handlers of a transaction together. After
+   * a deadlock, batches go one at a time for a while.
    * @default 1
    */
   readonly batch?: number;

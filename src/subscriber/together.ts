@@ -1,3 +1,4 @@
+import { Conflict } from "../core/blameless.ts";
 import { WaybillError } from "../core/errors.ts";
 import { markable } from "../core/letter.ts";
 import { acknowledge, slowMs } from "./deliver.ts";
@@ -18,14 +19,22 @@ export function sharedName<Tx>(path: Path<Tx>, { delivery }: Member): string | n
 
 /**
  * Commits the marks and effects of all members together, then acknowledges each. False: something failed, and nothing was kept. Then each
- * member is delivered by itself, which shows whose failure it is. The failed batch costs no attempt.
+ * member is delivered by itself, which shows whose failure it is. The failed batch costs no attempt. After a conflict with another
+ * transaction it is tried once more, when the gate lets it through.
  */
 export async function deliverTogether<Tx>(path: Path<Tx>, members: readonly Member[], turn: Turn): Promise<boolean> {
-  try {
-    await once(path, members);
-  } catch {
-    return false;
+  const [{ delivery }] = members as [Member];
+  for (let tries = 1; ; tries++) {
+    try {
+      await path.gate.run(() => once(path, members));
+      break;
+    } catch (error) {
+      if (!(error instanceof Conflict)) return false;
+      path.troubles.met("once", error, delivery.topic);
+      if (tries === 2) return false;
+    }
   }
+  path.troubles.over("once", delivery.topic);
   for (const { done, ...post } of members) done(await acknowledge(path, { ...post, turn }, "after-effect"));
   return true;
 }

@@ -3,7 +3,7 @@ import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
-import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
+import { blamed, Conflict, MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
 import { onceBy, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
@@ -130,7 +130,9 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         try {
           return await apply(keys, handlerVersion, work, letter);
         } catch (error) {
-          if (error instanceof MarkHeld || !isConflict(error) || attempt === attempts) throw error;
+          const told = blamed(connection.place, error, isConflict);
+          // A batch that lost a conflict is the caller's business: run again at once, it would meet the same batches.
+          if (!(told instanceof Conflict) || keys.ids.length > 1 || attempt === attempts) throw told;
         }
       }
     }),

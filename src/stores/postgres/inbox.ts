@@ -1,4 +1,5 @@
 import type { Inbox } from "../../contracts/inbox.ts";
+import { blamed } from "../../core/blameless.ts";
 import type { Clock } from "../../core/clock.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { letterColumns, marksEvent, parkedVersion, renewedColumns } from "../kit/letters.ts";
@@ -16,7 +17,15 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Even
   const expiry = createExpiry(clock);
   const apply = createApply(connection, n, applying);
   return {
-    once: onceBy((keys, handlerVersion, work, letter) => again(() => apply(keys, handlerVersion, work, letter), isConflict)),
+    // A batch that lost a conflict is the caller's business: run again at once, it would meet the same batches.
+    once: onceBy((keys, handlerVersion, work, letter) =>
+      again(
+        () => apply(keys, handlerVersion, work, letter),
+        (error) => keys.ids.length === 1 && isConflict(error),
+      ).catch((error: unknown) => {
+        throw blamed(connection.place, error, isConflict);
+      }),
+    ),
     async failed(key, error) {
       const [row] = await connection.run(
         `INSERT INTO ${n.attempts} AS a (consumer, event_id, attempts, last_error, failed_at) VALUES ($1, $2, 1, $3, clock_timestamp())
