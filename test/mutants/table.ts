@@ -277,6 +277,24 @@ export const mutants: readonly Mutant[] = [
     tests("stores/sqlite", "several events are applied together, each once"),
   ),
   mutant(
+    "batch-commits-inside",
+    "I",
+    "PostgreSQL: a handler may commit the transaction that a batch shares",
+    tests("compositions/ended.slow", "on PostgreSQL { pool } COMMIT"),
+  ),
+  mutant(
+    "batch-marks-at-once",
+    "I",
+    "SQLite: a batch marks all of its events before the first handler runs",
+    tests("compositions/ended.slow", "on SQLite COMMIT"),
+  ),
+  mutant(
+    "batches-conflict-on",
+    null,
+    "after a deadlock, batches go on side by side",
+    tests("subscriber/gate", "run side by side until two of them conflict"),
+  ),
+  mutant(
     "letter-after-ack",
     "L",
     "a dead event is acknowledged, and its letter is written then",
