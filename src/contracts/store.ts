@@ -11,11 +11,8 @@ import type { OutboxStore, OutboxWriter, Transactor } from "./outbox-store.ts";
 export interface Schema {
   /** Creates or upgrades the tables, and answers the versions that it applied. It is safe to repeat, and to run beside traffic. */
   migrate(): Promise<readonly number[]>;
-  /**
-   * The statements that `migrate` would run on an empty database, or on tables of version `from`, for a migration tool: they neither begin
-   * nor commit.
-   */
-  print(from?: number): string;
+  /** The statements that `migrate` would run on an empty database, for a migration tool: they neither begin nor commit. */
+  print(): string;
   /** The statements that give each role the least it needs; empty where the database has no roles. */
   grants(): string;
   /** Rejects with NOT_MIGRATED, SCHEMA_NEWER or SCHEMA_UNRELEASED when this code cannot work with the tables in the database. */

@@ -2,7 +2,6 @@ import { settings } from "../config.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
 import { brokerOf, storeOf } from "./shared.ts";
-import { whole } from "../read.ts";
 import { usage } from "../usage.ts";
 
 export const migrate = command({
@@ -14,7 +13,6 @@ export const migrate = command({
     topics: flag.value("A,B", "topics to create on the broker", settings.topics),
     consumers: flag.value("A,B", "consumers to make a place for in these topics, where the broker needs one", settings.topics),
     print: flag.switch("only print the statements, for a migration tool: without BEGIN and COMMIT"),
-    from: flag.value("VERSION", "with --print: only what tables of this version lack", whole(1, 1_000)),
     grants: flag.switch("with --print: the rights that each role needs, instead of the tables"),
   },
   examples: [
@@ -27,15 +25,13 @@ export const migrate = command({
     const withBroker = brokerPlace(terminal, values) !== undefined;
     if (values.topics !== undefined && !withBroker) usage("--topics needs --broker URL, where they are created");
     if (values.consumers !== undefined && topics.length === 0) usage("--consumers needs --topics, which they read");
-    if (values.from !== undefined && (!values.print || values.grants))
-      usage("--from goes with --print alone: without it, Waybill finds out the version itself");
     if (values.grants && !values.print) usage("--grants needs --print: Waybill prints the grants, and an administrator runs them");
     const withStore = storePlace(terminal, values) !== undefined;
     // A broker alone is enough to create topics, as errors about a missing topic advise. --print always needs the store.
     await using opened = withStore || !withBroker || values.print ? await storeOf(terminal, values, true) : null;
     if (opened !== null && values.print) {
       const { schema } = opened.store;
-      const statements = values.grants ? schema.grants() : schema.print(values.from);
+      const statements = values.grants ? schema.grants() : schema.print();
       if (statements === "")
         usage("--grants is for a database with roles, and this one has none: who can write to the file can do everything");
       return terminal.out.answer({ statements }, () => statements.trimEnd().split("\n"));

@@ -45,21 +45,6 @@ export const clockRule: Rule<{ readonly clock: ClockSighting }> = {
 
 const unread = "This user may not read Waybill's tables: run doctor as the user that relays have.";
 
-/** `schema` is 0 if there are no tables, and null if this user may not read them. */
-export const schemaRule = (wanted: number): Rule<{ readonly schema: number | null }> => ({
-  setting: "schema version",
-  badWhen: "no tables, older or newer ones",
-  breaks: "L",
-  remedy: "run `waybill migrate`",
-  look({ schema: version }, { good, bad, unknown }) {
-    if (version === null) return unknown(null, unread);
-    if (version === wanted) return good(String(version), "The tables are those of this version.");
-    const newer = `This code knows version ${wanted} at most, and refuses to work with newer tables`;
-    if (version > wanted) return bad(String(version), newer, { remedy: "upgrade waybill here" });
-    return bad(version === 0 ? "none" : String(version), `This code needs version ${wanted}, and no relay starts before`);
-  },
-});
-
 /** `schema` is null if this user may not read it. `known` has the fingerprint of each version. */
 export const tablesRule = (known: readonly string[]): Rule<{ readonly schema: TablesFound | null }> => ({
   setting: "schema version",

@@ -4,15 +4,6 @@ import { refuseOther, type TablesFound } from "../../core/tables.ts";
 export const partitionUnits = ["day", "week", "month"] as const;
 export type PartitionUnit = (typeof partitionUnits)[number];
 
-/** A newer version may give these tables another meaning. */
-export function refuseNewer(place: string, version: number, known: number): void {
-  if (version > known)
-    throw new WaybillError(
-      "SCHEMA_NEWER",
-      `${place} has tables of version ${version}, and this code knows ${known} at most: upgrade waybill here`,
-    );
-}
-
 /** Refuses tables that this code cannot work with. `known` has the fingerprint of each version. */
 export function checkTables(place: string, found: TablesFound, known: readonly string[], url: string): void {
   refuseOther(place, found, known);
@@ -20,24 +11,6 @@ export function checkTables(place: string, found: TablesFound, known: readonly s
   const lacks =
     found.version === 0 ? "has no Waybill tables" : `has tables of version ${found.version}, and this code needs ${known.length}`;
   throw new WaybillError("NOT_MIGRATED", `${place} ${lacks}: run waybill migrate --store ${url}`);
-}
-
-/** `version` is 0 where there are no tables. */
-export function checkVersion(place: string, version: number, needed: number, url: string): void {
-  refuseNewer(place, version, needed);
-  if (version === needed) return;
-  const found = version === 0 ? "has no Waybill tables" : `has tables of version ${version}, and this code needs ${needed}`;
-  throw new WaybillError("NOT_MIGRATED", `${place} ${found}: run waybill migrate --store ${url}`);
-}
-
-/** The migrations that tables of version `from` lack. */
-export function checkFrom<M>(migrations: readonly M[], from: number): readonly M[] {
-  if (!Number.isInteger(from) || from < 0 || from >= migrations.length)
-    throw new WaybillError(
-      "INVALID_OPTION",
-      `no statements lead from version ${from}: this code makes version ${migrations.length}, from 0 (no tables) to ${migrations.length - 1}`,
-    );
-  return migrations.slice(from);
 }
 
 /** The first line of printed statements. */

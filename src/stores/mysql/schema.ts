@@ -4,7 +4,7 @@ import { WaybillError } from "../../core/errors.ts";
 import { isAtLeast } from "../../core/finding.ts";
 import { fingerprintOf, refuseOther, type TablesFound } from "../../core/tables.ts";
 import { tables, type TableName } from "../kit/names.ts";
-import { checkFrom, checkTables, type PartitionUnit } from "../kit/schema.ts";
+import { checkTables, type PartitionUnit } from "../kit/schema.ts";
 import type { Connection, Run, MysqlServer, MysqlSession } from "./connection.ts";
 import { errnoOf } from "./driver.ts";
 import { grants } from "./grants.ts";
@@ -45,7 +45,7 @@ export function createSchema(connection: Connection, n: Names, clock: Clock, ask
           return applied;
         }),
       ),
-    print: (from = 0) => printed(n, asked, from),
+    print: () => printed(n, asked),
     grants: () => printedGrants(n, asked),
     check: async () => {
       checkTables(place, await tablesIn(connection.run, n), fingerprints, "mysql://…");
@@ -146,14 +146,13 @@ export function refuseOld({ version, mariadb }: Pick<MysqlServer, "version" | "m
     throw new WaybillError("UNSUPPORTED", `${place} is ${version}: ${needed}`);
 }
 
-function printed(n: Names, asked: PartitionUnit | null, from: number): string {
-  checkFrom(versions, from);
+function printed(n: Names, asked: PartitionUnit | null): string {
   return [
     "-- For MariaDB and MySQL. DDL commits by itself: if it is cut off, `waybill migrate` goes on from there.",
     "SET @waybill_mode = @@SESSION.sql_mode, @waybill_wait = @@SESSION.lock_wait_timeout;",
     `SET SESSION sql_mode = '${mode}', lock_wait_timeout = ${lockSeconds};`,
     ...(n.schema === null ? [] : [`CREATE DATABASE IF NOT EXISTS ${n.quotedSchema};`]),
-    ...steps(n, asked, from).map((sql) => (triggerIn(sql, n) === null ? `${sql};` : `DELIMITER //\n${sql} //\nDELIMITER ;`)),
+    ...steps(n, asked, 0).map((sql) => (triggerIn(sql, n) === null ? `${sql};` : `DELIMITER //\n${sql} //\nDELIMITER ;`)),
     "SET SESSION sql_mode = @waybill_mode, lock_wait_timeout = @waybill_wait;",
     "",
   ].join("\n");

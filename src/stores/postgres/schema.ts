@@ -7,7 +7,7 @@ import type { Connection, Run } from "./connection.ts";
 import { sqlState } from "./driver.ts";
 import { grants } from "./grants.ts";
 import { literal, namesOf, type Names } from "./names.ts";
-import { checkFrom, checkTables, inOneTransaction, refuseLayout, type PartitionUnit } from "../kit/schema.ts";
+import { checkTables, inOneTransaction, refuseLayout, type PartitionUnit } from "../kit/schema.ts";
 import { firstPartitions } from "./partitions.ts";
 import { version1 } from "./schema.sql.ts";
 
@@ -24,7 +24,7 @@ export const fingerprints: readonly string[] = versions.map((text) => {
 function statements(n: Names, from: number, unit: PartitionUnit | null): string {
   const fingerprint = literal(fingerprints.at(-1)!);
   return [
-    ...checkFrom(versions, from).map((text) => text(n, unit).trim()),
+    ...versions.slice(from).map((text) => text(n, unit).trim()),
     from === 0
       ? `INSERT INTO ${n.meta} (version, fingerprint, partitions) VALUES (${versions.length}, ${fingerprint}, ${unit === null ? "NULL" : literal(unit)});`
       : `UPDATE ${n.meta} SET version = ${versions.length}, fingerprint = ${fingerprint};`,
@@ -66,13 +66,7 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
         else if (unit !== null) await run(firstPartitions(n));
         return versions.map((_, at) => at + 1).slice(from);
       }),
-    print: (from = 0) =>
-      [
-        inOneTransaction,
-        ...(from === 0 ? [`CREATE SCHEMA IF NOT EXISTS ${n.schema};`] : ["SET LOCAL lock_timeout = '5s';"]),
-        statements(n, from, asked),
-        "",
-      ].join("\n"),
+    print: () => [inOneTransaction, `CREATE SCHEMA IF NOT EXISTS ${n.schema};`, statements(n, 0, asked), ""].join("\n"),
     grants: () => grants(n, asked !== null),
     check: async () => {
       checkTables(place, await tablesOf(connection.run, n), fingerprints, "postgres://…");

@@ -1,7 +1,7 @@
 import type { Schema } from "../../contracts/store.ts";
 import { fingerprintOf, refuseOther, type TablesFound } from "../../core/tables.ts";
 import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
-import { checkFrom, checkTables, inOneTransaction } from "../kit/schema.ts";
+import { checkTables, inOneTransaction } from "../kit/schema.ts";
 import { version1 } from "./schema.sql.ts";
 
 /** One text per version, applied in order. */
@@ -22,7 +22,7 @@ export function createSchema(connection: Connection, path: string): Schema {
         statements.exec(markOf(versions.length));
         return missing.map((_, at) => found.version + at + 1);
       }),
-    print: (from = 0) => [inOneTransaction, checkFrom(versions, from).join("\n").trim(), `${markOf(versions.length)}\n`].join("\n"),
+    print: () => [inOneTransaction, versions.join("\n").trim(), `${markOf(versions.length)}\n`].join("\n"),
     grants: () => "",
     check: () => connection.read((statements) => checkFound(tablesOf(statements), path)),
   };
