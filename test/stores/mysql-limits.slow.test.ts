@@ -1,7 +1,7 @@
 import mysql2 from "mysql2/promise";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sampleEvent } from "../../src/conformance/corpus.ts";
-import { mysql } from "../../src/stores/mysql/index.ts";
+import { mysql, type MysqlPool } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
 import type { Server } from "../servers/server.ts";
 import { both, ownMariadb } from "./mariadb-own.ts";
@@ -54,6 +54,53 @@ for (const { name, title, start } of both)
       },
     );
   });
+
+for (const { name, title, start } of both)
+  await describeWith(name, `rows that no relay can carry, on ${title}`, () => {
+    const { own } = ownMariadb(start);
+
+    own("are parked in as many statements whether there are ten of them or a thousand", async ({ pool, store }) => {
+      const [[made]] = (await pool.query("SHOW CREATE TRIGGER waybill_guard")) as unknown as [[Record<string, string>]];
+      await pool.query("DROP TRIGGER waybill_guard");
+      const asked: string[] = [];
+      const counting = mysql({ pool: counted(pool, (sql) => asked.push(sql)) });
+      await store.leases.renew("r", 60_000);
+      const holding = { relay: "r", lanes: await store.leases.take("r", [...Array(64).keys()]) };
+      const statements: number[] = [];
+      for (const count of [10, 1_000]) {
+        const row = (n: number): string => `('Hostile', 'h-${count}-${n}', 'E', '{}', REPEAT('x', 16000))`;
+        await pool.query(
+          `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, headers) VALUES ${Array.from({ length: count }, (_, n) => row(n)).join(", ")}`,
+        );
+        const window = await store.outbox.claim(holding, { limit: count, open: [], narrow: false });
+        expect(window.claims.map(({ unreadable }) => unreadable)).toEqual(Array(count).fill("headers are not JSON"));
+        asked.length = 0;
+        await counting.outbox.settle(
+          "r",
+          window.id!,
+          window.claims.map((claim) => ({ claim, as: "parked", error: "ROW_UNREADABLE: no", release: false })),
+        );
+        statements.push(asked.length);
+      }
+      await pool.query(made["SQL Original Statement"]!);
+      expect((await store.operator.status()).states).toMatchObject({ PENDING: 0, DEAD: 1_010 });
+      expect(statements[1]).toBeLessThanOrEqual(statements[0]!); // the first settle prepares its connection too
+      expect(statements[1]).toBeLessThan(15);
+    });
+  });
+
+/** Names every statement that goes through the pool. */
+const counted = (pool: mysql2.Pool, asked: (sql: string) => void): MysqlPool => ({
+  end: () => pool.end(),
+  getConnection: async () =>
+    new Proxy(await pool.getConnection(), {
+      get(of, name) {
+        const value: unknown = Reflect.get(of, name, of);
+        if (name !== "query") return typeof value === "function" ? (value.bind(of) as unknown) : value;
+        return (query: mysql2.QueryOptions): unknown => (asked(query.sql), of.query(query));
+      },
+    }),
+});
 
 for (const { name, title, start } of both)
   await describeWith(name, `a ${title} that takes less at once than it did`, () => {

@@ -68,6 +68,15 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
 const allowed = <T>(read: () => Promise<T>): Promise<T | null> =>
   unlessDenied(read, (error) => [1227, 1142, 1143, 1044].includes(errnoOf(error) ?? 0));
 
+async function isDenied(run: Run, table: string): Promise<boolean> {
+  try {
+    return (await allowed(() => run(`SELECT 1 FROM ${table} LIMIT 0`))) === null;
+  } catch (error) {
+    if (errnoOf(error) === 1146) return false; // there is no such table
+    throw error;
+  }
+}
+
 async function readTables(connection: Connection, n: Names, clock: Clock): Promise<TableAnswers> {
   const { run } = connection;
   const unit = (await layoutOf(run, n))?.unit ?? null;
@@ -93,9 +102,11 @@ async function readTables(connection: Connection, n: Names, clock: Clock): Promi
     const table = own.get(textOf(row, "name").toLowerCase());
     return table === undefined || textOrNull(row, "type") === "VIEW" ? [] : [{ table, engine: textOrNull(row, "engine") ?? "none" }];
   });
-  // A user does not see tables on which it has no privilege. A relay needs none on a subscriber's tables.
+  // A user does not see tables on which it has no privilege. A relay needs none on the inbox.
   const seen = new Set(engines.map(({ table }) => table));
-  const unseen = consumers.every((table) => !seen.has(table)) ? consumers : [];
+  const unseen: string[] = [];
+  for (const table of [n.inbox, n.attempts, n.seats, n.letters])
+    if (!seen.has(nameIn(table)) && (await isDenied(run, table))) unseen.push(nameIn(table));
   const lanes = nameIn(n.lanes);
   // A server may store names in lower case, so they are compared without regard to case.
   const spelt = new Map(expected.map(({ kind, name }) => [`${kind} ${name}`.toLowerCase(), `${kind} ${name}`]));
