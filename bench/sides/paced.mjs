@@ -9,6 +9,7 @@ import { measured, now, percentile } from "./measure.mjs";
 import { relayOf } from "./relay.mjs";
 import { hotAggregate, openStore } from "./stores.mjs";
 import { createTopic } from "./topic.mjs";
+import { invent } from "./trouble.mjs";
 
 const child = (file, task) => fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(task)]);
 
@@ -22,7 +23,8 @@ async function told(process, expected = []) {
 /**
  * With `relays: 0` there are only the writers, or Debezium instead of the relay. `subscriber` also measures the latency to the effect,
  * `consumer` the latency to a consumer that only reads. `warm` events go first. `cold` also measures other aggregates than the hot one by
- * themselves. The hot one has the share `task.hot` of all events, or a `backlog`.
+ * themselves. The hot one has the share `task.hot` of all events, or a `backlog`. `invented` events, each of a type of its own, come in one
+ * statement: when the measuring begins, or with `already` before it, until the relay has dealt with them.
  */
 export default async function paced(task) {
   const { listen = false, pollIntervalMs = 100, relays = 1, subscriber = false, warm = 0, warmSeconds = 2, seconds } = task;
@@ -34,7 +36,10 @@ export default async function paced(task) {
     const at = now();
     results.forEach(({ status }, i) => status === "stored" && acked.set(batch[i].envelope.id, at));
   };
-  const relay = relays === 0 ? null : await relayOf(task, store, broker, remember, { pollIntervalMs });
+  const relay =
+    relays === 0
+      ? null
+      : await relayOf(task, store, broker, remember, { pollIntervalMs, ...(task.invented > 0 ? { observe: false } : {}) });
   await relay?.start();
   const debezium = task.debezium === true ? await startDebezium(task, pool) : null;
   if (warm > 0) {
@@ -42,12 +47,14 @@ export default async function paced(task) {
     await createTopic(task).reach(warm);
     await settle();
   }
+  if (task.already === true) await invent(task, { run: (sql) => pool.query(sql), dealtWith: true });
   const reader = subscriber ? child("./effects.mjs", task) : task.consumer === true ? child("./arrivals.mjs", task) : null;
   if (reader !== null) await once(reader, "message");
   const load = child("./load.mjs", task);
   await sleep(warmSeconds * 1_000);
   if (task.backlog > 0) await insert(task.backlog);
   const begun = now();
+  if (task.invented > 0 && task.already !== true) await invent(task, { run: (sql) => pool.query(sql) });
   let until = 0;
   const costs = debezium === null ? {} : { helpers: [debezium.pid], apart: true };
   const taken = await measured(task, async () => void (await sleep(seconds * 1_000), (until = now())), { position, events: 1, ...costs });

@@ -1,4 +1,4 @@
-// Trouble beside the events of a round: a transaction that stays open, and events that are blocked.
+// Trouble beside the events of a round: a transaction that stays open, events that are blocked, and events of invented types.
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { from } from "./package.mjs";
@@ -29,4 +29,16 @@ export async function block(task, { store, sink, run }, count) {
   await relay.start();
   while ((await store.operator.status()).states.BLOCKED < count) await sleep(100);
   await relay.drain();
+}
+
+/** One statement of a writer who may only insert: `task.invented` events, each of a type, and so of a topic, that does not exist. */
+export async function invent(task, { run, dealtWith = false }) {
+  const table = `${task.schema}.outbox`;
+  await run(
+    `INSERT INTO ${table} (aggregate_type, aggregate_id, event_type, payload, headers)
+     SELECT 'Invented' || i, 'a', 'Placed', '{}', ${task.headerBytes > 0 ? `json_build_object('h', repeat('x', ${task.headerBytes}))` : "'{}'"}
+     FROM generate_series(1, ${task.invented}) i`,
+  );
+  const pending = async () => (await run(`SELECT 1 FROM ${table} WHERE status = 'PENDING' LIMIT 1`)).rows.length > 0;
+  while (dealtWith && (await pending())) await sleep(100);
 }

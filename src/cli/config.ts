@@ -31,8 +31,10 @@ export const settings = {
   // Longer waits would overflow Node's timers, which then fire at once.
   pollInterval: duration(1, day),
   lease: duration(1_000, day),
+  topicRecords: whole(1, 10_000),
   publishTimeout: duration(1, day),
   route: asIs,
+  onlyTopics: names,
   source: asIs,
   skip: names,
   http: asIs,
@@ -121,9 +123,9 @@ export const configKeys = (): readonly string[] => [...Object.keys(settings), ..
 /** Numbers and lists may be written as such. They are then parsed like the text of a flag. A time needs its unit. */
 function asText(key: string, value: unknown, refuse: Refuse): string {
   if (typeof value === "string") return value;
-  const number = ["batch", "batchesInFlight", "windowBytes"].includes(key);
+  const number = ["batch", "batchesInFlight", "windowBytes", "topicRecords"].includes(key);
   if (number && typeof value === "number") return String(value);
-  if (["topics", "skip", "own"].includes(key) && Array.isArray(value))
+  if (["topics", "onlyTopics", "skip", "own"].includes(key) && Array.isArray(value))
     return value.length === 0 ? refuse("must not be empty: leave the key out") : value.join(",");
   return refuse(`must be ${number ? "a number" : "text"}, not ${value === null ? "null" : typeof value}`);
 }

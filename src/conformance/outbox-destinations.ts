@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { otherTopics } from "../core/other-topics.ts";
 import type { StoreSuite } from "./harness.ts";
 import { cases, heldFor, idsOf, inOrder, judgeBy, near, parked, published, retry, returned } from "./scene.ts";
 
@@ -66,6 +67,53 @@ export function destinationCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
     assert.deepEqual(await relay.drain(), [b]);
     assert.deepEqual((await relay.claim()).destinations, ["one"]);
     assert.deepEqual(await scene.states([a!]), ["BLOCKED"]);
+  });
+
+  test("topics without a record of their own wait under one, and are found by name, in the order of their bytes", async (scene) => {
+    const relay = await scene.relay("r1");
+    const topics = ["z", "\u{1F600}", "a", "\uFF01", "B", "a.b"];
+    const inOrder = ["B", "a", "a.b", "z", "\uFF01", "\u{1F600}"];
+    const ids = await scene.addEach([...topics, ...topics].map((_, n) => `order-${n}`));
+    const held = ids.map((id, n) => [id, heldFor(topics[n % topics.length]!, "no such topic", otherTopics)] as const);
+    await relay.settle(await relay.claim(), judgeBy(new Map(held)));
+    assert.deepEqual((await relay.claim()).destinations, [otherTopics]);
+    assert.deepEqual(await relay.waitingFor(), inOrder);
+    const { breakers, holds } = await scene.status();
+    assert.deepEqual(
+      breakers.map(({ since: _, ...record }) => record),
+      [{ destination: otherTopics, why: "no such topic", aggregates: 12 }],
+    );
+    assert.deepEqual(new Set(holds.list.map(({ destination }) => destination)), new Set(topics));
+
+    assert.equal(await relay.release("a", 10), 2);
+    assert.deepEqual(await relay.drain(), [ids[2], ids[8]]);
+    assert.equal(await relay.release(otherTopics, 10), 0);
+    assert.deepEqual((await relay.claim()).destinations, [otherTopics], "others wait under it");
+    for (const topic of topics) await relay.release(topic, 10);
+    assert.equal((await relay.drain()).length, 10);
+    await relay.release(otherTopics, 10);
+    assert.deepEqual([await relay.waitingFor(), (await relay.claim()).destinations], [[], []]);
+  });
+
+  test("the record of other topics is kept in each lane where one waits, and does not count those with records", async (scene, relay) => {
+    const [first, second] = await scene.lanes();
+    const own = await scene.addTo(first!.aggregates[0]!, 1);
+    await relay.settle(await relay.claim(), heldFor("own"));
+    const strange = await scene.addTo(first!.aggregates[1]!, 1);
+    await scene.addTo(second!.aggregates[0]!, 1);
+    await relay.settle(await relay.claim(), heldFor("strange", "away", otherTopics));
+    const records = async () => (await scene.status()).breakers.map(({ destination, aggregates }) => [destination, aggregates]);
+    assert.deepEqual((await records()).sort(), [
+      [otherTopics, 2],
+      ["own", 1],
+    ]);
+    await relay.release(otherTopics, 1);
+    assert.deepEqual((await records()).length, 2, "nothing was let go");
+    assert.equal(await relay.release("strange", 10), 2);
+    await relay.drain();
+    await relay.release(otherTopics, 1);
+    assert.deepEqual(await records(), [["own", 1]]);
+    assert.deepEqual(await scene.states([...own, ...strange]), ["BLOCKED", "PUBLISHED"]);
   });
 
   test("a new owner finds what waits and can release it", async (scene) => {

@@ -81,6 +81,8 @@ export interface SceneRelay {
   windows(request?: Partial<ClaimRequest>): AsyncIterable<Window>;
   /** Releases aggregates that wait for this topic, and returns how many. */
   release(topic: string, limit: number): Promise<number>;
+  /** All topics that aggregates wait for, by pages of two. */
+  waitingFor(): Promise<string[]>;
 }
 
 export const ttlMs = 60_000;
@@ -100,8 +102,8 @@ export const parked =
   (release = false, error = "refused for good") =>
   (claim: Claim): Outcome => ({ claim, as: "parked", error, release });
 export const heldFor =
-  (topic: string, why = "no answer") =>
-  (claim: Claim): Outcome => ({ claim, as: "returned", destination: { topic, why } });
+  (topic: string, why = "no answer", under = topic) =>
+  (claim: Claim): Outcome => ({ claim, as: "returned", destination: { topic, why, under } });
 /** One judgement for the named events, another for the rest. */
 export const judgeBy =
   (named: ReadonlyMap<string, (claim: Claim) => Outcome>, rest: (claim: Claim) => Outcome = published) =>
@@ -231,6 +233,15 @@ function createRelay<Db, Tx>({ store }: StoreHarness<Db, Tx>, name: string, want
       assert.fail("claims did not come to an end");
     },
     release: async (topic, limit) => store.outbox.release(await relay.holding(), topic, limit),
+    async waitingFor() {
+      const topics: string[] = [];
+      for (let page: readonly string[] = [""]; page.length > 0;) {
+        page = await store.outbox.waitingFor(topics.at(-1) ?? "", 2);
+        assert.ok(page.length <= 2);
+        topics.push(...page);
+      }
+      return topics;
+    },
   };
   return relay;
 }

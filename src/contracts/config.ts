@@ -55,11 +55,15 @@ export interface ConfigFile {
   readonly publishTimeout?: string;
   /** @default "{aggregate_type|lower}.events" */
   readonly route?: string | ((event: Envelope) => string);
+  /** The only topics that the relay publishes to; `topics` does not limit it. @default any topic */
+  readonly onlyTopics?: string | readonly string[];
   /** CloudEvents `source` of every message. @default "/waybill" */
   readonly source?: string;
   readonly retry?: RetryOptions;
   /** Waits between probes of a broken topic. @default 1000 and 30000 */
   readonly probeMs?: { readonly first: number; readonly last: number };
+  /** How many topics in trouble have a record of their own. @default 32 */
+  readonly topicRecords?: number;
   /** Aggregate types whose followers go on when an event dies. */
   readonly skip?: string | readonly string[];
   /** Receives path events, in addition to the command's own log and metrics. */

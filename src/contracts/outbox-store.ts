@@ -53,7 +53,7 @@ export interface Window {
   readonly claims: readonly Claim[];
   /** How many events of these lanes only a narrow claim may take, and could take now. */
   readonly suspects: number;
-  /** Topics that events of these lanes wait for. */
+  /** The records that events of these lanes wait under. */
   readonly destinations: readonly string[];
   /** True when the limit cut the window short, or holds are being released. The relay claims again without a wait. */
   readonly more: boolean;
@@ -84,7 +84,14 @@ export type Outcome =
   /** With `release`, followers go on at once (policy skip). Otherwise they stay BLOCKED until an operator acts. */
   | ({ readonly claim: Claim; readonly as: "parked"; readonly release: boolean } & Reason)
   /** Not attempted, or not known to have arrived. It costs no attempt. With `destination`, the event waits for that topic. */
-  | { readonly claim: Claim; readonly as: "returned"; readonly destination?: { readonly topic: string; readonly why: string } };
+  | { readonly claim: Claim; readonly as: "returned"; readonly destination?: Destination };
+
+export interface Destination {
+  readonly topic: string;
+  readonly why: string;
+  /** The record that it waits under. @default the topic's own */
+  readonly under?: string;
+}
 
 export interface SettleReport {
   readonly settled: number;
@@ -111,7 +118,10 @@ export interface OutboxStore {
   settle(relay: string, window: string, outcomes: readonly Outcome[]): Promise<SettleReport>;
   /**
    * Releases up to `limit` aggregates of these lanes that wait for the topic, those that wait longest first.
-   * Answers how many. 0 means that none waits for it any more.
+   * Answers how many. 0 means that none waits for it any more. Deletes the record of this name in each of these lanes where nothing waits
+   * under it any more; the record `otherTopics` where nothing waits for a topic without a record.
    */
   release(holding: Holding, destination: string, limit: number): Promise<number>;
+  /** The topics that aggregates of any lane wait for, in the order of their bytes: the first `limit` of those after this one. */
+  waitingFor(after: string, limit: number): Promise<readonly string[]>;
 }

@@ -139,8 +139,8 @@ export const errorTable = {
     retryable: false,
   },
   ROUTE_FAILED: {
-    meaning: "The route gave no usable topic for the event.",
-    remedy: "Correct the route, then redrive the event.",
+    meaning: "The route gave no usable topic for the event, or one that is not among the relay's topics.",
+    remedy: "Correct the route or the relay's topics, then redrive the event. Discard it if nobody should have added it.",
     retryable: false,
   },
   CRASHED_RELAY: {

@@ -2,7 +2,9 @@ import type { Clock } from "../core/clock.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
+import { otherTopics } from "../core/other-topics.ts";
 import { createAgenda, type AgendaEntry } from "./agenda.ts";
+import type { Crowd } from "./crowd.ts";
 
 interface BreakerOptions {
   readonly clock: Clock;
@@ -11,6 +13,11 @@ interface BreakerOptions {
   /** First wait before a probe; doubled up to the last. */
   readonly firstProbeMs: number;
   readonly lastProbeMs: number;
+  /** The relay's list of topics; null: any topic. */
+  readonly named: ReadonlySet<string> | null;
+  /** How many topics may have records that have not taken events of this relay; twice as many of those that have. */
+  readonly records: number;
+  readonly crowd: Pick<Crowd, "join" | "adopt">;
   /** Notified whenever there may be something to do. */
   readonly changed: Pick<Wake, "notify">;
 }
@@ -28,6 +35,9 @@ interface BreakerOptions {
  * Only a topic that is open or under trial keeps new events back. An event that ends unknown in a trial, where it is alone on its topic,
  * gets a strike when another event has been stored there since its last strike. At the third strike the event is to blame, not the
  * destination.
+ *
+ * A writer may invent any number of topics, so their records are bounded. What fails beyond the bound waits under one record for all such
+ * topics, and is sent when it is new: see `crowd.ts`. A topic that this relay knows to exist does not compete with invented ones.
  */
 export interface Breaker {
   /** Would `admit` say yes now? Takes no place in a trial. */
@@ -35,14 +45,21 @@ export interface Breaker {
   /** May an event for this topic be sent now? In a trial, one may. */
   admit(topic: string, id: string): boolean;
   why(topic: string): string;
+  /** The record under which events wait for this topic. */
+  under(topic: string): string;
   /** The destination stored the event, or refused it for what it is. */
   answered(topic: string, id: string): void;
   /** The event was admitted and then not sent. */
   unsent(topic: string, id: string): void;
   /** The destination failed. True when it is this event's third strike: judge the event instead. */
   failed(topic: string, id: string, error: Error, unknown: boolean): boolean;
-  /** Events of this topic wait in the store. */
-  adopt(topic: string): void;
+  /** Events wait in the store under the record of this name. */
+  adopt(record: string): void;
+  has(topic: string): boolean;
+  /** Is the topic on the relay's list, or has it taken an event? */
+  isFamiliar(topic: string): boolean;
+  /** The probe of a topic without a record succeeded: it is under trial. Resolves when that is over: has all that waited been released? */
+  invite(topic: string): Promise<boolean>;
   /** The work for the topic that has been due for longest and is not in work; null when nothing is due. Call `done` when it is over. */
   next(): BreakerWork | null;
   done(topic: string): void;
@@ -71,15 +88,31 @@ interface Topic {
   trial: string | null;
   /** Whether the opening was reported, so that the closing is reported too. */
   told: boolean;
+  readonly as: Standing;
+  /** Of a guest: notified when its visit is over. */
+  readonly leave?: (welcome: boolean) => void;
 }
+
+/** Why a topic has a record: the relay's list names it; it has taken events of this relay; there was room; it is under trial for a while. */
+type Standing = "named" | "familiar" | "stranger" | "guest";
+
+/** How many topics and events are remembered: the first of them is forgotten for the next. */
+const remembered = 1_000;
 
 const strikesToBlame = 3;
 /** A trial whose event never came up, because its lane went to another relay, ends after this. */
 const trialMs = 5_000;
 
+/** Sets the entry, and forgets the oldest one when there are too many. */
+function keep<Value>(map: Map<string, Value>, key: string, value: Value): void {
+  map.set(key, value);
+  if (map.size > remembered) map.delete(map.keys().next().value!);
+}
+
 export function createBreaker(options: BreakerOptions): Breaker {
-  const { clock, observe, changed } = options;
+  const { clock, observe, changed, crowd } = options;
   const topics = new Map<string, Topic>();
+  /** Topics that have taken events, with how often they did so while they had a record. */
   const successes = new Map<string, number>();
   const strikes = new Map<string, { count: number; since: number }>();
 
@@ -110,19 +143,39 @@ export function createBreaker(options: BreakerOptions): Breaker {
     plan(name, topic);
     changed.notify();
   };
+  const remove = (name: string, topic: Topic, welcome: boolean): void => {
+    topics.delete(name);
+    topic.leave?.(welcome);
+  };
+
+  const most = { named: Infinity, familiar: 2 * options.records, stranger: options.records };
+  const isNamed = (name: string): boolean => options.named?.has(name) === true;
+  const isFamiliar = (name: string): boolean => isNamed(name) || successes.has(name);
+  /** What a topic's own record would be; null beyond the bound. */
+  const standing = (name: string): Exclude<Standing, "guest"> | null => {
+    const as = isNamed(name) ? "named" : isFamiliar(name) ? "familiar" : "stranger";
+    const others = [...topics].filter(([other, topic]) => other !== name && topic.as === as);
+    return others.length < most[as] ? as : null;
+  };
 
   const open = (name: string, why: string): void => {
     const before = topics.get(name);
+    const as = before === undefined || before.as === "guest" ? standing(name) : before.as;
+    if (as === null) {
+      if (before !== undefined) remove(name, before, false);
+      return crowd.join(why);
+    }
+    before?.leave?.(false);
     const failures = (before?.failures ?? 0) + 1;
     const wait = Math.min(options.firstProbeMs * 2 ** (failures - 1), options.lastProbeMs) * (0.75 + options.random.next() / 2);
     if (before?.told !== true) observe({ type: "destination.opened", topic: name, error: why, probeInMs: Math.round(wait) });
-    set(name, { state: "open", why, failures, probeAt: clock.monotonic() + wait, trial: null, told: true });
+    set(name, { state: "open", why, failures, probeAt: clock.monotonic() + wait, trial: null, told: true, as });
   };
 
   const strike = (name: string, id: string): boolean => {
     const since = successes.get(name) ?? 0;
     const before = strikes.get(id);
-    if (before === undefined) strikes.set(id, { count: 1, since });
+    if (before === undefined) keep(strikes, id, { count: 1, since });
     else if (since > before.since) strikes.set(id, { count: before.count + 1, since });
     if ((strikes.get(id)?.count ?? 0) < strikesToBlame) return false;
     strikes.delete(id);
@@ -148,11 +201,15 @@ export function createBreaker(options: BreakerOptions): Breaker {
       return true;
     },
     why: (name) => topics.get(name)?.why ?? "",
+    under: (name) => ((topics.get(name)?.as ?? "guest") === "guest" ? otherTopics : name),
     answered(name, id) {
-      strikes.delete(id);
+      if (strikes.size > 0) strikes.delete(id);
       const topic = topics.get(name);
-      if (topic === undefined) return;
-      successes.set(name, (successes.get(name) ?? 0) + 1);
+      if (topic === undefined) {
+        if (!successes.has(name)) keep(successes, name, 0);
+        return;
+      }
+      keep(successes, name, (successes.get(name) ?? 0) + 1);
       if (onTrial(name, id) !== null) set(name, { ...topic, state: "releasing", trial: null });
     },
     unsent(name, id) {
@@ -163,7 +220,8 @@ export function createBreaker(options: BreakerOptions): Breaker {
       const topic = onTrial(name, id);
       if (topic !== null && unknown && strike(name, id)) {
         // The destination is not to blame: it is probed with another event at once.
-        set(name, { ...topic, state: "open", trial: null, probeAt: clock.monotonic() });
+        if (topic.as === "guest") remove(name, topic, false);
+        else set(name, { ...topic, state: "open", trial: null, probeAt: clock.monotonic() });
         return true;
       }
       // The many failures of a window count as one: only the first of them moves the next probe.
@@ -172,6 +230,8 @@ export function createBreaker(options: BreakerOptions): Breaker {
     },
     adopt(name) {
       if (topics.has(name)) return;
+      const as = name === otherTopics ? null : standing(name);
+      if (as === null) return crowd.adopt();
       set(name, {
         state: "releasing",
         why: "events were found waiting for it",
@@ -179,16 +239,31 @@ export function createBreaker(options: BreakerOptions): Breaker {
         probeAt: clock.monotonic(),
         trial: null,
         told: false,
+        as,
       });
     },
+    has: (name) => topics.has(name),
+    isFamiliar,
+    invite: (name) =>
+      new Promise((leave) => {
+        if (topics.has(name)) return leave(false);
+        const topic = { why: "it was probed", failures: 0, probeAt: clock.monotonic(), trial: null, told: false };
+        set(name, { ...topic, state: "trial", as: "guest", leave });
+      }),
     next() {
-      const due = first();
-      if (due === null || due.at > clock.monotonic()) return null;
-      agenda.drop();
-      const { name, topic } = due.item;
-      if (topic.state === "trial") topic.state = "open";
-      inWork.add(name);
-      return { topic: name, as: topic.state === "open" ? "probe" : "release" };
+      for (;;) {
+        const due = first();
+        if (due === null || due.at > clock.monotonic()) return null;
+        agenda.drop();
+        const { name, topic } = due.item;
+        if (topic.state === "trial" && topic.as === "guest") {
+          remove(name, topic, false);
+          continue;
+        }
+        if (topic.state === "trial") topic.state = "open";
+        inWork.add(name);
+        return { topic: name, as: topic.state === "open" ? "probe" : "release" };
+      }
     },
     done(name) {
       inWork.delete(name);
@@ -208,7 +283,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
       const topic = topics.get(name);
       // It may have failed again meanwhile, or be on trial with an event that came from elsewhere.
       if (topic === undefined || !(topic.state === "releasing" || (topic.state === "trial" && topic.trial === null))) return;
-      topics.delete(name);
+      remove(name, topic, true);
       if (topic.told) observe({ type: "destination.closed", topic: name });
     },
     dueInMs() {

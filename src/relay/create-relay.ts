@@ -18,7 +18,7 @@ import { createWake, type Wake } from "../core/wake.ts";
 import { createHousekeeping, type HousekeepingParts } from "./housekeeping/housekeeping.ts";
 import { defaultThresholds, type Thresholds } from "./housekeeping/warnings.ts";
 import { createRelayService, type Relay } from "./relay.ts";
-import { DEFAULT_ROUTE, type Route, routeOf } from "./route.ts";
+import { DEFAULT_ROUTE, listOf, type Route, routeOf } from "./route.ts";
 
 export type { OnceReport, Relay } from "./relay.ts";
 
@@ -34,6 +34,11 @@ export interface RelayOptions {
   readonly sink: Sink;
   /** A template or a function of the event. @default "{aggregate_type|lower}.events" */
   readonly route?: string | Route;
+  /**
+   * The only topics that events may go to: an event whose route is none of them goes DEAD unsent, so that a writer cannot invent topics.
+   * @default any topic
+   */
+  readonly topics?: readonly string[];
   /** CloudEvents `source` of every message. @default "/waybill" */
   readonly source?: string;
   /** The most events per window. Windows widen up to it while there is a backlog. @default 1000 */
@@ -57,6 +62,11 @@ export interface RelayOptions {
   readonly own?: readonly number[];
   /** Waits between probes of a broken destination: the first, doubled up to the last. @default 1000 and 30000 */
   readonly probeMs?: { readonly first: number; readonly last: number };
+  /**
+   * How many topics in trouble have a record and probes of their own; twice as many of those that have taken events of this relay. Events
+   * for further topics wait under one record, and come back more slowly. A claim reads the records of its lanes. @default 32
+   */
+  readonly topicRecords?: number;
   /** Purges and watches the tables while this relay owns lane 0; false: other relays do. @default on, where the store has an operator */
   readonly housekeeping?: false | HousekeepingOptions;
   /** Gets path events: a function, or a logger like `console` or pino. False: none. @default deaths, troubles and recoveries to stderr */
@@ -88,6 +98,7 @@ export const relayOptionNames = [
   "store",
   "sink",
   "route",
+  "topics",
   "source",
   "batch",
   "batchesInFlight",
@@ -100,6 +111,7 @@ export const relayOptionNames = [
   "coordination",
   "own",
   "probeMs",
+  "topicRecords",
   "housekeeping",
   "observe",
   "relayId",
@@ -154,6 +166,7 @@ export function createRelay(options: RelayOptions): Relay {
     sink,
     coordinator,
     route: routeOf(options.route ?? DEFAULT_ROUTE),
+    topics: listOf(options.topics),
     source: options.source ?? "/waybill",
     policy: { retry: retrySchedule(options.retry ?? {}, random), skips: (aggregateType) => skipped.has(aggregateType) },
     batch,
@@ -163,6 +176,7 @@ export function createRelay(options: RelayOptions): Relay {
     publishTimeoutMs,
     leaseMs,
     probeMs: options.probeMs ?? { first: 1_000, last: 30_000 },
+    topicRecords: whole("topicRecords", options.topicRecords ?? 32),
     chores: choresOf(options, { coordinator, clock, random, observe }),
     clock,
     random,

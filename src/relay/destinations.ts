@@ -3,10 +3,13 @@ import { follow, withDeadline } from "../core/time.ts";
 import type { Wake } from "../core/wake.ts";
 import { type Progress, stepping } from "../core/progress.ts";
 import type { Breaker, BreakerWork } from "./breaker.ts";
+import type { Crowd } from "./crowd.ts";
 import type { RelayParts } from "./parts.ts";
 
-interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "coordinator" | "clock"> {
+interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "topics" | "coordinator" | "clock" | "probeMs"> {
   readonly breaker: Breaker;
+  readonly crowd: Crowd;
+  readonly once: boolean;
   readonly steps: Progress;
   /** A release that takes longer is no progress: the lanes must go to a relay that can release what waits. */
   readonly storeTimeoutMs: number;
@@ -34,16 +37,37 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
   const letGo = (topic: string, limit: number): Promise<number> =>
     stepping(options.steps, options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
 
-  const probe = async (topic: string): Promise<void> => {
+  /** Why the topic is not well; null when it is. */
+  const faultOf = async (topic: string): Promise<Error | null> => {
     try {
       await withDeadline(clock, options.probeTimeoutMs, signal, (late) => options.sink.probe(topic, late), tooLate);
+      return null;
     } catch (error) {
-      if (!signal.aborted) breaker.probeFailed(topic, asError(error));
+      return asError(error);
+    }
+  };
+  const probe = async (topic: string): Promise<void> => {
+    const fault = await faultOf(topic);
+    if (fault !== null) {
+      if (!signal.aborted) breaker.probeFailed(topic, fault);
       return;
     }
     if (!breaker.probed(topic)) return;
     if ((await letGo(topic, 1)) === 0) breaker.released(topic);
     options.wake.notify();
+  };
+
+  const visit = async (topic: string): Promise<boolean> => {
+    // The relay parks these events as soon as it has them.
+    if (options.topics?.has(topic) === false) return (await letGo(topic, releasePerStep)) > 0;
+    if ((await faultOf(topic)) !== null || signal.aborted || breaker.has(topic)) return false;
+    const over = breaker.invite(topic);
+    if ((await letGo(topic, 1)) === 0) {
+      breaker.released(topic);
+      return false;
+    }
+    options.wake.notify();
+    return over;
   };
 
   const release = async (topic: string): Promise<void> => {
@@ -66,6 +90,15 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
       options.changed.notify();
     }
   };
+  const crowd = options.crowd.watch(
+    {
+      ...options,
+      visit,
+      isKnown: (topic) => breaker.has(topic),
+      step: (work) => stepping(options.steps, options.storeTimeoutMs, work),
+    },
+    signal,
+  );
   while (!signal.aborted) {
     if (coordinator.trustedForMs() <= 0) {
       await clock.sleep(troubleMs, signal);
@@ -75,6 +108,7 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
     // The end of a step is a change too.
     await options.changed.wait(clock, running === atOnce ? longestWaitMs : Math.min(breaker.dueInMs(), longestWaitMs), signal);
   }
+  await crowd;
   unfollow();
 }
 

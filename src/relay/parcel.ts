@@ -43,18 +43,20 @@ export interface Concluded {
 
 interface Packing {
   readonly route: Route;
+  readonly topics: ReadonlySet<string> | null;
   readonly source: string;
   readonly sink: Pick<Sink, "name" | "can">;
 }
 
 /** A window's claims as parcels, in their order. Never throws: an error becomes the `fault` of its parcel. */
-export function pack(window: FedWindow, { route, source, sink }: Packing): readonly Parcel[] {
+export function pack(window: FedWindow, { route, topics, source, sink }: Packing): readonly Parcel[] {
   const toBeRead = isToBeRead(window.claims);
   return window.claims.map((claim) => {
     const { envelope } = claim;
     let [topic, fault]: [string, Error | null] = ["", faultOf(claim)];
     try {
       topic = topicOf(route, envelope);
+      if (topics?.has(topic) === false) throw new WaybillError("ROUTE_FAILED", `the topic ${topic} is not among the relay's topics`);
       if (fault === null) {
         checkHeaders(envelope.headers); // plain SQL may have written any
         checkSize(claim, source, sink);

@@ -16,6 +16,8 @@ export interface RelayParts {
   readonly sink: Sink;
   readonly coordinator: Coordinator;
   readonly route: Route;
+  /** The only topics that events may go to; null: any. */
+  readonly topics: ReadonlySet<string> | null;
   readonly source: string;
   readonly policy: Policy;
   readonly batch: number;
@@ -25,6 +27,8 @@ export interface RelayParts {
   readonly publishTimeoutMs: number;
   readonly leaseMs: number;
   readonly probeMs: { readonly first: number; readonly last: number };
+  /** How many topics in trouble have a record of their own. */
+  readonly topicRecords: number;
   /** What a relay does besides publishing, except in `runOnce`, until the signal aborts. It never fails. */
   readonly chores: (ending: AbortSignal) => Promise<void>;
   readonly clock: Clock;

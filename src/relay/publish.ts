@@ -1,6 +1,7 @@
 import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 import type { PublishResult } from "../contracts/sink.ts";
 import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
+import { otherTopics } from "../core/other-topics.ts";
 import type { Progress } from "../core/progress.ts";
 import { onAbort } from "../core/time.ts";
 import type { Breaker } from "./breaker.ts";
@@ -14,7 +15,7 @@ import { send } from "./send.ts";
 
 interface PublisherOptions extends Pick<
   RelayParts,
-  "sink" | "route" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "batch"
+  "sink" | "route" | "topics" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "batch"
 > {
   readonly outbox: Pick<OutboxStore, "payload">;
   readonly breaker: Breaker;
@@ -52,6 +53,14 @@ interface Destination {
 const mostFlights = 8;
 
 /**
+ * While so many topics have flights, further topics that have never taken an event share theirs: a writer may invent any number of topics.
+ * One of them that does not answer delays the others.
+ */
+const mostAlone = 64;
+/** How many of them share a flight: sinks do some work for each topic, and the answers to other events wait for it. */
+const mostShared = 128;
+
+/**
  * A flight of hot aggregates takes as many round trips as fit into `ms`, judged by the last such flight, and at most `most`. One deadline
  * covers all of them, and each trip goes on where the one before it was stored.
  */
@@ -86,7 +95,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
     if (parcel === null || parcel.sent) return;
     const { claim, topic } = parcel;
     if (draining.aborted || !isOurs(parcel)) return conclude(parcel, returned(parcel));
-    if (parcel.fault !== null) return conclude(parcel, refuse(claim, parcel.fault, false, policy));
+    if (parcel.fault !== null) {
+      // However many topics are not on the list, they are one cause.
+      const names = options.topics?.has(topic) === false ? [topic] : [];
+      return conclude(parcel, refuse(claim, parcel.fault, false, policy, names));
+    }
     if (claim.unread !== undefined) {
       // In a window with others: the sink takes larger messages than at the time of the claim, so the next claim decides.
       if (!parcel.unread) return conclude(parcel, returned(parcel));
@@ -99,8 +112,10 @@ export function createPublisher(options: PublisherOptions): Publisher {
     stirred.add(destination);
   };
   const isOurs = ({ claim }: Parcel): boolean => coordinator.holding.lanes.get(claim.lane) === claim.epoch;
-  const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic) } });
-  const destinationOf = (topic: string): Destination => {
+  const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic), under: breaker.under(topic) } });
+  const destinationOf = (its: string): Destination => {
+    const alone = destinations.has(its) || destinations.size < mostAlone || breaker.isFamiliar(its);
+    const topic = alone ? its : otherTopics;
     let known = destinations.get(topic);
     if (known === undefined) destinations.set(topic, (known = { topic, ready: [], flights: 0, trips: 1, wasHot: false }));
     return known;
@@ -133,10 +148,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
    */
   const load = (destination: Destination): { readonly flight: readonly Parcel[]; readonly trips: number | null } => {
     const { ready, trips, wasHot } = destination;
+    const width = destination.topic === otherTopics ? Math.min(mostShared, options.batch) : options.batch;
     const isHot = ({ next }: Parcel): boolean => next !== null && run !== Infinity;
     const some = ready.some(isHot);
     const hot = some && !(wasHot && ready.some((each) => !isHot(each)));
-    const going = some ? ready.filter((each) => isHot(each) === hot).slice(0, options.batch) : ready.splice(0, options.batch);
+    const going = some ? ready.filter((each) => isHot(each) === hot).slice(0, width) : ready.splice(0, width);
     if (some) ready.splice(0, ready.length, ...without(ready, going));
     destination.wasHot = hot;
     const flight: Parcel[] = [];
@@ -209,7 +225,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
         if (result.blame === "event") breaker.answered(topic, envelope.id);
         else breaker.failed(topic, envelope.id, result.error, false);
     }
-    return judge(claim, topic, result, policy);
+    return judge(claim, { topic, under: breaker.under(topic) }, result, policy);
   };
 
   const readNext = (): void => {

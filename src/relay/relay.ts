@@ -8,6 +8,7 @@ import { createService, type ServiceRun, type Service } from "../core/service.ts
 import { createWake } from "../core/wake.ts";
 import { createProgress } from "../core/progress.ts";
 import { createBreaker } from "./breaker.ts";
+import { createCrowd } from "./crowd.ts";
 import { watchDestinations } from "./destinations.ts";
 import type { FedWindow } from "./feed.ts";
 import { createOrder } from "./order.ts";
@@ -103,8 +104,12 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
   const steps = createProgress(clock);
   const order = createOrder();
   const changed = createWake();
+  const crowd = createCrowd(clock, observe);
   const breaker = createBreaker({
     clock,
+    crowd,
+    named: parts.topics,
+    records: parts.topicRecords,
     random: parts.random,
     observe,
     firstProbeMs: parts.probeMs.first,
@@ -198,6 +203,8 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     {
       ...parts,
       breaker,
+      crowd,
+      once,
       changed,
       steps,
       storeTimeoutMs: parts.leaseMs,
@@ -207,7 +214,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     noMore,
   );
   const chores = once ? Promise.resolve() : parts.chores(noMore);
-  const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet(), done) : Promise.resolve();
+  const idle = once ? endWhenIdle(parts, () => feed.empty() && breaker.quiet() && crowd.quiet(), done) : Promise.resolve();
 
   try {
     // A broker that cannot be reached is an outage. The breaker handles it once there is something to publish.

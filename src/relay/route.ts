@@ -1,4 +1,4 @@
-import { WaybillError } from "../core/errors.ts";
+import { show, WaybillError } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 
 /** Which topic an event goes to: a template, or a function of the user's. */
@@ -45,6 +45,23 @@ function headerReader(name: string): Route {
   };
 }
 
+/** The relay's list of topics. Null: it has none. */
+export function listOf(topics: readonly string[] | undefined): ReadonlySet<string> | null {
+  if (topics === undefined) return null;
+  const list: readonly unknown[] = Array.isArray(topics) ? topics : [topics];
+  const unfit = list.find((topic) => !isTopic(topic));
+  if (!Array.isArray(topics) || list.length === 0 || unfit !== undefined) {
+    throw new WaybillError(
+      "INVALID_OPTION",
+      `topics must be a list of at least one topic, such as ["orders.events"], not ${show(unfit ?? topics)}: leave it out to allow any topic`,
+    );
+  }
+  return new Set(topics);
+}
+
+const isTopic = (topic: unknown): topic is string =>
+  typeof topic === "string" && topic !== "" && topic.length <= 255 && !/[\0-\x20\x7f]/.test(topic);
+
 /** The topic, or ROUTE_FAILED: a route that throws or gives nothing usable is the event's fault, not the broker's. */
 export function topicOf(route: Route, event: Envelope): string {
   let topic: unknown;
@@ -57,8 +74,7 @@ export function topicOf(route: Route, event: Envelope): string {
       { cause },
     );
   }
-  if (typeof topic !== "string" || topic === "" || topic.length > 255 || /[\0-\x20\x7f]/.test(topic)) {
+  if (!isTopic(topic))
     throw new WaybillError("ROUTE_FAILED", `the route gave ${JSON.stringify(topic)} for event ${event.id}, which is no topic`);
-  }
   return topic;
 }

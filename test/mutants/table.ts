@@ -193,6 +193,36 @@ export const mutants: readonly Mutant[] = [
     tests("relay/order", "a stop that is settled is forgotten when the next claim begins"),
   ),
   mutant(
+    "records-without-bound",
+    null,
+    "each topic in trouble has a record of its own, however many a writer invents",
+    tests("relay/destinations", "makes a bounded number of records"),
+  ),
+  mutant(
+    "invented-topics-take-the-places",
+    "I",
+    "invented topics use up the records, and a topic that exists has none when it fails",
+    tests("relay/destinations", "does not take the record of a topic that exists"),
+  ),
+  mutant(
+    "crowd-forgotten",
+    "L",
+    "a relay that finds events waiting for topics beyond the bound does not look for them",
+    tests("relay/destinations", "is found by the next relay"),
+  ),
+  mutant(
+    "crowd-record-deleted-early",
+    "L",
+    "the record of other topics is deleted while events wait under it",
+    tests("stores/memory", "the record of other topics is kept"),
+  ),
+  mutant(
+    "crowd-sent-in-full",
+    null,
+    "events for topics beyond the bound are sent again instead of the topics being probed",
+    tests("relay/destinations", "makes a bounded number of records"),
+  ),
+  mutant(
     "neighbours-to-blame",
     "I",
     "whatever was in a dead relay's window counts as having ended it",

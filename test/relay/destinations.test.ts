@@ -1,63 +1,258 @@
-import { expect, test } from "vitest";
-import { seededRandom } from "../../src/core/random.ts";
-import { createWake } from "../../src/core/wake.ts";
-import { createBreaker } from "../../src/relay/breaker.ts";
-import { watchDestinations } from "../../src/relay/destinations.ts";
-import { createProgress } from "../../src/core/progress.ts";
+import { describe, expect, test } from "vitest";
+import { otherTopics } from "../../src/core/other-topics.ts";
+import type { PathEvent } from "../../src/core/path-events.ts";
+import { createRelay, type RelayOptions } from "../../src/relay/create-relay.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
+import { benches, draft } from "../support/outbox.ts";
+import { firstDeliveries, scriptedSink, type Script } from "../support/scripted-sink.ts";
 
-const topics = 20_000;
-const probeTakesMs = 10;
-const [firstProbeMs, lastProbeMs] = [20_000, 30_000];
-const atOnce = 32;
-/** As docs/promises.md has it: its own wait, with the jitter, and one turn of all others. */
-const foundWithinMs = lastProbeMs * 1.25 + ((topics + 1) * probeTakesMs) / atOnce;
+/** Topics that may have a record of their own although this relay has stored nothing there. */
+const strangers = 32;
+const page = 32;
+const invented = 2_000;
+/** As docs/promises.md has it: the longest wait between two looks through the crowd, and a second for each page of it. */
+const backWithinMs = (topics: number): number => 30_000 + (topics / page) * 1_100;
 
-test("20,000 topics that do not exist are probed a few at a time, each in its turn, and one that comes back is found", async () => {
-  const warnings: Error[] = [];
-  const warned = (warning: Error): void => void warnings.push(warning);
-  process.on("warning", warned);
+/** A relay on a store of 2,000 events that each invent a topic. The test says which topics are away. */
+async function scene(
+  { store = "memory", ...script }: Script & { readonly store?: "memory" | "sqlite" },
+  options: Partial<RelayOptions> = {},
+) {
   const clock = manualClock(Date.UTC(2030, 0, 1));
-  const [changed, wake] = [createWake(), createWake()];
-  const options = { clock, random: seededRandom(1), observe: () => undefined, changed };
-  const breaker = createBreaker({ ...options, firstProbeMs, lastProbeMs });
-  const probes = new Map<string, number>();
-  const released: string[] = [];
-  let [running, most, back] = [0, 0, false];
-  const sink = {
-    async probe(topic: string) {
-      probes.set(topic, (probes.get(topic) ?? 0) + 1);
-      most = Math.max(most, ++running);
-      await clock.sleep(probeTakesMs);
-      running -= 1;
-      if (topic !== "good" || !back) throw new Error("no such topic");
+  const bench = await benches[store]!(clock);
+  const probes: string[] = [];
+  const sink = scriptedSink({
+    ...script,
+    probe: (topic) => {
+      probes.push(topic);
+      script.probe?.(topic);
     },
+  });
+  const told: PathEvent[] = [];
+  const calls = { waitingFor: 0, release: 0 };
+  const outbox: typeof bench.store.outbox = {
+    ...bench.store.outbox,
+    waitingFor: (...asked) => (calls.waitingFor++, bench.store.outbox.waitingFor(...asked)),
+    release: (...asked) => (calls.release++, bench.store.outbox.release(...asked)),
   };
-  const ending = new AbortController();
-  const watching = watchDestinations(
-    {
-      ...{ breaker, clock, wake, changed, storeTimeoutMs: 1_000, probeTimeoutMs: 1_000, steps: createProgress(clock) },
-      sink: sink as never,
-      outbox: { release: async (_: unknown, topic: string) => released.push(topic) && 0 } as never,
-      coordinator: { holding: {}, trustedForMs: () => 10_000 } as never,
-      onTrouble: (error) => expect.unreachable(error.message),
+  const relayOf = () =>
+    createRelay({
+      store: { ...bench.store, outbox },
+      ...{ sink, clock, housekeeping: false, observe: (event: PathEvent) => void told.push(event), ...options },
+    });
+  const states = async () => (await bench.operator.status()).states;
+  const records = async () => (await bench.operator.status()).breakers;
+  const invent = (count = invented) =>
+    bench.add(...Array.from({ length: count }, (_, n) => draft(`a${n}`, 0, { aggregateType: `Invented${n}` })));
+  return {
+    ...{ clock, bench, probes, sink, told, calls, relayOf, states, records, invent },
+    [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose](),
+  };
+}
+
+const isInvented = (topic: string): boolean => topic.startsWith("invented");
+const noSuchTopic = {
+  verdict: ({ topic }: { readonly topic: string }) => (isInvented(topic) ? ("down" as const) : ("stored" as const)),
+  probe(topic: string) {
+    if (isInvented(topic)) throw new Error(`no topic ${topic}`);
+  },
+};
+
+describe("one statement that invents thousands of topics", () => {
+  test.each(["memory", "sqlite"] as const)("makes a bounded number of records and probes, and holds nobody else (%s)", async (store) => {
+    await using it = await scene({ store, ...noSuchTopic });
+    const relay = it.relayOf();
+    await relay.start();
+    await it.invent();
+    await it.clock.advance(10_000);
+    const records = await it.records();
+    expect(records.length).toBeLessThanOrEqual(strangers + 1);
+    expect(records.find(({ destination }) => destination === otherTopics)).toMatchObject({ aggregates: invented - strangers });
+    expect(records.reduce((sum, { aggregates }) => sum + aggregates, 0)).toBe(invented);
+    expect(it.told.filter(({ type }) => type === "destination.opened").length).toBeLessThanOrEqual(strangers + 1);
+    expect(it.sink.sent).toHaveLength(invented);
+
+    it.probes.length = it.sink.sent.length = it.calls.waitingFor = it.calls.release = 0;
+    await it.clock.advance(60_000);
+    expect(it.probes.length, "a page a second, and the topics with a record").toBeLessThanOrEqual(61 * page + strangers * 4);
+    expect(it.calls).toEqual({ waitingFor: expect.any(Number) as number, release: 0 });
+    expect(it.calls.waitingFor).toBeLessThanOrEqual(61);
+    expect(it.sink.sent, "what cannot be delivered is not sent again").toEqual([]);
+
+    await it.bench.add(draft("o1", 1), draft("o1", 2), draft("o2", 1));
+    await it.clock.advance(300);
+    expect(it.sink.log).toHaveLength(3);
+    expect(await it.states()).toMatchObject({ DEAD: 0, FAILED: 0, BLOCKED: invented, PUBLISHED: 3 });
+    const stopped = relay.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+  });
+
+  test("and one of them that comes into being gets its events, in order, although it has no record", async () => {
+    let there = "";
+    await using it = await scene({
+      verdict: ({ topic }) => (topic === there || !isInvented(topic) ? "stored" : "down"),
+      probe: (topic) => {
+        if (topic !== there) throw new Error(`no topic ${topic}`);
+      },
+    });
+    const relay = it.relayOf();
+    await relay.start();
+    await it.invent();
+    await it.clock.advance(10_000);
+    const named = new Set((await it.records()).map(({ destination }) => destination));
+    const late = Array.from({ length: invented }, (_, n) => n).findLast((n) => !named.has(`invented${n}.events`))!;
+    await it.bench.add(...Array.from({ length: 40 }, (_, n) => draft(`a${late}`, n + 1, { aggregateType: `Invented${late}` })));
+    await it.clock.advance(1_000);
+    there = `invented${late}.events`;
+    await it.clock.advance(backWithinMs(invented));
+    expect([...firstDeliveries(it.sink.log).values()]).toEqual([Array.from({ length: 41 }, (_, n) => n)]);
+    expect(await it.states()).toMatchObject({ DEAD: 0, FAILED: 0, PUBLISHED: 41, BLOCKED: invented - 1 });
+    const stopped = relay.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+  });
+
+  test("does not take the record of a topic that exists: when that fails, it is found again after its own wait", async () => {
+    let down = false;
+    await using it = await scene({
+      verdict: ({ topic }) => (isInvented(topic) || down ? "down" : "stored"),
+      probe: (topic) => {
+        if (isInvented(topic) || down) throw new Error(`no topic ${topic}`);
+      },
+    });
+    const relay = it.relayOf();
+    await relay.start();
+    await it.bench.add(draft("o1", 1));
+    await it.clock.advance(500);
+    await it.invent();
+    await it.clock.advance(10_000);
+    down = true;
+    await it.bench.add(draft("o1", 2));
+    await it.clock.advance(500);
+    expect((await it.records()).map(({ destination }) => destination)).toContain("order.events");
+    down = false;
+    await it.clock.advance(2_500);
+    expect(it.sink.log).toHaveLength(2);
+    const stopped = relay.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+  });
+
+  test("is found by the next relay with as few records, and runOnce ends beside it", async () => {
+    await using it = await scene(noSuchTopic);
+    await it.invent();
+    const first = it.relayOf();
+    await first.start();
+    await it.clock.advance(10_000);
+    const stopped = first.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+    it.told.length = 0;
+    const once = it.relayOf().runOnce();
+    await it.clock.advance(20_000);
+    expect(await once).toMatchObject({ dead: 0, failed: 0, published: 0 });
+    expect((await it.records()).length).toBeLessThanOrEqual(strangers + 1);
+    expect(new Set(it.probes).size, "each topic was looked at").toBe(invented);
+  });
+
+  test("leaves no record behind once its topics exist", async () => {
+    let away = true;
+    await using it = await scene({
+      verdict: ({ topic }) => (isInvented(topic) && away ? "down" : "stored"),
+      probe: (topic) => {
+        if (isInvented(topic) && away) throw new Error(`no topic ${topic}`);
+      },
+    });
+    const relay = it.relayOf();
+    await relay.start();
+    await it.invent(300);
+    await it.clock.advance(10_000);
+    away = false;
+    await it.clock.advance(backWithinMs(300) + 60_000);
+    expect(await it.states()).toMatchObject({ BLOCKED: 0, DEAD: 0, PUBLISHED: 300 });
+    expect(await it.records()).toEqual([]);
+    expect((await it.bench.operator.status()).holds.aggregates).toBe(0);
+    const tell = (type: string) => it.told.filter((event) => event.type === type).map((event) => ("topic" in event ? event.topic : null));
+    expect(tell("destination.closed").sort()).toEqual(tell("destination.opened").sort());
+    const stopped = relay.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+  });
+});
+
+test("a broker that is away with 3,000 topics in the outbox spends no attempt and kills no event, and all arrive when it is back", async () => {
+  let away = true;
+  await using it = await scene({
+    verdict: () => (away ? "lost-before" : "stored"),
+    probe: () => {
+      if (away) throw new Error("connection refused");
     },
-    ending.signal,
-  );
-  for (let n = 0; n < topics; n++) breaker.failed(`missing-${n}`, `e${n}`, new Error("no such topic"), false);
-  breaker.failed("good", "e", new Error("no such topic"), false);
-  await clock.advance(30_000);
-  expect(released).toEqual([]);
-  back = true;
-  await clock.advance(foundWithinMs);
-  expect(released).toEqual(["good"]);
-  expect(most).toBeLessThanOrEqual(atOnce);
-  const counts = [...probes].filter(([topic]) => topic !== "good").map(([, count]) => count);
-  expect(counts).toHaveLength(topics);
-  expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(3);
-  ending.abort();
-  await clock.advance(probeTakesMs);
-  await watching;
-  process.off("warning", warned);
-  expect(warnings).toEqual([]);
-}, 120_000);
+  });
+  const relay = it.relayOf();
+  await relay.start();
+  await it.invent(3_000);
+  await it.clock.advance(300_000);
+  expect(await it.states()).toMatchObject({ DEAD: 0, FAILED: 0, PUBLISHED: 0, BLOCKED: 3_000 });
+  expect((await it.records()).length).toBeLessThanOrEqual(strangers + 1);
+  away = false;
+  await it.clock.advance(600_000);
+  expect(await it.states()).toMatchObject({ DEAD: 0, FAILED: 0, PUBLISHED: 3_000 });
+  expect(await it.records()).toEqual([]);
+  const stopped = relay.stop();
+  await it.clock.advance(3_000);
+  await stopped;
+});
+
+describe("the list of topics", () => {
+  const listed = ["order.events"];
+
+  test("parks an event that is routed elsewhere at once and unsent, and all such events are one cause", async () => {
+    await using it = await scene(noSuchTopic, { topics: listed });
+    const relay = it.relayOf();
+    await relay.start();
+    await it.invent(100);
+    await it.bench.add(draft("o1", 1));
+    await it.clock.advance(1_000);
+    expect(it.sink.sent).toHaveLength(1);
+    expect(await it.states()).toMatchObject({ DEAD: 100, PUBLISHED: 1, BLOCKED: 0 });
+    const { dead, breakers } = await it.bench.operator.status();
+    expect(breakers).toEqual([]);
+    expect(dead).toMatchObject([{ error: "ROUTE_FAILED: the topic … is not among the relay's topics", events: 100 }]);
+    const stopped = relay.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+  });
+
+  test("frees what other relays left waiting for invented topics", async () => {
+    await using it = await scene(noSuchTopic);
+    await it.invent(500);
+    const before = it.relayOf();
+    await before.start();
+    await it.clock.advance(5_000);
+    const stopped = before.stop();
+    await it.clock.advance(3_000);
+    await stopped;
+    const next = createRelay({
+      store: it.bench.store,
+      sink: it.sink,
+      clock: it.clock,
+      housekeeping: false,
+      observe: false,
+      topics: listed,
+    });
+    await next.start();
+    await it.clock.advance(backWithinMs(500) + 60_000);
+    expect(await it.states()).toMatchObject({ DEAD: 500, BLOCKED: 0 });
+    expect(await it.records()).toEqual([]);
+    const ended = next.stop();
+    await it.clock.advance(3_000);
+    await ended;
+  });
+
+  test.each([[[]], ["order.events"], [["two words"]], [[7]]])("refuses %j", (topics) => {
+    expect(() => createRelay({ store: {} as never, sink: {} as never, topics: topics as never })).toThrow(
+      /topics must be a list of at least one topic/,
+    );
+  });
+});

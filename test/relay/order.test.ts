@@ -14,7 +14,7 @@ function parcels(order: Order, ...names: readonly (readonly [aggregate: string, 
     ...{ id: "w", suspects: 0, destinations: [], more: false },
     claims: names.map(([aggregate, n]) => claim(aggregate, n)),
   };
-  return pack(window, { route: () => "t", source: "/", sink: { name: "s", can: { maxBytes: 1e6 } } });
+  return pack(window, { topics: null, route: () => "t", source: "/", sink: { name: "s", can: { maxBytes: 1e6 } } });
 }
 
 test("an aggregate's next event may go when the one before it is published; others do not wait", () => {

@@ -9,6 +9,7 @@ import { never } from "../../src/core/time.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
 import type { FedWindow } from "../../src/relay/feed.ts";
+import { createCrowd } from "../../src/relay/crowd.ts";
 import { createOrder } from "../../src/relay/order.ts";
 import type { Concluded } from "../../src/relay/parcel.ts";
 import { createPublisher } from "../../src/relay/publish.ts";
@@ -42,11 +43,33 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
   const order = createOrder();
   const trust = { ms: 10_000 };
   const changed = createWake();
-  const breaker = createBreaker({ clock, random, observe: () => undefined, firstProbeMs: 1, lastProbeMs: 1, changed });
+  const observe = (): void => undefined;
+  const breaker = createBreaker({
+    clock,
+    random,
+    observe,
+    firstProbeMs: 1,
+    lastProbeMs: 1,
+    changed,
+    named: null,
+    records: 32,
+    crowd: createCrowd(clock, observe),
+  });
   const known = new Map<FedWindow, Concluded[]>();
   const { take } = createPublisher({
     outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
-    ...{ sink, breaker, order, clock, route, batch: 100, failpoints: noFailpoints, steps: createProgress(clock), source: "/" },
+    ...{
+      sink,
+      breaker,
+      order,
+      clock,
+      route,
+      topics: null,
+      batch: 100,
+      failpoints: noFailpoints,
+      steps: createProgress(clock),
+      source: "/",
+    },
     ...{ publishTimeoutMs: 1_000, readTimeoutMs: 1_000, draining: never, stopping: never },
     policy: { retry: retrySchedule({}, random), skips: () => false },
     coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => trust.ms } as never,

@@ -3,6 +3,8 @@ import type { Claim } from "../../src/contracts/outbox-store.ts";
 import { seededRandom } from "../../src/core/random.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createBreaker } from "../../src/relay/breaker.ts";
+import { createCrowd } from "../../src/relay/crowd.ts";
+import type { Observe } from "../../src/core/path-events.ts";
 import { manualClock } from "../../src/testing/manual-clock.ts";
 import { scriptedSink } from "../support/scripted-sink.ts";
 import { claim, publishing } from "./publishing.ts";
@@ -11,9 +13,10 @@ const clock = manualClock(Date.UTC(2030, 0, 1));
 
 test("a topic that is on trial with an event from elsewhere stays so, though nothing waits for it in the store", () => {
   const told: string[] = [];
+  const observe: Observe = ({ type }) => void told.push(type);
   const breaker = createBreaker({
     ...{ clock, random: seededRandom(1), firstProbeMs: 1, lastProbeMs: 1, changed: createWake() },
-    observe: ({ type }) => void told.push(type),
+    ...{ observe, named: null, records: 32, crowd: createCrowd(clock, observe) },
   });
   breaker.failed("late", "e1", new Error("away"), false);
   expect(breaker.probed("late")).toBe(true);

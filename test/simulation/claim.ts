@@ -37,7 +37,7 @@ export async function claimInPasses(tables: Tables, clock: Clock, holding: Holdi
     id,
     claims: taken.map((event) => toClaim(tables, event, request)),
     suspects: request.narrow ? waiting - taken.length : waiting,
-    destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
+    destinations: [...new Set(lanes.flatMap(({ records }) => [...records.keys()]))],
     more: more || lanes.some(({ releasing }) => releasing.size > 0),
   };
 }

@@ -165,6 +165,7 @@ export function createStoreServer(clock: Clock, server: Server, oneWriter: boole
             const asked = { relay: holding.relay, lanes: new Map(holding.lanes) };
             return onLanes(asked.lanes.keys(), () => parts.outbox.release(asked, destination, limit));
           },
+          waitingFor: (after, limit) => inTurn(() => read(() => parts.outbox.waitingFor(after, limit))),
         },
         leases: {
           look: () => read(() => parts.leases.look()),

@@ -31,7 +31,7 @@ interface SettlePlan {
   readonly failed: readonly Failed[];
   /** One for each aggregate. */
   readonly holds: readonly NewHold[];
-  /** Topics that events wait for from now on. */
+  /** Records that events wait under from now on. */
   readonly waiting: readonly { readonly destination: string; readonly lane: number; readonly why: string }[];
   /** The events that wait for them. */
   readonly blocked: readonly bigint[];
@@ -65,9 +65,9 @@ export function planSettle(outcomes: readonly Outcome[], storedOf: (claim: Claim
     const seq = seqOf(outcome);
     if (outcome.as === "returned") {
       if (outcome.destination === undefined || !holdable || waitsForAnother(seq, holds.get(aggregate), stored.held)) continue;
-      const { topic: destination, why } = outcome.destination;
-      holds.set(aggregate, { claim, destination, why, free: false });
-      waiting.set(`${claim.lane} ${destination}`, { destination, lane: claim.lane, why });
+      const { topic, why, under = topic } = outcome.destination;
+      holds.set(aggregate, { claim, destination: topic, why, free: false });
+      waiting.set(`${claim.lane} ${under}`, { destination: under, lane: claim.lane, why });
       blocked.push(seq);
     } else if (outcome.as !== "published") {
       const { code = "", error, detail = "" } = outcome;

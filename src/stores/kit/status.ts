@@ -1,7 +1,8 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
-import type { OldestAges, OldestStatus, Status } from "../../contracts/operator.ts";
+import type { BreakerStatus, OldestAges, OldestStatus, Status } from "../../contracts/operator.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
+import { otherTopics } from "../../core/other-topics.ts";
 
 /** Holds and groups beyond these are counted, not listed. */
 export const shown = 100;
@@ -38,7 +39,7 @@ export interface StatusRows<Row> {
   readonly breakers: readonly Row[];
   /** error, events, oldest, example. */
   readonly dead: readonly Row[];
-  /** holds, claimed, suspects. */
+  /** holds, those of them that wait for a topic (`waiting`), claimed, suspects. */
   readonly facts: Row;
   readonly schemaVersion: number;
   readonly watch: Watch;
@@ -81,12 +82,15 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
         releasing: isSet(row, "releasing"),
       })),
     },
-    breakers: of.breakers.map((row) => ({
-      destination: text(row, "destination"),
-      why: text(row, "why"),
-      since: date(row, "since"),
-      aggregates: number(row, "aggregates"),
-    })),
+    breakers: breakersOf(
+      of.breakers.map((row) => ({
+        destination: text(row, "destination"),
+        why: text(row, "why"),
+        since: date(row, "since"),
+        aggregates: number(row, "aggregates"),
+      })),
+      number(facts, "waiting"),
+    ),
     window: { events: number(facts, "claimed"), suspects: number(facts, "suspects") },
     dead: of.dead.map((row) => ({
       error: text(row, "error"),
@@ -97,6 +101,15 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
     schemaVersion,
     watch,
   };
+}
+
+/** What waits for no topic with a record of its own waits under that of all others. */
+export function breakersOf(records: readonly BreakerStatus[], waiting: number): readonly BreakerStatus[] {
+  const own = records.filter(({ destination }) => destination !== otherTopics);
+  const others = waiting - own.reduce((sum, { aggregates }) => sum + aggregates, 0);
+  return records
+    .map((record) => (record.destination === otherTopics ? { ...record, aggregates: Math.max(0, others) } : record))
+    .slice(0, shown);
 }
 
 /** What an event waits for. `later`: its own time, to become due or to be tried again. */

@@ -26,7 +26,7 @@ export function claim(tables: Tables, holding: Holding, request: ClaimRequest, n
     id,
     claims: taken.map((event) => toClaim(tables, event, request)),
     suspects: request.narrow ? waiting.length - taken.length : waiting.length,
-    destinations: [...new Set(lanes.flatMap(({ destinations }) => [...destinations.keys()]))],
+    destinations: [...new Set(lanes.flatMap(({ records }) => [...records.keys()]))],
     more: more || lanes.some(({ releasing }) => releasing.size > 0),
   };
 }

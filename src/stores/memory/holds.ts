@@ -1,3 +1,4 @@
+import type { Destination } from "../../contracts/outbox-store.ts";
 import { enqueue, type HoldRow, type StoredEvent, type Tables } from "./tables.ts";
 
 const chunkSize = 1_000;
@@ -26,16 +27,20 @@ export function hold(tables: Tables, event: StoredEvent, why: string, destinatio
   lane.releasing.delete(held);
   Object.assign(held, { causeSeq: event.seq, destination, why, since: now, freeTo: null });
   if (destination === null) return;
-  let record = lane.destinations.get(destination);
-  if (record === undefined) lane.destinations.set(destination, (record = { why, since: now, waiting: new Set() }));
-  record.waiting.add(held);
+  let waiting = lane.destinations.get(destination);
+  if (waiting === undefined) lane.destinations.set(destination, (waiting = new Set()));
+  waiting.add(held);
 }
 
 /** Makes the event wait for a topic, or for the earlier cause that already holds its aggregate. */
-export function holdFor(tables: Tables, event: StoredEvent, destination: string, why: string, now: number): void {
+export function holdFor(tables: Tables, event: StoredEvent, { topic, why, under = topic }: Destination, now: number): void {
   const held = tables.holds.get(event.aggregate);
   const byAnother = held !== undefined && held.freeTo === null && held.causeSeq !== event.seq;
-  if (!byAnother) hold(tables, event, why, destination, now);
+  if (!byAnother) {
+    hold(tables, event, why, topic, now);
+    const { records } = tables.lanes[event.lane]!;
+    records.set(under, { why, since: records.get(under)?.since ?? now });
+  }
   block(tables, event);
 }
 
@@ -80,8 +85,10 @@ export function releaseChunks(tables: Tables, lane: number): void {
 
 function stopWaiting(tables: Tables, held: HoldRow): void {
   if (held.destination === null) return;
-  const { destinations } = tables.lanes[held.lane]!;
-  const record = destinations.get(held.destination);
-  record?.waiting.delete(held);
-  if (record?.waiting.size === 0) destinations.delete(held.destination);
+  const { destinations, records } = tables.lanes[held.lane]!;
+  const waiting = destinations.get(held.destination);
+  waiting?.delete(held);
+  if (waiting?.size !== 0) return;
+  destinations.delete(held.destination);
+  records.delete(held.destination);
 }

@@ -1,10 +1,11 @@
 import type { Outcome, OutboxStore, SettleReport } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import { otherTopics } from "../../core/other-topics.ts";
 import { deletedUnread } from "../../core/within-bytes.ts";
 import { fenced, seqOf } from "../kit/settle.ts";
 import { claim, dataOf, ownedLanes } from "./claim.ts";
 import { hold, holdFor, startReleasing, unblock } from "./holds.ts";
-import { isFinal, leaveWindow, type HoldRow, type StoredEvent, type Tables } from "./tables.ts";
+import { isFinal, leaveWindow, type HoldRow, type LaneState, type StoredEvent, type Tables } from "./tables.ts";
 import { told } from "../../core/reason.ts";
 
 export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
@@ -18,12 +19,23 @@ export function createOutboxStore(tables: Tables, clock: Clock): OutboxStore {
     settle: async (relay, window, outcomes) => settle(tables, relay, window, outcomes, clock.now()),
     release: async (holding, destination, limit) => {
       const waiting: HoldRow[] = [];
-      for (const { destinations } of ownedLanes(tables, holding)) {
-        waiting.push(...[...(destinations.get(destination)?.waiting ?? [])].slice(0, limit));
-      }
+      const lanes = ownedLanes(tables, holding);
+      for (const { destinations } of lanes) waiting.push(...[...(destinations.get(destination) ?? [])].slice(0, limit));
       const released = waiting.sort((a, b) => a.since - b.since).slice(0, limit);
       for (const held of released) startReleasing(tables, held);
+      const waits = ({ destinations, records }: LaneState): boolean =>
+        destination === otherTopics ? [...destinations.keys()].some((topic) => !records.has(topic)) : destinations.has(destination);
+      for (const lane of lanes) if (!waits(lane)) lane.records.delete(destination);
       return released.length;
+    },
+    waitingFor: async (after, limit) => {
+      const topics = new Set(tables.lanes.flatMap(({ destinations }) => [...destinations.keys()]));
+      return [...topics]
+        .map((topic) => Buffer.from(topic))
+        .sort((a, b) => a.compare(b))
+        .filter((topic) => topic.compare(Buffer.from(after)) > 0)
+        .slice(0, limit)
+        .map(String);
     },
   };
 }
@@ -71,7 +83,7 @@ function apply(tables: Tables, event: StoredEvent, outcome: Outcome, now: number
       else if (held?.causeSeq === event.seq) startReleasing(tables, held);
       return;
     case "returned":
-      if (outcome.destination !== undefined) holdFor(tables, event, outcome.destination.topic, outcome.destination.why, now);
+      if (outcome.destination !== undefined) holdFor(tables, event, outcome.destination, now);
   }
 }
 

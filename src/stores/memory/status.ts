@@ -2,7 +2,7 @@ import type { BreakerStatus, DeadGroup, HoldStatus, RelayStatus, Status } from "
 import type { Clock } from "../../core/clock.ts";
 import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
-import { noEvents, oldestOf, shown, type Wait } from "../kit/status.ts";
+import { breakersOf, noEvents, oldestOf, shown, type Wait } from "../kit/status.ts";
 import { isLive, type RelayLease, type StoredEvent, type Tables } from "./tables.ts";
 import { told } from "../../core/reason.ts";
 
@@ -81,19 +81,22 @@ function holdList(tables: Tables): HoldStatus[] {
   }));
 }
 
-function breakers(tables: Tables): BreakerStatus[] {
+function breakers(tables: Tables): readonly BreakerStatus[] {
   const found = new Map<string, { why: string; since: number; aggregates: number }>();
-  for (const { destinations } of tables.lanes) {
-    for (const [destination, { why, since, waiting }] of destinations) {
+  let all = 0;
+  for (const { destinations, records } of tables.lanes) {
+    for (const waiting of destinations.values()) all += waiting.size;
+    for (const [destination, { why, since }] of records) {
       const sum = found.get(destination);
       found.set(destination, {
         why: sum !== undefined && sum.since <= since ? sum.why : why,
         since: Math.min(since, sum?.since ?? Infinity),
-        aggregates: waiting.size + (sum?.aggregates ?? 0),
+        aggregates: (destinations.get(destination)?.size ?? 0) + (sum?.aggregates ?? 0),
       });
     }
   }
-  return [...found].map(([destination, { why, since, aggregates }]) => ({ destination, why, since: new Date(since), aggregates }));
+  const own = [...found].map(([destination, { why, since, aggregates }]) => ({ destination, why, since: new Date(since), aggregates }));
+  return breakersOf(own, all);
 }
 
 function deadGroups(tables: Tables): DeadGroup[] {

@@ -40,7 +40,10 @@ export interface LaneState {
   queue: StoredEvent[];
   sorted: boolean;
   readonly releasing: Set<HoldRow>;
-  readonly destinations: Map<string, Destination>;
+  /** By topic, what waits for it. */
+  readonly destinations: Map<string, Set<HoldRow>>;
+  /** What events wait under: a topic's own record, or that of all others. */
+  readonly records: Map<string, DestinationRecord>;
 }
 
 export interface HoldRow {
@@ -58,11 +61,9 @@ export interface HoldRow {
   blocked: StoredEvent[];
 }
 
-interface Destination {
+interface DestinationRecord {
   readonly why: string;
   readonly since: number;
-  /** Longest waiting first: a recreated hold goes to the end. */
-  readonly waiting: Set<HoldRow>;
 }
 
 export interface OpenWindow {
@@ -130,6 +131,7 @@ export function createTables(): Tables {
       sorted: true,
       releasing: new Set(),
       destinations: new Map(),
+      records: new Map(),
     })),
     holds: new Map(),
     windows: new Map(),

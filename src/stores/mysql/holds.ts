@@ -1,3 +1,4 @@
+import { otherTopics } from "../../core/other-topics.ts";
 import type { HeldBy } from "../kit/claim.ts";
 import type { MysqlRow, MysqlSession } from "./connection.ts";
 import type { Names } from "./names.ts";
@@ -151,11 +152,26 @@ export async function releaseDestination(
     n,
     rows.map((row) => ({ ...holdOf(row), destination: null, freeTo: 0n })),
   );
-  const left = await own.run(`SELECT DISTINCT lane FROM ${n.holds} WHERE destination = ? AND lane IN (${list(lanes)})`, [destination]);
+  const hasOwn = `EXISTS (SELECT 1 FROM ${n.destinations} e WHERE e.destination = h.destination AND e.lane = h.lane)`;
+  const others = destination === otherTopics;
+  const left = await own.run(
+    `SELECT DISTINCT h.lane FROM ${n.holds} h WHERE ${others ? `h.destination IS NOT NULL AND NOT ${hasOwn}` : "h.destination = ?"} AND h.lane IN (${list(lanes)})`,
+    others ? [] : [destination],
+  );
   const waiting = new Set(left.map((row) => numberOf(row, "lane")));
   await own.change(
     `DELETE d FROM ${n.destinations} d FORCE INDEX (PRIMARY) WHERE d.destination = ? AND d.lane IN (${list(lanes.filter((lane) => !waiting.has(lane)))})`,
     [destination],
   );
   return rows.length;
+}
+
+/** Finds each topic by the index, however many aggregates wait for one. */
+export async function waitingFor(run: Own["run"], n: Names, after: string, limit: number): Promise<readonly string[]> {
+  const rows = await run(
+    `SELECT CAST(d.destination AS BINARY) AS destination
+     FROM (SELECT DISTINCT destination FROM ${n.holds} WHERE destination > ? ORDER BY destination LIMIT ${limit}) d ORDER BY d.destination`,
+    [after],
+  );
+  return rows.map((row) => textOf(row, "destination"));
 }

@@ -8,7 +8,7 @@ import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
 import type { Connection, MysqlSession } from "./connection.ts";
 import { createFloors, type Floors, type LockedLane } from "./floors.ts";
-import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
+import { releaseDestination, releaseStep, type Reopened, waitingFor } from "./holds.ts";
 import { look, type Seen } from "./look.ts";
 import type { Names } from "./names.ts";
 import { createPace, type ReadPace } from "./pace.ts";
@@ -68,6 +68,7 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
         const { lanes } = await lockLanes(session, names, holding);
         return releaseDestination(session, names, [...lanes.keys()], destination, limit);
       }),
+    waitingFor: (after, limit) => waitingFor(connection.run, names, after, limit),
   };
 }
 

@@ -48,7 +48,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
     bySeq(literal("dead"), "DEAD"),
   ];
   const [facts] = await run(
-    `SELECT UTC_TIMESTAMP(6) AS now, ${upTo(n.holds)} AS holds,
+    `SELECT UTC_TIMESTAMP(6) AS now, ${upTo(n.holds)} AS holds, ${upTo(`${n.holds} WHERE destination IS NOT NULL`)} AS waiting,
        (SELECT COALESCE(SUM(events), 0) FROM ${n.windows}) AS claimed,
        ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects`,
   );

@@ -1,3 +1,4 @@
+import { otherTopics } from "../../core/other-topics.ts";
 import type { HeldBy } from "../kit/claim.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
@@ -62,10 +63,25 @@ export async function releaseDestination(run: Run, n: Names, lanes: string, dest
      RETURNING 1`,
     [destination, lanes, limit],
   );
+  const own = `NOT EXISTS (SELECT 1 FROM ${n.destinations} e WHERE e.destination = h.destination AND e.lane = h.lane)`;
+  const waits = destination === otherTopics ? `h.destination IS NOT NULL AND ${own}` : "h.destination = $1";
   await run(
     `DELETE FROM ${n.destinations} d WHERE d.destination = $1 AND d.lane = ANY ($2::smallint[])
-     AND NOT EXISTS (SELECT 1 FROM ${n.holds} h WHERE h.destination = $1 AND h.lane = d.lane)`,
+     AND NOT EXISTS (SELECT 1 FROM ${n.holds} h WHERE ${waits} AND h.lane = d.lane)`,
     [destination, lanes],
   );
   return released.length;
+}
+
+/** Finds each topic by the index, however many aggregates wait for one. */
+export async function waitingFor(run: Run, n: Names, after: string, limit: number): Promise<readonly string[]> {
+  const next = (than: string): string =>
+    `SELECT h.destination FROM ${n.holds} h WHERE h.destination > ${than} ORDER BY h.destination LIMIT 1`;
+  const rows = await run(
+    `WITH RECURSIVE t (destination) AS (
+       (${next("$1")}) UNION ALL SELECT (${next("t.destination")}) FROM t WHERE t.destination IS NOT NULL
+     ) SELECT destination FROM t WHERE destination IS NOT NULL LIMIT $2`,
+    [after, limit],
+  );
+  return rows.map((row) => row["destination"]!);
 }

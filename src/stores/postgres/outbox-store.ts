@@ -8,7 +8,7 @@ import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
 import type { Connection, Run } from "./connection.ts";
 import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
-import { releaseDestination, releaseStep, type Reopened } from "./holds.ts";
+import { releaseDestination, releaseStep, type Reopened, waitingFor } from "./holds.ts";
 import { literal, type Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { readPayload } from "./payload.ts";
@@ -112,6 +112,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
         const owned = await lockLanes(run, names, holding);
         return releaseDestination(run, names, list(owned.lanes.keys()), destination, limit);
       }),
+    waitingFor: (after, limit) => waitingFor(connection.run, names, after, limit),
   };
 }
 

@@ -113,7 +113,7 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
   const counts = await countStates(run, n);
   await run("SET LOCAL enable_seqscan = on");
   const [facts] = await run(
-    `SELECT ${ms("clock_timestamp()")} AS now_ms, ${upTo(n.holds)} AS holds,
+    `SELECT ${ms("clock_timestamp()")} AS now_ms, ${upTo(n.holds)} AS holds, ${upTo(`${n.holds} WHERE destination IS NOT NULL`)} AS waiting,
        (SELECT coalesce(sum(cardinality(seqs)), 0) FROM ${n.windows}) AS claimed,
        ${upTo(`${n.suspects} s JOIN ${n.outbox} o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')`)} AS suspects`,
   );

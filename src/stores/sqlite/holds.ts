@@ -1,4 +1,5 @@
 import type { SqliteRow, Statements } from "../../drivers/sqlite/connection.ts";
+import { otherTopics } from "../../core/other-topics.ts";
 import type { HeldBy } from "../kit/claim.ts";
 import type { NewHold } from "../kit/settle.ts";
 import { iso, jsonOf } from "./rows.ts";
@@ -78,10 +79,26 @@ export function releaseDestination(statements: Statements, lanes: string, destin
        WHERE destination = ? AND lane IN (SELECT value FROM json_each(?)) ORDER BY since, cause_seq LIMIT ?)`,
     [destination, lanes, limit],
   );
+  const own = "NOT EXISTS (SELECT 1 FROM waybill_destinations e WHERE e.destination = h.destination AND e.lane = h.lane)";
+  const waits = destination === otherTopics ? `h.destination IS NOT NULL AND ${own}` : "h.destination = ?1";
   statements.run(
     `DELETE FROM waybill_destinations WHERE destination = ?1 AND lane IN (SELECT value FROM json_each(?2))
-     AND NOT EXISTS (SELECT 1 FROM waybill_holds h WHERE h.destination = ?1 AND h.lane = waybill_destinations.lane)`,
+     AND NOT EXISTS (SELECT 1 FROM waybill_holds h WHERE ${waits} AND h.lane = waybill_destinations.lane)`,
     [destination, lanes],
   );
   return released;
+}
+
+/** Finds each topic by the index, however many aggregates wait for one. */
+export function waitingFor(statements: Statements, after: string, limit: number): readonly string[] {
+  const next = (than: string): string =>
+    `SELECT h.destination FROM waybill_holds h WHERE h.destination > ${than} ORDER BY h.destination LIMIT 1`;
+  return statements
+    .all(
+      `WITH RECURSIVE t (destination) AS (
+         SELECT (${next("?1")}) UNION ALL SELECT (${next("t.destination")}) FROM t WHERE t.destination IS NOT NULL
+       ) SELECT destination FROM t WHERE destination IS NOT NULL LIMIT ?2`,
+      [after, limit],
+    )
+    .map((row) => String(row["destination"]));
 }

@@ -8,7 +8,7 @@ import type { Connection, SqliteRow, Statements } from "../../drivers/sqlite/con
 import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createBudget } from "./budget.ts";
 import { claimNarrow, claimNormal, countNarrow, type Found } from "./claim.ts";
-import { releaseDestination, releaseStep } from "./holds.ts";
+import { releaseDestination, releaseStep, waitingFor } from "./holds.ts";
 import { delayed, pending, unlaned } from "./predicates.ts";
 import { readPayload } from "./payload.ts";
 import { dataColumn, envelopeColumns, iso, lightColumns, nameOf, readEnvelope, retryColumn, textOf } from "./rows.ts";
@@ -28,6 +28,7 @@ export function createOutboxStore(connection: Connection, clock: Clock, newId: N
     settle: (relay, window, outcomes) => connection.write((statements) => settleWindow(statements, relay, window, outcomes, clock.now())),
     release: (holding, destination, limit) =>
       connection.write((statements) => releaseDestination(statements, JSON.stringify(ownedLanes(statements, holding)), destination, limit)),
+    waitingFor: (after, limit) => connection.read((statements) => waitingFor(statements, after, limit)),
   };
 }
 

@@ -34,7 +34,8 @@ export function readStatus(statements: Statements, nowMs: number): Status {
       `SELECT ${foreign("group_error", 64 * 1024)} AS error, events, ${foreign("first")} AS oldest, example FROM (${deadGroups}) ORDER BY events DESC, group_error`,
     ),
     facts: statements.get(
-      `SELECT (SELECT count(*) FROM waybill_holds) AS holds, (SELECT coalesce(sum(json_array_length(seqs)), 0) FROM waybill_windows) AS claimed,
+      `SELECT (SELECT count(*) FROM waybill_holds) AS holds,
+         (SELECT count(*) FROM waybill_holds WHERE destination IS NOT NULL) AS waiting, (SELECT coalesce(sum(json_array_length(seqs)), 0) FROM waybill_windows) AS claimed,
          (SELECT count(*) FROM waybill_suspects s JOIN outbox o ON o.seq = s.seq WHERE o.status IN ('PENDING', 'FAILED')) AS suspects`,
     )!,
     schemaVersion: tablesOf(statements).version,
