@@ -112,7 +112,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
     stirred.add(destination);
   };
   const isOurs = ({ claim }: Parcel): boolean => coordinator.holding.lanes.get(claim.lane) === claim.epoch;
-  const held = ({ claim, topic }: Parcel): Outcome => ({ claim, as: "returned", destination: { topic, why: breaker.why(topic), under: breaker.under(topic) } });
+  const held = ({ claim, topic }: Parcel): Outcome => ({
+    claim,
+    as: "returned",
+    destination: { topic, why: breaker.why(topic), under: breaker.under(topic) },
+  });
   const destinationOf = (its: string): Destination => {
     const alone = destinations.has(its) || destinations.size < mostAlone || breaker.isFamiliar(its);
     const topic = alone ? its : otherTopics;
