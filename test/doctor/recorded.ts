@@ -53,6 +53,7 @@ export const postgres: Postgres = {
   },
   commits: [],
   inRecovery: false,
+  open: [],
   standbys: 0,
   clock,
   role: "relay",

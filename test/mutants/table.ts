@@ -43,6 +43,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/postgres.slow", "the old owner settles the lanes it still has and no other"),
   ),
   mutant(
+    "postgres-any-path",
+    "P",
+    "PostgreSQL: the store's statements find functions by the session's search path",
+    tests("stores/postgres-planted.slow", "a superuser's migration of partitions runs none"),
+  ),
+  mutant(
     "postgres-settles-share-a-window",
     "D",
     "PostgreSQL: two settles of one window write what the other has settled back into it",

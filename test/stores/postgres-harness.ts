@@ -14,15 +14,20 @@ export interface PostgresHarness extends StoreHarness<PgDatabase, PgClient> {
 
 let made = 0;
 
-/** A schema of its own for each case, on a server that all cases share. */
-export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" | "pool"> = {}): () => Promise<PostgresHarness> {
+/** A schema of its own for each case, on a server that all cases share. The store and its transactions may have another URL than the tests. */
+export function harnessOn(
+  url: () => string,
+  more: Omit<PostgresOptions, "url" | "pool"> = {},
+  storeUrl: (() => string) | null = null,
+): () => Promise<PostgresHarness> {
   return async () => {
     const schema = `case_${process.pid}_${++made}`;
     const pool = new pg.Pool({ connectionString: url(), max: 12 });
     pool.on("error", () => undefined);
+    const own = storeUrl === null ? pool : new pg.Pool({ connectionString: storeUrl(), max: 12 });
     let passed = 0;
     const clock: Clock = { ...systemClock, monotonic: () => systemClock.monotonic() + passed };
-    const store = postgres({ pool: pool, schema, clock, ...more });
+    const store = postgres({ pool: own, schema, clock, ...more });
     await store.schema.migrate();
     await pool.query(`CREATE TABLE ${schema}.effects (name text NOT NULL)`);
     const idle = new Set<pg.PoolClient>();
@@ -30,7 +35,7 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
       pool,
       schema,
       store,
-      db: pool as unknown as PgDatabase,
+      db: own as unknown as PgDatabase,
       storeClock: clock,
       clock: {
         now: () => Date.now(),
@@ -40,7 +45,7 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
         },
       },
       async begin() {
-        const client = await pool.connect();
+        const client = await own.connect();
         idle.add(client);
         await client.query("BEGIN");
         const end = async (how: string): Promise<void> => {
@@ -64,6 +69,7 @@ export function harnessOn(url: () => string, more: Omit<PostgresOptions, "url" |
         await store[Symbol.asyncDispose]();
         await pool.query(`DROP SCHEMA ${schema} CASCADE`);
         await pool.end();
+        if (own !== pool) await own.end();
       },
     };
   };

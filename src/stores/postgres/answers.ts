@@ -25,6 +25,8 @@ export interface Answers {
   /** Other roles whose sessions begin with a synchronous_commit of their own. */
   readonly commits: readonly { readonly role: string; readonly value: string }[];
   readonly inRecovery: boolean;
+  /** Schemas of this role's search path, and that of the tables, in which every role may create functions. */
+  readonly open: readonly string[];
   /** Servers that receive the WAL, without logical subscribers and base backups. */
   readonly standbys: number;
   readonly clock: ClockSighting;
@@ -71,12 +73,18 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
      WHERE c LIKE 'synchronous\\_commit=%' AND r.rolname <> current_user
        AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`,
   );
+  const [path] = await run("SELECT reset_val AS path FROM pg_settings WHERE name = 'search_path'");
+  const open = await run(
+    "SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY ($1) AND has_schema_privilege('public', oid, 'CREATE') ORDER BY 1",
+    [[...schemasIn(path!["path"]!, server!["role"]!), unquoted(n.schema)]],
+  );
   const schema = await allowed(() => tablesOf(run, n));
   const ours = schema !== null && isOurs(schema, fingerprints);
   const unit = ours ? await unitOf(run, n) : null;
   return {
     settings: Object.fromEntries(settings.map((row) => [row["name"], row["setting"]])) as Answers["settings"],
     commits: commits.map((row) => ({ role: row["role"]!, value: row["value"]! })),
+    open: open.map((row) => row["name"]!),
     inRecovery: server!["standby"] === "t",
     standbys: Number(server!["standbys"]),
     clock: await sightClock(clock, async () => Number((await run("SELECT extract(epoch FROM clock_timestamp()) * 1000 AS ms"))[0]!["ms"])),
@@ -86,6 +94,12 @@ export async function readAnswers(connection: Connection, n: Names, clock: Clock
     tables: ours ? await readTables(run, n, thingsIn(createSchema(connection, n, unit).print())) : null,
   };
 }
+
+/** The schemas of a search path, as the server shows it. */
+export const schemasIn = (path: string, role: string): readonly string[] =>
+  [...path.matchAll(/"((?:[^"]|"")*)"|([^\s,"]+)/g)]
+    .map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain!)
+    .map((name) => (name === "$user" ? role : name));
 
 const allowed = <T>(read: () => Promise<T>): Promise<T | null> =>
   unlessDenied(read, (error) => causesOf(error).some((cause) => sqlStateOf(cause) === "42501"));

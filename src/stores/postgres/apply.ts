@@ -12,8 +12,14 @@ import type { Names } from "./names.ts";
 
 /** The error of a statement that would finish another transaction's marks: the SQL function of the schema raises it too. */
 const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
+/**
+ * These statements run in the transaction of the handler, with its search path. So they qualify what they call: see `ownPath` of the connection.
+ */
+const [is, join] = ["OPERATOR(pg_catalog.=)", "OPERATOR(pg_catalog.||)"];
+const now = "pg_catalog.clock_timestamp()";
+const currentXid = "pg_catalog.pg_current_xact_id()::pg_catalog.text";
 /** The transaction that makes a mark, and the process to end if that transaction hangs. */
-const maker = "pg_current_xact_id()::text || ' ' || pg_backend_pid()";
+const maker = `${currentXid} ${join} ' ' ${join} pg_catalog.pg_backend_pid()::pg_catalog.text`;
 
 /** Writes the marks, runs the work, then finishes the marks. Only the transaction that made the marks can finish them. */
 export function createApply<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>): Apply<Tx> {
@@ -28,7 +34,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
     const mark = marking(n, consumer, ids, handlerVersion, letter !== undefined);
     // Locks the letter first and then the mark, in the same order as `park`.
     const redriven: Statement = (put) =>
-      `SELECT 1 AS kept FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
+      `SELECT 1 AS kept FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint AND redriven_at IS NOT NULL FOR UPDATE NOWAIT`;
     const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
       applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, ids.length > 1, async (tx, rows) => {
         if (letter !== undefined && rows.length === 0) return { result: ["seen"], last: null };
@@ -44,7 +50,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
         if (fresh.size === 0) {
           return {
             result,
-            last: letter === undefined ? null : (put) => `DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint`,
+            last: letter === undefined ? null : (put) => `DELETE FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint`,
           };
         }
         const next = async (): Promise<void> => {
@@ -71,7 +77,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       const marks = await query(
         tx,
         (put) =>
-          `SELECT event_id AS id, finished::text AS finished, handler_version::text AS version FROM ${n.inbox} WHERE consumer = ${put(consumer)} AND event_id ${among(seen, put)}`,
+          `SELECT event_id AS id, finished::text AS finished, handler_version::text AS version FROM ${n.inbox} WHERE consumer ${is} ${put(consumer)} AND event_id ${among(seen, put)}`,
       );
       for (const { id, finished } of marks) if (finished === "false") throw unfinished(String(id));
       return new Map(marks.map(({ id, version }) => [String(id), version === String(parkedVersion) ? "parked" : "seen"]));
@@ -110,24 +116,24 @@ function madeBy(rows: StatementRows, [only]: readonly string[]): Made {
   return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id ?? only!)) };
 }
 
-const listed = (ids: readonly string[], put: Put): string => `json_array_elements_text(${put(JSON.stringify(ids))}::json)`;
-const among = (ids: readonly string[], put: Put): string => `= ANY (ARRAY(SELECT ${listed(ids, put)}))`;
+const listed = (ids: readonly string[], put: Put): string => `pg_catalog.json_array_elements_text(${put(JSON.stringify(ids))}::json)`;
+const among = (ids: readonly string[], put: Put): string => `${is} ANY (ARRAY(SELECT ${listed(ids, put)}))`;
 
 /** Marks the events that have no mark yet, and returns these marks. */
 function marking(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, ofLetter: boolean): Statement {
   if (ids.length === 1 && !ofLetter)
-    return (put) => `SELECT ${n.mark}(${put(consumer)}, ${put(ids[0]!)}, ${put(handlerVersion)}::integer) AS mark`;
+    return (put) => `SELECT ${n.mark}(${put(consumer)}::text, ${put(ids[0]!)}::text, ${put(handlerVersion)}::integer) AS mark`;
   // Replaces the mark that the letter left.
   const takeOver = `(consumer, event_id) DO UPDATE SET processed_at = excluded.processed_at, handler_version = excluded.handler_version, finished = false
-      WHERE i.handler_version = ${parkedVersion}`;
+      WHERE i.handler_version ${is} ${parkedVersion}`;
   return (put) => `${inserting(n, consumer, ids, handlerVersion, "false", put)}
-      ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING ${maker} || ' ' || event_id AS mark`;
+      ON CONFLICT ${ofLetter ? takeOver : "DO NOTHING"} RETURNING ${maker} ${join} ' ' ${join} event_id AS mark`;
 }
 
 /** Sorted, so that concurrent transactions lock the marks in the same order. */
 function inserting(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, finished: string, put: Put): string {
   return `INSERT INTO ${n.inbox} AS i (consumer, event_id, processed_at, handler_version, finished)
-      SELECT ${put(consumer)}, e.id, clock_timestamp(), ${put(handlerVersion)}::integer, ${finished} FROM ${listed([...ids].sort(), put)} AS e(id)`;
+      SELECT ${put(consumer)}, e.id, ${now}, ${put(handlerVersion)}::integer, ${finished} FROM ${listed([...ids].sort(), put)} AS e(id)`;
 }
 
 /**
@@ -135,13 +141,14 @@ function inserting(n: Names, consumer: string, ids: readonly string[], handlerVe
  * take effect alone. So only the transaction that made the marks can finish them: in any other, a text that is no boolean fails the
  * statement, and with it the COMMIT behind it. A mark that the handler has deleted is recreated.
  */
-function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, xid: string, letter?: bigint): Statement {
+function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, made: string, letter?: bigint): Statement {
   if (ids.length === 1 && letter === undefined)
-    return (put) => `SELECT ${n.finish}(${put(consumer)}, ${put(ids[0]!)}, ${put(handlerVersion)}::integer, ${put(xid)})`;
+    return (put) =>
+      `SELECT ${n.finish}(${put(consumer)}::text, ${put(ids[0]!)}::text, ${put(handlerVersion)}::integer, ${put(made)}::text)`;
   return (put) => {
-    const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq = ${put(String(letter))}::bigint),`;
-    const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer = ${put(consumer)} AND event_id ${among(ids, put)})`;
-    const finished = `(CASE pg_current_xact_id()::text WHEN ${put(xid)} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
+    const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint),`;
+    const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer ${is} ${put(consumer)} AND event_id ${among(ids, put)})`;
+    const finished = `(CASE WHEN ${currentXid} ${is} ${put(made)} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
     return `WITH ${letters} ${counts} ${inserting(n, consumer, ids, handlerVersion, finished, put)}
       ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
   };

@@ -32,6 +32,9 @@ interface Asked {
 const every = Array.from({ length: LANES }, (_, lane) => lane);
 
 /**
+ * Every argument has its type, here and wherever a function of ours is called: then no function of the same name, in a schema where others
+ * may create functions too, can match better.
+ *
  * A whole claim in one round trip, for the ordinary case: every lane is as the relay knows it, no failed or delayed event is due, nothing
  * is being released or suspect, no event's aggregate is held, and all payloads fit. Otherwise it takes nothing, and `claim` looks closer.
  *
@@ -42,10 +45,21 @@ const statement = ({ names: n, holding: { relay, lanes }, request, expected, sta
   const per = (of: ReadonlyMap<number, number | bigint>): string => `'{${every.map((lane) => of.get(lane) ?? "NULL").join()}}'`;
   const texts = (of: readonly string[]): string => `ARRAY[${of.map(literal).join()}]::text[]`;
   const given = [
-    ...[literal(relay), per(lanes), per(expected.redrives), per(expected.floors), per(wants)],
-    ...[texts(request.open), texts(stale), behind, least(...expected.floors.values()), literal(id), request.limit],
-    ...[bytes, largest].map((most) => Math.min(most, Number.MAX_SAFE_INTEGER)),
-    ...[expected.server, expected.highest],
+    ...[
+      `${literal(relay)}::text`,
+      ...[lanes, expected.redrives, expected.floors].map((of) => `${per(of)}::bigint[]`),
+      `${per(wants)}::integer[]`,
+    ],
+    ...[
+      texts(request.open),
+      texts(stale),
+      behind,
+      `${least(...expected.floors.values())}::bigint`,
+      `${literal(id)}::text`,
+      `${request.limit}::integer`,
+    ],
+    ...[bytes, largest].map((most) => `${Math.min(most, Number.MAX_SAFE_INTEGER)}::bigint`),
+    ...[`${expected.server}::numeric`, `${expected.highest}::bigint`],
   ];
   return `SELECT * FROM ${n.claim}(${given.join(", ")})`;
 };

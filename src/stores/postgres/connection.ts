@@ -2,6 +2,7 @@ import { systemDeadlines } from "../../core/deadlines.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { end } from "../kit/describe.ts";
 import { again, later } from "../kit/pool.ts";
+import { bound } from "./bound.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
 import { onClient } from "./pool.ts";
 
@@ -40,6 +41,12 @@ interface ConnectionOptions {
 }
 
 const raw = { getTypeParser: () => (value: string) => value };
+/**
+ * Where our statements find functions and operators. On some databases every role may create functions in a schema of the session's own
+ * path, and one whose arguments match exactly is called in place of PostgreSQL's, with our rights. Each transaction of ours sets this for
+ * itself: the session may be the user's, or a pooler's.
+ */
+const ownPath = "SET LOCAL search_path = pg_catalog, pg_temp";
 /** A process that freezes inside one of our transactions keeps its lane rows locked. After this time, the server ends its session. */
 const frozenMs = 10_000;
 
@@ -51,6 +58,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   // JIT is off: beside many rows the planner takes every statement for expensive, and compiling takes several times as long as running.
   const settings = (mode: string): readonly string[] => [
     `BEGIN ISOLATION LEVEL ${mode}`,
+    ownPath,
     `SET LOCAL statement_timeout = ${statementTimeoutMs}`,
     `SET LOCAL lock_timeout = ${statementTimeoutMs}`,
     `SET LOCAL idle_in_transaction_session_timeout = ${Math.min(statementTimeoutMs, frozenMs)}`,
@@ -77,6 +85,14 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return (result as { rows: readonly PgRow[] }).rows;
   };
 
+  const askTwo = async (client: PgPoolClient, first: string, second: string): Promise<readonly PgRow[]> => {
+    const coming = client.query({ text: `${first};\n${second}`, types: raw }) as unknown as Promise<
+      readonly { readonly rows: readonly PgRow[] }[]
+    >;
+    const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
+    if (results === null) throw new Late(place);
+    return results[1]!.rows;
+  };
   const opened = settings("READ COMMITTED");
   const askAll = async (client: PgPoolClient, statements: readonly string[]): Promise<readonly Rows[]> => {
     const query = client.query({ text: [...opened, ...statements, "COMMIT"].join(";\n"), types: raw, rowMode: "array" });
@@ -114,7 +130,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     place,
     borrow,
     lend: async (work) => onClient(await pool.get(), at, work, () => true),
-    run: (text, values) => borrow((client) => ask(client, text, values)).catch(explained),
+    // Two statements in one message are one transaction and one round trip.
+    run: (text, values = []) => borrow(async (client) => askTwo(client, ownPath, bound(text, values))).catch(explained),
     batch: (...statements) =>
       again(() => borrow((client) => orRolledBack(client, () => askAll(client, statements))), isConflict).catch(explained),
     transaction: (work) => patiently("READ COMMITTED", work),

@@ -167,6 +167,19 @@ export const rules: readonly Rule<Answers>[] = [
     remedy: "set it to `off` for this role and database",
     look: setTo("default_transaction_read_only", "off", "Transactions may write.", "Nothing can be added or claimed"),
   },
+  {
+    setting: "search_path",
+    badWhen: "PUBLIC may create in one of its schemas, or in that of the tables, as on databases from before PostgreSQL 15",
+    breaks: "LPE",
+    remedy: "`REVOKE CREATE ON SCHEMA … FROM PUBLIC`",
+    look({ open }, { good, bad }) {
+      if (open.length === 0) return good("closed to others", "Only owners create functions where sessions look for them.");
+      return bad(
+        `every role may create in ${open.join(", ")}`,
+        "Waybill's own statements look elsewhere, but a service's or handler's statement can call a function that another role put there, with the rights of its caller",
+      );
+    },
+  },
   clockRule,
   tablesRule(fingerprints),
   {

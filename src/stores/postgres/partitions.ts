@@ -8,7 +8,7 @@ import type { Names } from "./names.ts";
 /** How long other sessions may have to queue behind us while we wait for a lock. The functions of the schema say the same. */
 const lockTimeout = "500ms";
 
-export const firstPartitions = (n: Names): string => `SELECT * FROM ${n.add_partitions}(${ahead})`;
+export const firstPartitions = (n: Names): string => `SELECT * FROM ${n.add_partitions}(${ahead}::integer)`;
 
 export function createPartitions(connection: Connection, n: Names, clock: Clock): Partitions {
   const partitioned = async (): Promise<boolean> =>
@@ -16,7 +16,7 @@ export function createPartitions(connection: Connection, n: Names, clock: Clock)
   return {
     async create() {
       if (!(await partitioned())) return nothing;
-      const rows = await connection.run(`SELECT name, made, why FROM ${n.add_partitions}($1)`, [ahead]);
+      const rows = await connection.run(`SELECT name, made, why FROM ${n.add_partitions}($1::integer)`, [ahead]);
       const [made, not] = [rows.filter(({ made }) => made === "t"), rows.filter(({ made }) => made !== "t")];
       return {
         ...nothing,

@@ -35,6 +35,13 @@ function statements(n: Names, from: number, unit: PartitionUnit | null): string 
 const lockMs = 1_000;
 const tries = 60;
 
+/** The path of the session, for as long as our statements need another. Everything is qualified, since it is found by the session's own. */
+const ownPath = [
+  "SELECT pg_catalog.set_config('waybill.search_path', pg_catalog.current_setting('search_path'), true),",
+  "  pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);",
+].join("\n");
+const formerPath = "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('waybill.search_path', true), true);";
+
 /** Concurrent migrations run one after the other. */
 const migrationLock = "SELECT pg_advisory_xact_lock(hashtextextended('waybill.migrate', 0))";
 
@@ -66,7 +73,8 @@ export function createSchema(connection: Connection, n: Names, asked: PartitionU
         else if (unit !== null) await run(firstPartitions(n));
         return versions.map((_, at) => at + 1).slice(from);
       }),
-    print: () => [inOneTransaction, `CREATE SCHEMA IF NOT EXISTS ${n.schema};`, statements(n, 0, asked), ""].join("\n"),
+    print: () =>
+      [inOneTransaction, ownPath, `CREATE SCHEMA IF NOT EXISTS ${n.schema};`, statements(n, 0, asked), formerPath, ""].join("\n"),
     grants: () => grants(n, asked !== null),
     check: async () => {
       checkTables(place, await tablesOf(connection.run, n), fingerprints, "postgres://…");

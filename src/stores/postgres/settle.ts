@@ -20,8 +20,9 @@ export async function settlePublished(
   const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
   const seqs = BigInt64Array.from(outcomes, seqOf).sort(); // as the window has them
   const given = [
-    ...[literal(relay), literal(window), `'${list(epochs.keys())}'`, `'${list(epochs.values())}'`, `'${list(seqs)}'`],
-    ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())), onPublish === "keep"],
+    ...[`${literal(relay)}::text`, `${literal(window)}::text`],
+    ...[`'${list(epochs.keys())}'::smallint[]`, `'${list(epochs.values())}'::bigint[]`, `'${list(seqs)}'::bigint[]`],
+    ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())).map((ms) => `${ms}::bigint`), onPublish === "keep"],
   ];
   const [answer] = await connection.batch(`SELECT ${n.settle}(${given.join(", ")})`);
   const [ended] = answer![0]!;
