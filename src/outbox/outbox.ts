@@ -45,8 +45,7 @@ export interface Outbox<Db, Tx, Given = Tx, D = Draft, B extends Begins = { read
    * rejected, and a store with a synchronous client has inserted when this returns. So a synchronous transaction,
    * which awaits nothing, rolls back too. With an asynchronous client, await `add` before you commit.
    */
-  add(tx: Given, draft: D): Promise<Added>;
-  add(tx: Given, drafts: readonly D[]): Promise<readonly Added[]>;
+  add<G>(tx: Given, draft: OneOrList<D, G>): Promise<AddedFor<G>>;
   /**
    * Runs `work` in a transaction of its own, inserts its events as the last statement, commits, and wakes the relay.
    * `work` takes its locks before the insert, so an aggregate's events are numbered in the order of its commits.
@@ -54,6 +53,14 @@ export interface Outbox<Db, Tx, Given = Tx, D = Draft, B extends Begins = { read
    */
   transaction<T, Of extends Db = Db>(db: Of, work: (tx: TxOf<B, Of>, events: EventBuffer<D>) => T | Promise<T>): Promise<T>;
 }
+
+/**
+ * What `add` takes: a draft or a list. The condition is never true; `G` stands in it to be inferred, so that `AddedFor` knows
+ * which of the two was given, while the compiler checks each field against `D`. Two overloads would say a mistake twice.
+ */
+type OneOrList<D, G> = [G] extends [never] ? G : [Extract<G, readonly unknown[]>] extends [never] ? D : D | readonly D[];
+
+type AddedFor<G> = 0 extends 1 & G ? Added : G extends readonly unknown[] ? readonly Added[] : Added;
 
 export interface EventBuffer<D = Draft> {
   /** Checked and encoded at once, inserted before the commit. An asynchronous schema's refusal fails the transaction. */
@@ -120,20 +127,18 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
     );
   };
 
-  function add(tx: Given, draft: DraftOf<Events>): Promise<Added>;
-  function add(tx: Given, drafts: readonly DraftOf<Events>[]): Promise<readonly Added[]>;
-  function add(tx: Given, given: OneOrMany): Promise<Added | readonly Added[]> {
+  function add<G>(tx: Given, given: OneOrList<DraftOf<Events>, G>): Promise<AddedFor<G>> {
     if (tx === undefined || tx === null) {
       throw new WaybillError("NO_TRANSACTION", `outbox.add was given ${show(tx)} in place of a transaction`);
     }
-    const rows = listed(given).map((draft) => ready(draft, !synchronous));
-    if (rows.length === 0) return Promise.resolve([]);
+    const rows = listed(given as OneOrMany).map((draft) => ready(draft, !synchronous));
+    if (rows.length === 0) return Promise.resolve([] as unknown as AddedFor<G>);
     const added = areReady(rows) ? way.append(tx, rows) : all(rows).then((late) => way.append(tx, late));
     const told = (): void => void (way.onEnd(tx, notify) || hint());
     if (synchronous) told();
     return added.then((each) => {
       if (!synchronous) told();
-      return Array.isArray(given) ? each : each[0]!;
+      return (Array.isArray(given) ? each : each[0]!) as AddedFor<G>;
     });
   }
 

@@ -138,7 +138,7 @@ describe("what a definition fixes", () => {
   const added = (draft: object) => {
     const { store, synchronously, committed } = fakeStore({ synchronous: true });
     const outbox = createOutbox({ store, events });
-    synchronously((tx) => void outbox.add(tx, { aggregateId: "7", payload: {}, ...draft } as Parameters<typeof outbox.add>[1][number]));
+    synchronously((tx) => void outbox.add(tx, { aggregateId: "7", payload: {}, ...draft } as Parameters<typeof outbox.add>[1]));
     return committed[0]!;
   };
 

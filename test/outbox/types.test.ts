@@ -65,6 +65,10 @@ describe("with a catalogue, the compiler knows", () => {
       void typed.add(tx, { aggregateId: "7", type: "OrderPlaced", payload: { total: "1" } });
       // @ts-expect-error unknown field
       void typed.add(tx, { aggregateId: "7", type: "OrderPlaced", payload: { total: 1 }, availbleAt: new Date() });
+      // @ts-expect-error unknown field in a list
+      void typed.add(tx, [{ aggregateId: "7", type: "OrderPlaced", payload: { total: 1 }, availbleAt: new Date() }]);
+      // @ts-expect-error neither a draft nor a list
+      void untyped.add(tx, "OrderPlaced");
       // @ts-expect-error no transaction
       void typed.add(db, { aggregateId: "7", type: "OrderPlaced", payload: { total: 1 } });
       // @ts-expect-error wrong payload in a buffer
@@ -78,6 +82,18 @@ describe("what comes back", () => {
   test("is one Added for a draft, and a list for a list", () => {
     const calls = (tx: FakeTx, draft: Draft) => ({ one: untyped.add(tx, draft), many: untyped.add(tx, [draft]) });
     expectTypeOf(calls).returns.toEqualTypeOf<{ one: Promise<Added>; many: Promise<readonly Added[]> }>();
+  });
+
+  test("is either, for what may be either, and follows a function's own type parameter", () => {
+    const calls = (tx: FakeTx, either: Draft | Draft[]) => untyped.add(tx, either);
+    expectTypeOf(calls).returns.toEqualTypeOf<Promise<Added | readonly Added[]>>();
+    const through = <D extends Draft>(tx: FakeTx, draft: D, drafts: readonly D[]): [Promise<Added>, Promise<readonly Added[]>] => [
+      untyped.add(tx, draft),
+      untyped.add(tx, drafts),
+    ];
+    expectTypeOf(through).toBeFunction();
+    // eslint-disable-next-line @typescript-eslint/no-explicit-any
+    expectTypeOf<ReturnType<typeof untyped.add<any>>>().toEqualTypeOf<Promise<Added>>();
   });
 
   test("is what the transaction's work gives", () => {
