@@ -226,11 +226,12 @@ export class WaybillError extends Error {
   readonly retryable: boolean;
   readonly remedy: string;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  /** `retryable`: unlike most errors of this code. A server that refuses a password will do so again. */
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions & { readonly retryable?: boolean }) {
     super(message, options);
     this.name = "WaybillError";
     this.code = code;
-    this.retryable = errorTable[code].retryable;
+    this.retryable = options?.retryable ?? errorTable[code].retryable;
     this.remedy = errorTable[code].remedy;
     Object.defineProperty(this, brand, { value: true });
   }

@@ -160,7 +160,8 @@ export function createRelay(options: RelayOptions): Relay {
     failpoints,
     observe,
   });
-  const relay = createRelayService({
+  return createRelayService({
+    check: async () => store.schema?.check(),
     outbox: store.outbox,
     wake: store.wake ?? createWake(),
     sink,
@@ -183,18 +184,6 @@ export function createRelay(options: RelayOptions): Relay {
     failpoints,
     observe,
   });
-  const ready = async (): Promise<void> => store.schema?.check();
-  return {
-    ...relay,
-    start: async () => {
-      await ready();
-      await relay.start();
-    },
-    runOnce: async () => {
-      await ready();
-      return relay.runOnce();
-    },
-  };
 }
 
 const day = 86_400_000;

@@ -11,6 +11,8 @@ import type { Route } from "./route.ts";
 
 /** What a relay is made of. Its feed, publisher and destinations take what they need of it. */
 export interface RelayParts {
+  /** Rejects when the store is away, or its tables are not those of this code. */
+  readonly check: () => Promise<void>;
   readonly outbox: OutboxStore;
   readonly wake: Wake;
   readonly sink: Sink;

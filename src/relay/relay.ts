@@ -1,9 +1,9 @@
 import type { Outcome } from "../contracts/outbox-store.ts";
 import { agesOf } from "../core/ages.ts";
 import type { Clock } from "../core/clock.ts";
-import { asError, WaybillError } from "../core/errors.ts";
+import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import { idsFor, type Observe, relayTroubles } from "../core/path-events.ts";
-import { alarm, follow, type Follower, onAbort, withDeadline } from "../core/time.ts";
+import { alarm, follow, type Follower, onAbort, persist, withDeadline } from "../core/time.ts";
 import { createService, type ServiceRun, type Service } from "../core/service.ts";
 import { createWake } from "../core/wake.ts";
 import { createProgress } from "../core/progress.ts";
@@ -193,10 +193,12 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
   });
 
   const leaving = new AbortController();
-  const lanes = coordinator.run(
-    { progress: () => steps.overdue().length === 0, lanesInUse: () => feed.lanesInUse() },
-    { leaving: leaving.signal, stopping: run.stopping },
-    run.ready,
+  const work = { progress: () => steps.overdue().length === 0, lanesInUse: () => feed.lanesInUse() };
+  const lanes = whenReachable(parts, { ...run, once, draining: noMore, onTrouble: (error) => troubles.met("renew", error) }, (ready) =>
+    coordinator.run(work, { leaving: leaving.signal, stopping: run.stopping }, () => {
+      troubles.over("renew");
+      ready();
+    }),
   );
   lanes.catch(() => done.abort()); // `await lanes` below throws the failure itself
   const probes = watchDestinations(
@@ -236,6 +238,34 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     await Promise.all([probes, idle, chores]);
     await lanes;
   }
+}
+
+/**
+ * Begins once the store can be reached and has its tables. A store that is away is waited for, as it is later: the relay counts as running
+ * meanwhile. What no wait can mend, such as a wrong password, ends the relay. So does any failure of `runOnce`.
+ */
+async function whenReachable(
+  { check, clock }: Pick<RelayParts, "check" | "clock">,
+  run: Pick<ServiceRun, "draining" | "ready"> & { readonly once: boolean; onTrouble(error: Error): void },
+  begin: (ready: () => void) => Promise<void>,
+): Promise<void> {
+  let begun = false;
+  const ready = (): void => {
+    begun = true;
+    run.ready();
+  };
+  const attempt = async (): Promise<void> => {
+    if (run.draining.aborted) return;
+    await check();
+    await begin(ready);
+  };
+  await persist(attempt, (cause, tried) => {
+    const error = asError(cause);
+    if (begun || run.once || !isWaybillError(error) || !error.retryable) return null;
+    run.onTrouble(error);
+    run.ready();
+    return clock.sleep(Math.min(500 * tried, 5_000), run.draining);
+  });
 }
 
 async function endWhenIdle(parts: RelayParts, idle: () => boolean, { signal, abort }: Follower): Promise<void> {

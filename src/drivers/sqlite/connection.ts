@@ -148,7 +148,7 @@ interface Opened {
 
 async function openFile({ path, open, lockTimeoutMs }: ConnectionOptions): Promise<Opened> {
   if (!existsSync(dirname(resolve(path)))) {
-    throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`);
+    throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`, { retryable: false });
   }
   const db = opening(open ?? (await defaultDriver()), path);
   const leave = enter(path, db);

@@ -27,11 +27,14 @@ export function checkFile(path: string): boolean {
     }
   };
   if (existsSync(path)) {
-    if (!statSync(path).isFile()) throw new WaybillError("STORE_UNAVAILABLE", `${path} cannot be used: it is not a file`);
-    if (!can(path, constants.R_OK)) throw new WaybillError("STORE_UNAVAILABLE", `${path} cannot be used: this user may not read it`);
+    if (!statSync(path).isFile())
+      throw new WaybillError("STORE_UNAVAILABLE", `${path} cannot be used: it is not a file`, { retryable: false });
+    if (!can(path, constants.R_OK))
+      throw new WaybillError("STORE_UNAVAILABLE", `${path} cannot be used: this user may not read it`, { retryable: false });
     return true;
   }
-  if (!existsSync(folder)) throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`);
+  if (!existsSync(folder))
+    throw new WaybillError("STORE_UNAVAILABLE", `the folder of ${path} does not exist: create it first`, { retryable: false });
   if (!can(folder, constants.W_OK))
     throw new WaybillError("STORE_READ_ONLY", `${path} cannot be created: this user may not write to its folder`);
   return false;

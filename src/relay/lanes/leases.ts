@@ -124,7 +124,7 @@ export function createLeases(options: LeasesOptions): Coordinator {
     lost: drop,
     async run(work, { leaving, stopping }, ready) {
       sight = createSight(leaseMs, clock.monotonic() + leaseMs / looksPerLease);
-      // The first look must succeed: a relay that cannot reach its store says so when it starts.
+      // The first look must succeed: the relay tries again, or ends.
       await renew();
       await reconcile(work);
       ready();

@@ -1,3 +1,4 @@
+import { causesOf } from "../../core/causes.ts";
 import { systemDeadlines } from "../../core/deadlines.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { persist } from "../../core/time.ts";
@@ -22,6 +23,14 @@ export async function acquired<C>(
   if (connection !== null) return connection;
   coming.then(giveBack, () => undefined);
   throw new WaybillError("STORE_UNAVAILABLE", `no connection to ${place} became free within ${patienceMs} ms: raise the pool's ${limit}`);
+}
+
+/** For an error on the way to a server: no wait mends a host that no name server knows, or a certificate that is not trusted. */
+export function mending(error: unknown): { readonly retryable?: false } {
+  const wrong = causesOf(error).some((cause) =>
+    /^(ENOTFOUND|.*CERT.*|UNABLE_TO_VERIFY_.*)$/.test(String((cause as { code?: unknown }).code)),
+  );
+  return wrong ? { retryable: false } : {};
 }
 
 /** Opens on first use. After a failure, the next use opens it again. */

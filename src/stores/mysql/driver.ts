@@ -1,3 +1,4 @@
+import { mending } from "../kit/pool.ts";
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { causesOf } from "../../core/causes.ts";
@@ -192,6 +193,7 @@ function isLinkError(error: unknown): boolean {
 }
 
 /** Errors of the server by their numbers, and what they mean to a user. */
+const refused: readonly number[] = [1044, 1045, 1046, 1049, 1698];
 const explanations: readonly (readonly [errnos: readonly number[], code: ErrorCode, text: (place: string, why: string) => string])[] = [
   [ended, "STORE_UNAVAILABLE", (place, why) => `${place} ended the connection: ${why}`],
   [
@@ -207,7 +209,7 @@ const explanations: readonly (readonly [errnos: readonly number[], code: ErrorCo
     "STORE_READ_ONLY",
     (place, why) => `${place}: ${why}; waybill migrate --print --grants shows what each role needs`,
   ],
-  [[1044, 1045, 1046, 1049, 1698], "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
+  [refused, "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
   // Too many connections, locks, a full table or disk.
   [[1040, 1203, 1226, 1205, 1213, 1020, 1114, 1021], "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
   [[1153], "PAYLOAD_TOO_LARGE", (place, why) => `${place}: ${why}; raise the server's max_allowed_packet`],
@@ -219,7 +221,8 @@ export function explain(error: unknown, place: string): Error {
   const why = (serverError(error)?.message ?? asError(error).message) || String((error as { code?: unknown }).code);
   const errno = errnoOf(error);
   if (errno === null && isLinkError(error))
-    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error });
+    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error, ...mending(error) });
   const [, code, text] = explanations.find(([errnos]) => errno !== null && errnos.includes(errno)) ?? [];
-  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error });
+  const refusal = errno !== null && refused.includes(errno) ? { retryable: false } : {};
+  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
 }

@@ -1,3 +1,4 @@
+import { mending } from "../kit/pool.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { loadClient } from "../../core/load-client.ts";
@@ -108,6 +109,9 @@ function isLinkError(error: unknown): boolean {
   return /connection (terminated|ended|closed)|timeout|not queryable|does not support SSL|client (was|has)/i.test(error.message);
 }
 
+/** Wrong password, user or database. */
+const refused = /^(28P01|28000|3D000)$/;
+
 /** SQLSTATEs, and what they mean to a user. */
 const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (place: string, why: string) => string])[] = [
   [
@@ -117,7 +121,7 @@ const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (
   ],
   [/^25006$/, "STORE_READ_ONLY", (place, why) => `${place} cannot be written: ${why}; is it a standby?`],
   [/^42501$/, "STORE_READ_ONLY", (place, why) => `${place}: ${why}; waybill migrate --print --grants shows what each role needs`],
-  [/^(28P01|28000|3D000)$/, "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
+  [refused, "STORE_UNAVAILABLE", (place, why) => `${place} refused the connection: ${why}`],
   [/^(55P03|57014|40001|40P01)$/, "STORE_UNAVAILABLE", (place, why) => `${place} gave up a statement: ${why}`],
   [/^(08|53|57P)/, "STORE_UNAVAILABLE", (place, why) => `${place} is not available: ${why}`],
 ];
@@ -128,7 +132,8 @@ export function explain(error: unknown, place: string): Error {
   const state = sqlState(error);
   if (error instanceof WaybillError) return error;
   if (state === null && isLinkError(error))
-    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error });
+    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error, ...mending(error) });
   const [, code, text] = explanations.find(([states]) => state !== null && states.test(state)) ?? [];
-  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error });
+  const refusal = state !== null && refused.test(state) ? { retryable: false } : {};
+  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
 }
