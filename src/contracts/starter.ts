@@ -46,4 +46,6 @@ export interface StarterLibrary {
   readonly insert: Readonly<Record<StarterTable, string>>;
   /** Closes what `open` has opened. */
   readonly close: string;
+  /** A file that the library needs, by its path in the project, and the command that makes a client of it. */
+  readonly generated?: { readonly file: string; readonly lines: readonly string[]; readonly run: string };
 }

@@ -71,12 +71,12 @@ for (const [broker, handle, start] of brokers)
   });
 
 await describeWith("postgres", "what waybill init writes for PostgreSQL and the embedded broker", () => {
-  test("takes orders to their parcels with typeorm", async () => {
+  test.each(["typeorm", "prisma"])("takes orders to their parcels with %s", async (handle) => {
     await using server = await startPostgres({ version: 15 });
     const pool = new pg.Pool({ connectionString: server.url() });
     try {
       await followInit({
-        ...{ store: "postgres", broker: "embedded", handle: "typeorm" },
+        ...{ store: "postgres", broker: "embedded", handle },
         env: { DATABASE_URL: server.url() },
         counts: async () => numbers((await pool.query(sql)).rows[0] as object),
       });

@@ -8,6 +8,9 @@ import { built, cli, until } from "./build.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
+/** Prisma would download an engine that only its migrations need; any program in its place keeps it from that. */
+const quiet = { PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: "1" };
+
 export interface Written {
   readonly store: string;
   readonly broker: string;
@@ -37,7 +40,7 @@ export async function followInit({ store, broker, handle, env = {}, kills, count
     mkdirSync(join(folder, "node_modules"));
     symlinkSync(root, join(folder, "node_modules/waybill"));
     // The clients, as npm install would bring them.
-    for (const name of ["pg", "mysql2", "libsql", "drizzle-orm", "kysely", "knex", "typeorm"])
+    for (const name of ["pg", "mysql2", "libsql", "drizzle-orm", "kysely", "knex", "typeorm", "prisma", "@prisma"])
       symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
     const words = ["init", "--store", store, "--broker", broker, ...(handle === undefined ? [] : ["--handle", handle]), "--json"];
     const wrote = await cli(words, { cwd: folder });
@@ -50,7 +53,7 @@ export async function followInit({ store, broker, handle, env = {}, kills, count
       command: string,
     ): { readonly child: ChildProcess; readonly ended: Promise<number | null>; readonly out: () => string } => {
       const [program, ...args] = command.split(" ");
-      const child = spawn(program!, args, { cwd: folder, env: { PATH: process.env["PATH"], ...env } });
+      const child = spawn(program!, args, { cwd: folder, env: { PATH: process.env["PATH"], ...quiet, ...env } });
       running.push(child);
       let out = "";
       for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => (out += text));
@@ -69,6 +72,8 @@ export async function followInit({ store, broker, handle, env = {}, kills, count
       return started;
     };
 
+    const generate = commands.find((command) => command.startsWith("npx prisma "));
+    if (generate !== undefined) await run(generate.replace("npx prisma", `node ${join(root, "node_modules/prisma/build/index.js")}`));
     await run(migrate!);
     const both = (): Promise<Started[]> => Promise.all([waits(relay!, "publishing from"), waits(handler!, "shipping waits")]);
     let services = await both();

@@ -103,7 +103,10 @@ function write(at: string, shown: string, { files }: Project): void {
     );
   try {
     mkdirSync(at, { recursive: true });
-    for (const [name, content] of files) writeFileSync(join(at, name), content, { flag: "wx" });
+    for (const [name, content] of files) {
+      mkdirSync(dirname(join(at, name)), { recursive: true });
+      writeFileSync(join(at, name), content, { flag: "wx" });
+    }
   } catch (cause) {
     throw new WaybillError("USAGE", `${shown} cannot be written to: ${asError(cause).message}`, { cause });
   }
@@ -116,7 +119,7 @@ interface Step {
   readonly why: string;
 }
 
-function commandsFor({ broker }: Stack, { files, packages }: Project, folder: string, installed: boolean): readonly Step[] {
+function commandsFor({ broker, library }: Stack, { files, packages }: Project, folder: string, installed: boolean): readonly Step[] {
   const tested = testedVersions();
   const wanted = [
     ...(installed ? [] : ["waybill"]),
@@ -125,6 +128,7 @@ function commandsFor({ broker }: Stack, { files, packages }: Project, folder: st
   return [
     ...(folder === "." ? [] : [{ run: `cd ${shellWord(folder)}`, why: "" }]),
     ...(wanted.length === 0 ? [] : [{ run: `npm install ${wanted.join(" ")}`, why: "" }]),
+    ...(library.generated === undefined ? [] : [{ run: library.generated.run, why: `makes the client of ${library.generated.file}` }]),
     ...(files.has("compose.yaml") ? [{ run: "docker compose up --detach --wait", why: "or set DATABASE_URL and BROKER_URL" }] : []),
     { run: `npx waybill migrate${broker.consumers ? ` --consumers ${consumer}` : ""}`, why: "creates tables and topics" },
     { run: "npx waybill relay", why: "in a terminal of its own" },

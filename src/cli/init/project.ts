@@ -26,6 +26,7 @@ export function projectOf(stack: Stack): Project {
       ["waybill.config.mjs", configFile(stack)],
       [programs.producer, producer(stack)],
       [programs.handler, handler(stack)],
+      ...(library.generated === undefined ? [] : [[library.generated.file, text(library.generated.lines)] as const]),
       ...(composed === null ? [] : [["compose.yaml", composed] as const]),
     ]),
     packages: [...new Set([...store.packages, ...library.packages, ...broker.packages])],
@@ -50,9 +51,11 @@ const configFile = ({ store, broker }: Stack): string =>
 /** Node's own modules first, then packages, then files. */
 function importsOf({ store, library }: Stack, table: StarterTable, waybill: readonly string[]): readonly string[] {
   const handles = library.handle === null ? [] : [`import { ${library.handle} } from "waybill/handles";`];
+  const isFile = (line: string): boolean => line.includes(' from "./');
   return [
-    ...library.imports[table],
+    ...library.imports[table].filter((line) => !isFile(line)),
     ...[...waybill, ...handles, `import { ${store.word} } from "waybill/${store.word}";`].sort(byPackage),
+    ...library.imports[table].filter(isFile),
     'import config from "./waybill.config.mjs";',
   ];
 }

@@ -59,6 +59,50 @@ const kysely: StarterLibrary = {
   close: "await db.destroy(); // and the pool with it",
 };
 
+/** Prisma's older generator writes JavaScript, which every Node runs; the newer one writes TypeScript. Its pool is its own, so the store has another one. */
+const prisma: StarterLibrary = {
+  word: "prisma",
+  packages: ["@prisma/client", "@prisma/adapter-pg", "prisma"],
+  imports: both('import { PrismaPg } from "@prisma/adapter-pg";', 'import { PrismaClient } from "./generated/prisma/index.js";'),
+  open: ["const db = new PrismaClient({ adapter: new PrismaPg({ connectionString: config.store }) });"],
+  db: "db",
+  options: "{ url: config.store }",
+  handle: "fromPrisma",
+  table: createTable("await db.$executeRawUnsafe", columns),
+  insert: {
+    orders: "await tx.order.create({ data: order });",
+    parcels: "await tx.parcel.create({ data: { orderId: event.aggregateId } });",
+  },
+  close: "await db.$disconnect();",
+  generated: {
+    file: "prisma/schema.prisma",
+    lines: [
+      "generator client {",
+      '  provider = "prisma-client-js"',
+      '  output   = "../generated/prisma"',
+      "}",
+      "",
+      "datasource db {",
+      '  provider = "postgresql"',
+      "}",
+      "",
+      "model Order {",
+      "  id    String @id",
+      "  total Int",
+      "",
+      '  @@map("orders")',
+      "}",
+      "",
+      "model Parcel {",
+      '  orderId String @id @map("order_id")',
+      "",
+      '  @@map("parcels")',
+      "}",
+    ],
+    run: "npx prisma generate",
+  },
+};
+
 export const starter: StoreStarter = {
   word: "postgres",
   packages: ["pg"],
@@ -75,5 +119,5 @@ export const starter: StoreStarter = {
     ],
     data: "/var/lib/postgresql",
   },
-  libraries: [own, drizzle, kysely, knexLibrary("pg", columns), typeormLibrary("postgres", columns, own.insert)],
+  libraries: [own, drizzle, kysely, knexLibrary("pg", columns), typeormLibrary("postgres", columns, own.insert), prisma],
 };
