@@ -4,9 +4,9 @@ import { boundsOf } from "../../core/within-bytes.ts";
 import { claimOf } from "../kit/claim.ts";
 import { readRow, type StoredRow } from "../kit/stored.ts";
 import type { Connection } from "./connection.ts";
-import { type Expected, least, type Sighting } from "./floors.ts";
+import { type Expected, highestOf, least, type Sighting } from "./floors.ts";
 import { literal, type Names } from "./names.ts";
-import { bigints } from "./rows.ts";
+import { bigints, list } from "./rows.ts";
 
 export interface AtOnce {
   readonly claims: readonly Claim[];
@@ -60,6 +60,7 @@ const statement = ({ names: n, holding: { relay, lanes }, request, expected, sta
     ],
     ...[bytes, largest].map((most) => `${Math.min(most, Number.MAX_SAFE_INTEGER)}::bigint`),
     ...[`${expected.server}::numeric`, `${expected.highest}::bigint`],
+    ...[`'${list(expected.anchors.map(({ seq }) => seq))}'::bigint[]`, texts(expected.anchors.map(({ id }) => id))],
   ];
   return `SELECT * FROM ${n.claim}(${given.join(", ")})`;
 };
@@ -99,6 +100,7 @@ export async function claimAtOnce(connection: Connection, asked: Asked): Promise
       turn: expected.turn,
       reopened: new Map(),
       redrives: expected.redrives,
+      anchor: highestOf(claims),
       proof: { drawn: BigInt(drawn!), xid: BigInt(xid ?? 0), oldest: BigInt(oldest!), upTo },
     },
   };

@@ -1,4 +1,4 @@
-import type { Holding } from "../../contracts/outbox-store.ts";
+import type { Claim, Holding } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
 
 /** What a claim learnt, to be kept once it is committed. */
@@ -9,6 +9,8 @@ export interface Sighting {
   readonly reopened: ReadonlyMap<number, bigint>;
   /** How often an operator has put rows back into each lane. */
   readonly redrives: ReadonlyMap<number, bigint>;
+  /** The highest event that the claim took; null where it took none. */
+  readonly anchor: Anchor | null;
   /** Null where the claim did not scan from the floors. */
   readonly proof: Proof | null;
 }
@@ -24,7 +26,15 @@ interface Proof {
   readonly upTo: ReadonlyMap<number, bigint | null>;
 }
 
+/** An event that was claimed, by which its number is known again. */
+export interface Anchor {
+  readonly seq: bigint;
+  readonly id: string;
+}
+
 interface Facts {
+  /** Another event has the number of an anchor. */
+  readonly displaced: boolean;
   /** Distinguishes servers, and restarts of one server. */
   readonly server: string;
   readonly drawn: bigint;
@@ -37,6 +47,7 @@ export interface Expected {
   readonly server: string;
   /** The highest number that was seen drawn. */
   readonly highest: bigint;
+  readonly anchors: readonly Anchor[];
   readonly redrives: ReadonlyMap<number, bigint>;
   readonly floors: ReadonlyMap<number, bigint>;
 }
@@ -45,6 +56,8 @@ export interface Expected {
 export interface Floors {
   /** The current floors of these lanes, for a claim that itself checks whether they still count; null when one of them is unknown. */
   expect(holding: Holding): Expected | null;
+  /** The highest events of the latest claims. Some may be invisible for a while when their numbers are drawn again, so there are several. */
+  anchors(): readonly Anchor[];
   /** Resets floors that a new epoch, server or redrive, or a number that stepped back, makes doubtful; then returns these lanes' floors. */
   of(holding: Holding, facts: Facts): ReadonlyMap<number, bigint>;
   /** Changes when a settle has given rows back, or may have. */
@@ -66,6 +79,7 @@ interface Floor {
 /** An old row that plain SQL sets back to PENDING is found within this time. */
 const trustedForMs = 300_000;
 const pairsKept = 1_000;
+const anchorsKept = 4;
 
 /**
  * A scan must not walk over the index entries of everything ever published: they stay as long as any transaction holds the vacuum horizon.
@@ -80,6 +94,7 @@ export function createFloors(clock: Clock): Floors {
   const relays = new Map<string, Map<number, Floor>>();
   let pairs: { readonly drawn: bigint; readonly xid: bigint }[] = [];
   let highest = 0n;
+  let anchors: readonly Anchor[] = [];
   let seenServer = "";
   let since = clock.monotonic();
   let turn = 0;
@@ -89,6 +104,7 @@ export function createFloors(clock: Clock): Floors {
     relays.clear();
     pairs = [];
     highest = 0n;
+    anchors = [];
     since = clock.monotonic();
   };
   const floorsOf = ({ relay, lanes }: Holding): Map<number, Floor> => {
@@ -114,12 +130,13 @@ export function createFloors(clock: Clock): Floors {
   return {
     reset,
     turn: () => turn,
+    anchors: () => anchors,
     reopen(relay, lanes) {
       turn += 1;
       lower(relays.get(relay), lanes);
     },
-    of(holding, { server, drawn, redrives }) {
-      if (server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
+    of(holding, { displaced, server, drawn, redrives }) {
+      if (displaced || server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
       seenServer = server;
       highest = drawn;
       const floors = floorsOf(holding);
@@ -140,10 +157,11 @@ export function createFloors(clock: Clock): Floors {
         redrives.set(lane, floor.redrives);
         at.set(lane, floor.at);
       }
-      return { turn, server: seenServer, highest, redrives, floors: at };
+      return { turn, server: seenServer, highest, anchors, redrives, floors: at };
     },
     stale: (holding, lane, redrives) => (relays.get(holding.relay)?.get(lane)?.redrives ?? redrives) !== redrives,
-    learn(holding, { turn: began, reopened, redrives, proof }) {
+    learn(holding, { turn: began, reopened, redrives, anchor, proof }) {
+      if (anchor !== null) anchors = [anchor, ...anchors].slice(0, anchorsKept);
       const floors = floorsOf(holding);
       lower(floors, reopened);
       for (const [lane, count] of redrives) {
@@ -169,3 +187,10 @@ export function createFloors(clock: Clock): Floors {
 }
 
 export const least = (...numbers: readonly bigint[]): bigint => numbers.reduce((a, b) => (a < b ? a : b));
+
+/** The id of a row that cannot be carried may be told otherwise than it is stored. */
+export const highestOf = (claims: readonly Claim[]): Anchor | null =>
+  claims.reduce<Anchor | null>(
+    (top, { unreadable, envelope: { seq, id } }) => (unreadable === undefined && (top === null || seq > top.seq) ? { seq, id } : top),
+    null,
+  );

@@ -7,7 +7,7 @@ import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from ".
 import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
 import type { Connection, Run } from "./connection.ts";
-import { createFloors, type Floors, least, type Sighting } from "./floors.ts";
+import { createFloors, type Floors, highestOf, least, type Sighting } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened, waitingFor } from "./holds.ts";
 import { literal, type Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
@@ -139,20 +139,25 @@ interface Seen {
 /** Whether a claim would find anything. It takes no lock, so that an idle relay does not disturb other sessions. */
 async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest, floors: Floors): Promise<Seen> {
   const lanes = [...holding.lanes.keys()];
+  const anchors = floors.anchors();
   const [facts] = await run(
     `SELECT ${drawnOf(n)} AS drawn, ${serverStart} AS server,
+       EXISTS (SELECT 1 FROM ${n.outbox} WHERE seq = ANY ($2::bigint[]) AND id <> ALL ($3::text[])) AS displaced,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= ${now} AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS delayed,
        EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
        (SELECT json_agg(json_build_array(lane, reopened::text)) FROM ${n.lanes} WHERE lane = ANY ($1::smallint[])) AS redrives,
        EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY ($1::smallint[])) AS suspicious,
        (SELECT json_agg(DISTINCT destination ORDER BY destination) FROM ${n.destinations} WHERE lane = ANY ($1::smallint[])) AS destinations`,
-    [list(lanes)],
+    [list(lanes), list(anchors.map(({ seq }) => seq)), anchors.map(({ id }) => id)],
   );
   const yes = (name: string): boolean => facts?.[name] === "t";
   const drawn = BigInt(facts!["drawn"]!);
   const redrives = JSON.parse(facts!["redrives"] ?? "[]") as [number, string][];
+  // Other relays claimed other events: as after a redrive, each begins at the start again.
+  if (yes("displaced")) await run(`UPDATE ${n.lanes} SET reopened = reopened + 1`);
   const from = floors.of(holding, {
+    displaced: yes("displaced"),
     server: facts!["server"]!,
     drawn,
     redrives: new Map(redrives.map(([lane, count]) => [lane, BigInt(count)])),
@@ -231,10 +236,11 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, tur
   const from = new Map(scanned.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
   if (caught.found.length > 0) await recordWindow(run, n, id, holding, request, caught);
+  const claims = caught.found.map((found) => claimOf(readEnvelope(found.row), holding, found, found.bare));
   return {
     window: {
       id: caught.found.length === 0 ? null : id,
-      claims: caught.found.map((found) => claimOf(readEnvelope(found.row), holding, found, found.bare)),
+      claims,
       suspects: seen.suspicious ? await countNarrow({ ...scan, open: [...request.open, id] }) : 0,
       destinations: seen.destinations,
       more: caught.cut || releasing.remain || crowded.size > 0,
@@ -243,6 +249,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, tur
       turn,
       reopened,
       redrives: owned.lanes,
+      anchor: highestOf(claims),
       proof:
         request.narrow || elsewhere || scanned.length < lanes.length || lanes.length === 0
           ? null

@@ -386,7 +386,8 @@ const claiming = (
 ): string => `-- A whole claim, as long as nothing is out of the ordinary; it takes nothing otherwise. The last row says which it was, and what was seen.
 -- Arrays have a place for each lane, which is null where the relay does not ask for it.
 CREATE FUNCTION ${n.claim}(mine text, epochs bigint[], redrives bigint[], floors bigint[], wants integer[], known text[], stale text[],
-  behind boolean, lowest bigint, made_id text, most integer, most_bytes bigint, largest bigint, server numeric, highest bigint)
+  behind boolean, lowest bigint, made_id text, most integer, most_bytes bigint, largest bigint, server numeric, highest bigint,
+  anchors bigint[], anchor_ids text[])
 RETURNS TABLE (seq bigint, id text, aggregate_type text, aggregate_id text, event_type text, content_type text, idempotency_key text,
   event_version integer, headers text, created bigint, payload text, payload_hex text, lane smallint, retry_count integer, ordinary boolean)
 ${ofRelays}
@@ -452,6 +453,8 @@ const claimingFrom = (
       SELECT NOT EXISTS (SELECT 1 FROM ${n.lanes} t WHERE t.reopened <> redrives[t.lane + 1]
           OR t.lane = ANY (locked) AND (t.owner = mine AND t.epoch = epochs[t.lane + 1]) IS NOT TRUE)
         AND ${server} = server AND ${drawn(n)} >= highest
+        -- Another event under a number that was claimed before: the sequence was set back, and has passed its old place since.
+        AND NOT EXISTS (SELECT 1 FROM ${n.outbox} a WHERE a.seq = ANY (anchors) AND a.id <> ALL (anchor_ids))
         AND NOT EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= (SELECT clock_timestamp()) AND floors[lane + 1] IS NOT NULL)
         AND NOT EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'PENDING' AND available_at IS NOT NULL AND next_attempt_at IS NULL
           AND available_at <= (SELECT clock_timestamp()) AND floors[lane + 1] IS NOT NULL)
