@@ -282,24 +282,24 @@ describe("with libsql beside it,", () => {
   });
 
   test("the README's ten lines compile, run and see a first event arrive", async () => {
-    const [, lines = ""] = /```ts first-event\.ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+    const [, lines = ""] = /```js first-event\.mjs\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
     expect(lines.trim().split("\n")).toHaveLength(10);
-    writeFileSync(join(path, "first-event.ts"), lines);
+    writeFileSync(join(path, "first-event.mts"), lines);
     const compilerOptions = { module: "nodenext", target: "es2023", strict: true, types: ["node"], typeRoots: [bin("@types")] };
-    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["first-event.ts"] }));
+    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["first-event.mts"] }));
     expect(await node([bin("typescript/bin/tsc"), "-p", "."], path)).toEqual({ code: 0, stdout: "", stderr: "" });
-    expect(await node(["first-event.js"], path)).toEqual({ code: 0, stdout: "1\n", stderr: "" });
+    expect(await node(["first-event.mjs"], path)).toEqual({ code: 0, stdout: "1\n", stderr: "" });
   });
 
   test("the README's TypeScript compiles and takes an event to its effect", async () => {
-    const [, example = ""] = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
-    writeFileSync(join(path, "shop.ts"), example);
+    const [, example = ""] = /```js shop\.mjs\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+    writeFileSync(join(path, "shop.mts"), example);
     const compilerOptions = { module: "nodenext", target: "es2023", strict: true, types: ["node"], typeRoots: [bin("@types")] };
-    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.ts"] }));
+    writeFileSync(join(path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.mts"] }));
     const compiled = await node([bin("typescript/bin/tsc"), "-p", "."], path);
     expect(compiled).toEqual({ code: 0, stdout: "", stderr: "" });
 
-    const { code, stdout, stderr } = await node(["shop.js"], path);
+    const { code, stdout, stderr } = await node(["shop.mjs"], path);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^parcel for o-/m);
   });
