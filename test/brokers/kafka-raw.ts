@@ -325,3 +325,13 @@ function sorted(all: readonly (readonly [string, string])[]): Pick<StoredMessage
     headers: Object.fromEntries(all.filter(([name]) => !isAttribute(name))),
   };
 }
+
+/** How many members the coordinator counts in a group: dead ones that it has not missed yet, too. */
+export async function groupSize(url: string, group: string): Promise<number> {
+  const r = await ask(at(url), 15, 0, list([text(group)]));
+  // One group: its error, name, state, kind and protocol stand before its members.
+  const groups = r.i32();
+  r.i16();
+  for (let texts = 0; texts < 4; texts++) r.text();
+  return groups === 0 ? 0 : r.i32();
+}
