@@ -1,3 +1,4 @@
+import mysql from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
@@ -50,5 +51,20 @@ for (const [name, database, start] of [
       });
     });
   });
+
+await describeWith("mariadb", `${title}, on MariaDB with a binary log`, () => {
+  let server: Server;
+  beforeAll(async () => void (server = await startMariadb({ settings: { "log-bin": "binlog", "server-id": 1 } })));
+  afterAll(() => server[Symbol.asyncDispose]());
+  const prepare = () => mariadbGround((named) => server.url(named), "pool");
+  harmsItselfOnly(prepare, some);
+  test("no XA transaction is begun, which a crash of the server might leave prepared", async () => {
+    await applied(prepare, 20, { sql: "DO 1" });
+    const client = await mysql.createConnection(server.url("mysql"));
+    const [rows] = await client.query<mysql.RowDataPacket[]>("SHOW GLOBAL STATUS LIKE 'Com_xa_start'");
+    await client.end();
+    expect(rows[0]!["Value"]).toBe("0");
+  });
+});
 
 describe(`${title}, on SQLite`, () => harmsItselfOnly(sqliteGround, deeds));

@@ -39,7 +39,7 @@ function server(events: Readonly<Record<number, string>>, ...looks: readonly (re
       .map((seq) => row({ lane: 1, seq, aggregate_type: null, aggregate_id: null }));
   };
   const scan: Scan = {
-    session: { run, change: async () => 0, server: { mariadb: true, version: "11", at: "here", id: 1 } },
+    session: { run, change: async () => 0, server: { mariadb: true, version: "11", recoversXa: true, unique: "u", at: "here", id: 1 } },
     names,
     bytes: Infinity,
     largest: Infinity,

@@ -1,3 +1,4 @@
+import { isAtLeast } from "../../core/finding.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { end } from "../kit/describe.ts";
 import { again, later } from "../kit/pool.ts";
@@ -32,6 +33,10 @@ export interface MysqlSession {
 export interface MysqlServer {
   readonly mariadb: boolean;
   readonly version: string;
+  /** Whether a crash of the server inside a commit of one phase leaves no XA transaction prepared. */
+  readonly recoversXa: boolean;
+  /** No other connection has this name, to any server at any time. */
+  readonly unique: string;
   /** Which server of several; `id` is the connection's id there. */
   readonly at: string;
   readonly id: number;
@@ -111,7 +116,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     }
     const [row] = (await ask(
       connection,
-      "SELECT VERSION() AS version, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
+      "SELECT VERSION() AS version, @@log_bin AS binlog, UUID() AS unique_name, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
     )) as MysqlRow[];
     if (String(row!["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
@@ -123,7 +128,10 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     if (String(row!["completion"]) !== "NO_CHAIN")
       throw new WaybillError("INVALID_OPTION", `mysql: the pool's sessions have completion_type = ${String(row!["completion"])}: ${unset}`);
     const version = String(row!["version"]);
-    const server = { version, mariadb: /mariadb/i.test(version), at: String(row!["place"]), id: Number(String(row!["id"])) };
+    const mariadb = /mariadb/i.test(version);
+    const recoversXa = String(row!["binlog"]) === "0" || (!mariadb && isAtLeast(version, "8.0.30"));
+    const unique = String(row!["unique_name"]);
+    const server = { version, mariadb, recoversXa, unique, at: String(row!["place"]), id: Number(String(row!["id"])) };
     servers.set(link, server);
     return server;
   };

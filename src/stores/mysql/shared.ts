@@ -32,12 +32,17 @@ export function turnByTurn(ask: AskTransaction, n: Names, consumer: string, ids:
   };
 }
 
+let branches = 0;
+
 /**
  * Inside an XA transaction, the server refuses what would end it: COMMIT, ROLLBACK, START TRANSACTION, TRUNCATE, DDL. It is committed in one
- * phase, and a lost link rolls it back like any other. Null where the server has none, as with Galera.
+ * phase, and a lost link rolls it back like any other. Null where the server has none, as with Galera, and where a crash of the server
+ * inside that commit would leave it prepared, with its locks: with a binary log on MariaDB, and on MySQL before 8.0.30. No name is used
+ * twice, because recovery knows a transaction by its name: it would take one for another that the binary log has.
  */
-export async function guardedBranch(own: MysqlConnection, { id }: MysqlServer): Promise<Ends | null> {
-  const branch = `'waybill ${id}'`;
+export async function guardedBranch(own: MysqlConnection, { recoversXa, unique }: MysqlServer): Promise<Ends | null> {
+  if (!recoversXa) return null;
+  const branch = `'waybill ${unique} ${++branches}'`;
   const end = `XA END ${branch}`;
   return own.query(`XA START ${branch}`).then(
     () => ({ commit: [end, `XA COMMIT ${branch} ONE PHASE`], rollback: [end, `XA ROLLBACK ${branch}`] }),
