@@ -170,14 +170,19 @@ export async function connect({ address, settings, clock, timeoutMs }: Dial, sig
     const most = (): number => Math.max(plainBytes, ...underWay.values());
     socket?.once(encrypted ? "secureConnect" : "connect", () => {
       const readers = socket.listeners("data") as ((answer: Buffer) => void)[];
-      const take = createFraming(most, (answer) => readers.forEach((read) => read(answer)));
+      let answered = false;
+      const take = createFraming(most, (answer) => {
+        answered = true;
+        readers.forEach((read) => read(answer));
+      });
       socket.removeAllListeners("data").on("data", (chunk: Buffer) => {
         if (ended.signal.aborted) return;
         try {
           take(chunk);
         } catch (error) {
-          const why = error instanceof WrongSize ? `${shown} ${error.message}` : `${shown} answered in a way that cannot be read`;
-          end(new WaybillError("DESTINATION_UNAVAILABLE", why, { cause: error }));
+          const why = error instanceof WrongSize ? error.message : "answered in a way that cannot be read";
+          const noBroker = `cannot be reached: it ${why}. Is it a Kafka broker, and does this port speak TLS (kafkas://)?`;
+          end(new WaybillError("DESTINATION_UNAVAILABLE", `${shown} ${answered ? why : noBroker}`, { cause: error }));
         }
       });
     });

@@ -44,10 +44,18 @@ export function tapFrames(connection: object): Frames {
     unfinished.set(channel, size);
     return { id: basicClass, channel, size, fields: propertiesOf(rest.subarray(frameHead + contentHead, end)) };
   };
+  /** The client's own `recvFrame` calls ours again after it has read more. Only the outermost call counts, so each frame counts once. */
+  let depth = 0;
   reading.recvFrame = () => {
     if (paused) return false;
-    const frame = next() as { readonly channel: number; readonly content?: Buffer } | false;
-    if (frame === false) return false;
+    let frame: { readonly channel: number; readonly content?: Buffer } | false;
+    depth += 1;
+    try {
+      frame = next() as typeof frame;
+    } finally {
+      depth -= 1;
+    }
+    if (frame === false || depth > 0) return frame;
     if (frame.content !== undefined) {
       progress = true;
       unfinished.set(frame.channel, (unfinished.get(frame.channel) ?? 0) - frame.content.length);
