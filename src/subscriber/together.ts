@@ -26,7 +26,11 @@ export async function deliverTogether<Tx>(path: Path<Tx>, members: readonly Memb
   const [{ delivery }] = members as [Member];
   for (let tries = 1; ; tries++) {
     try {
-      await path.gate.run(() => once(path, members));
+      await path.gate.run(async () => {
+        // It may have waited at the gate while another process took its place over.
+        if (!ours(members)) throw givenUp();
+        return once(path, members);
+      });
       break;
     } catch (error) {
       if (!(error instanceof Conflict)) return false;
@@ -39,6 +43,9 @@ export async function deliverTogether<Tx>(path: Path<Tx>, members: readonly Memb
   return true;
 }
 
+const ours = (members: readonly Member[]): boolean => members.every(({ session }) => session.ours());
+const givenUp = (): WaybillError => new WaybillError("STOPPED", "a batch was given up before its handlers began");
+
 async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<void> {
   const { consumer, clock, failpoints, handlerTimeoutMs } = path;
   const from = clock.monotonic();
@@ -48,8 +55,7 @@ async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<voi
   try {
     await failpoints.hit("before-handle", [id, ...also]);
     await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (tx, fresh, next) => {
-      if (!members.every(({ session }) => session.ours()))
-        throw new WaybillError("STOPPED", "a batch was given up before its handlers began");
+      if (!ours(members)) throw givenUp();
       applied = fresh;
       step.extend(handlerTimeoutMs + graceMs);
       const onSlow = (): void => members.forEach(({ hold }) => hold());

@@ -55,7 +55,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
         }
         const next = async (): Promise<void> => {
           if (fresh.size === 1 || applying.notices(tx)) return;
-          const [now] = await query(tx, () => "SELECT pg_current_xact_id_if_assigned()::text AS xid");
+          const [now] = await query(tx, () => "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text AS xid");
           if (now?.["xid"] !== xid) throw lostBy(ids);
         };
         await watch(async () => work(tx, fresh, next)).catch(async (error: unknown) => {
