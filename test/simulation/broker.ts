@@ -3,6 +3,7 @@ import type { Clock } from "../../src/core/clock.ts";
 import { toAttributes, type Attributes } from "../../src/core/cloudevents.ts";
 import { WaybillError } from "../../src/core/errors.ts";
 import { aggregateKey } from "../../src/core/event.ts";
+import { checkSent, checkTopicText } from "../../src/core/headers.ts";
 import type { BrokerProfile } from "./profiles.ts";
 import type { Server } from "./server.ts";
 
@@ -217,8 +218,14 @@ export function createBroker(clock: Clock, server: Server, profile: BrokerProfil
   };
 
   function judge(message: Outgoing, random: () => number): PublishResult {
-    const { topic, envelope } = message;
+    const { topic, envelope, source } = message;
     const { maxBytes } = profile;
+    try {
+      checkTopicText(topic);
+      checkSent(envelope, source);
+    } catch (error) {
+      return { status: "refused", blame: "event", retryable: false, error: error as WaybillError };
+    }
     const left = moods.forgiving ? 0 : (moods.poison.get(envelope.id) ?? 0);
     if (envelope.data.byteLength > maxBytes) return refused("event", false, `event ${envelope.id} is larger than ${maxBytes} bytes`);
     if (left > 0) {

@@ -324,8 +324,17 @@ function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, writ
         await db.rollback(tx);
         return first!;
       }
-      await work(tx, fresh, () => undefined);
+      // A handler that commits must not commit the marks of events whose turn has not come.
+      const { marks } = tx.server;
+      const waiting = also.length > 0 ? marks.splice(0) : [];
+      await work(tx, fresh, (ids) => {
+        if (!tx.server.open) throw new WaybillError("TRANSACTION_LOST", "the transaction has ended inside a handler");
+        for (const mark of marks) mark.finished = true;
+        const turn = new Set(ids.map((each) => nameOf({ consumer, id: each })));
+        for (const mark of waiting.filter(({ name }) => turn.has(name))) marks.push(...waiting.splice(waiting.indexOf(mark), 1));
+      });
       if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
+      marks.push(...waiting);
       if (!tx.server.open) throw new SessionEnded("the database", null);
       for (const mark of tx.server.marks) mark.finished = true;
     } catch (error) {
