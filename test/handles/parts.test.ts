@@ -219,9 +219,28 @@ describe("an old client", () => {
     expect(sent).toEqual(["SAVEPOINT waybill_inside"]);
   });
 
-  test("of Kysely does not know that its transaction has ended, and is refused with the version that does", () => {
-    const tx = { isTransaction: true as const, executeQuery: async () => ({ rows: [] }) };
-    expect(() => handles.fromKysely(tx)).toThrow(refused("DRIVER_UNFIT"));
-    expect(() => handles.fromKysely(tx)).toThrow(/use 0\.28\.12 or later/);
+  test("of Kysely does not know that its transaction has ended, and is refused with the version that does", async () => {
+    const sent: string[] = [];
+    class Old {
+      readonly isTransaction = true as const;
+      constructor(readonly config: object) {}
+      transaction(): { execute<T>(work: (tx: Old) => Promise<T>): Promise<T> } {
+        return { execute: (work) => work(new Old(this.config)) };
+      }
+      startTransaction(): void {}
+      async executeQuery({ sql }: { readonly sql: string }): Promise<{ readonly rows: readonly unknown[] }> {
+        if (this.config === used) sent.push(sql);
+        return { rows: [] };
+      }
+    }
+    class Transaction extends Old {}
+    const used = {};
+    const tx = new Transaction(used);
+    for (let time = 1; time <= 2; time++) {
+      const adding = Promise.resolve(handles.fromKysely(tx).query("INSERT 1", []));
+      await expect(adding).rejects.toThrow(refused("DRIVER_UNFIT"));
+      await expect(handles.fromKysely(tx).query("INSERT 1", [])).rejects.toThrow(/0\.28\.11/);
+    }
+    expect(sent).toEqual([]);
   });
 });

@@ -1,8 +1,8 @@
 import type { Begins } from "../../contracts/handle.ts";
-import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { ended, handle, noTransaction } from "./handle.ts";
+import { isKnown, refuseOld } from "./kysely-class.ts";
 import type { Rows } from "./result.ts";
 
 interface CompiledQuery {
@@ -37,8 +37,8 @@ export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
   owns: ({ isTransaction }) => typeof isTransaction === "boolean",
   open(tx) {
     if (!tx.isTransaction) throw noTransaction("a Kysely instance was given in place of its transaction");
-    refuseOld(tx);
     return async (sql, parameters) => {
+      if (!isKnown(tx)) await refuseOld(tx);
       const query = { kind: "RawNode", sqlFragments: [sql], parameters: [] } as const;
       try {
         const { rows } = await tx.executeQuery({ sql, parameters, query, queryId: { queryId: "waybill" } });
@@ -51,18 +51,8 @@ export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
     };
   },
   isInside: (db) => db.isTransaction,
-  // Kysely before 0.28.12 does not know that a transaction has ended.
-  begin: (db, work) =>
-    refuseOld(db as Begin)
-      .transaction()
-      .execute((tx) => lending(tx, work)),
+  async begin(db, work) {
+    await refuseOld(db);
+    return (db as Begin).transaction().execute((tx) => lending(tx, work));
+  },
 });
-
-/** Without `startTransaction` it is 0.27 or before: its transactions do not know that they have ended, and no driver tells for all of them. */
-function refuseOld<T extends object>(db: T): T {
-  if ("startTransaction" in db) return db;
-  throw new WaybillError(
-    "DRIVER_UNFIT",
-    "this version of kysely is 0.27 or before, whose transactions do not know that they have ended: use 0.28.12 or later, or the handle of the driver under it",
-  );
-}
