@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
+import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
 import { mariadbGround, postgresGround, sqliteGround, subscribed, type Ground } from "./grounds.ts";
@@ -57,11 +58,15 @@ for (const [title, ways] of [
     for (const way of ways) describe(nameOf(way), () => addsOnce(() => postgresGround(server.url(), way)));
   });
 
-await describeWith("mariadb", "a handler that adds an event, on MariaDB", () => {
-  let server: Server;
-  beforeAll(async () => void (server = await startMariadb()));
-  afterAll(() => server[Symbol.asyncDispose]());
-  for (const way of mariadbWays) describe(nameOf(way), () => addsOnce(() => mariadbGround((name) => server.url(name), way)));
-});
+for (const [name, database, start] of [
+  ["mariadb", "MariaDB", startMariadb],
+  ["mysql", "MySQL", startMysql],
+] as const)
+  await describeWith(name, `a handler that adds an event, on ${database}`, () => {
+    let server: Server;
+    beforeAll(async () => void (server = await start()));
+    afterAll(() => server[Symbol.asyncDispose]());
+    for (const way of mariadbWays) describe(nameOf(way), () => addsOnce(() => mariadbGround((named) => server.url(named), way)));
+  });
 
 describe("a handler that adds an event, on SQLite", () => addsOnce(sqliteGround));

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
+import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
 import { harmsItselfOnly, onServers } from "./ended.ts";
@@ -21,10 +22,14 @@ await describeWith("postgres", `${title}, every way to PostgreSQL`, () => {
   }
 });
 
-await describeWith("mariadb", `${title}, every way to MariaDB`, () => {
-  let server: Server;
-  beforeAll(async () => void (server = await startMariadb()));
-  afterAll(() => server[Symbol.asyncDispose]());
-  for (const way of mariadbWays)
-    describe(nameOf(way), () => harmsItselfOnly(() => mariadbGround((database) => server.url(database), way), onServers));
-});
+for (const [name, database, start] of [
+  ["mariadb", "MariaDB", startMariadb],
+  ["mysql", "MySQL", startMysql],
+] as const)
+  await describeWith(name, `${title}, every way to ${database}`, () => {
+    let server: Server;
+    beforeAll(async () => void (server = await start()));
+    afterAll(() => server[Symbol.asyncDispose]());
+    for (const way of mariadbWays)
+      describe(nameOf(way), () => harmsItselfOnly(() => mariadbGround((named) => server.url(named), way), onServers));
+  });

@@ -54,7 +54,7 @@ export async function prismaOn(database: Exclude<Database, "MySQL">): Promise<Ad
     handle: fromPrisma,
     refuses: { none: true, ended: true },
     async open(place) {
-      const db = new PrismaClient({ adapter: new Driver(options(place)) });
+      const db = new PrismaClient({ adapter: new Driver(options(place)), transactionOptions: { maxWait: 60_000, timeout: 60_000 } });
       return {
         db,
         none: { "the client": db },
