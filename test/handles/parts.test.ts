@@ -223,7 +223,10 @@ describe("an old client", () => {
     const sent: string[] = [];
     class Old {
       readonly isTransaction = true as const;
-      constructor(readonly config: object) {}
+      readonly config: object;
+      constructor(config: object) {
+        this.config = config;
+      }
       transaction(): { execute<T>(work: (tx: Old) => Promise<T>): Promise<T> } {
         return { execute: (work) => work(new Old(this.config)) };
       }
