@@ -8,6 +8,7 @@ import { closedHere, notWaitedFor } from "../kit/link.ts";
 import { unreachable } from "../kit/outage.ts";
 import { createSilence } from "../kit/silence.ts";
 import { tapFrames } from "./frames.ts";
+import { mendHeartbeats } from "./heartbeats.ts";
 import type { Properties } from "./tables.ts";
 import type { Address } from "../kit/url.ts";
 import { shownAt, type Settings } from "./url.ts";
@@ -167,6 +168,7 @@ interface Wrapping {
 
 function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: Wrapping): Connection {
   const ended = shared(new AbortController());
+  mendHeartbeats(model.connection);
   const { pause, resume } = tapFrames(model.connection);
   const { stream, heartbeater } = model.connection as Inside;
   const awaited = createAwaited(stream);
