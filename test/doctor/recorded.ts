@@ -118,6 +118,7 @@ export const redis: Redis = {
     "min-replicas-to-write": "0",
   },
   version: "7.0.15",
+  valkey: null,
   role: "master",
   connectedReplicas: 0,
   topics: [{ topic: "order.events", kind: "stream", expiresMs: -1 }],

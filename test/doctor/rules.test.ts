@@ -130,6 +130,7 @@ const ofRedis: readonly Case<Redis>[] = [
   ["replicas waited for, and a server that takes writes alone", { connectedReplicas: 1, replicas: 1 }, ["min-replicas-to-write D"]],
   ["as many as are waited for", { connectedReplicas: 1, replicas: 1, ...config({ "min-replicas-to-write": "1" }) }, []],
   ["an old server", { version: "6.0.16" }, ["redis_version LO"]],
+  ["a Valkey", { version: "7.2.4", valkey: "9.1.2" }, []],
   ["a replica", { role: "slave" }, ["role L"]],
   ["a stream that is not there", { topics: [{ topic: "t", kind: "none", expiresMs: -2 }] }, ["stream of t L"]],
   ["a key of another kind", { topics: [{ topic: "t", kind: "hash", expiresMs: -1 }] }, ["stream of t L"]],

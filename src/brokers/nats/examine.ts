@@ -3,6 +3,7 @@ import { DEFAULT_MAX_PAYLOAD_BYTES } from "../../core/draft.ts";
 import { asError } from "../../core/errors.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
 import { inWords } from "../../core/in-words.ts";
+import { judgeTested, type Tested } from "../../core/tested.ts";
 import { orAborted } from "../../core/time.ts";
 import { eventBytes, migrate, rule } from "../kit/doctor.ts";
 import { answerIn, createApi, notJetStream, takerOf, type Api } from "./api.ts";
@@ -63,11 +64,12 @@ export function judge(answers: Answers): readonly Finding[] {
   ];
 }
 
+export const tested: Tested = { server: "NATS", oldest: "2.9", newest: "2.15" };
+
 const serverRules: readonly Rule<Answers>[] = [
-  rule("server version", "unknown before 2.9", "", "upgrade the server", ({ version }, { good, unknown }) => {
-    if (isAtLeast(version, "2.9")) return good(version, "2.9 or later is what Waybill is made for.");
-    return unknown(version, "Waybill is tested with NATS 2.9 and made for later ones: upgrade the server.");
-  }),
+  rule("server version", "unknown before 2.9 and after 2.15", "", "upgrade the server", ({ version }, say) =>
+    judgeTested(version, tested, say),
+  ),
   rule(
     "jetstream",
     "off for the server or the account",

@@ -1,5 +1,6 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import { applyRules, isAtLeast, unknown } from "../../core/finding.ts";
+import { judgeTested, type Tested } from "../../core/tested.ts";
 import { eventBytes, migrate, rule } from "../kit/doctor.ts";
 import { readAnswers, type Answers, type Asking, type PageAnswers } from "./answers.ts";
 import type { Links } from "./link.ts";
@@ -34,11 +35,12 @@ export function judge(answers: Answers): readonly Finding[] {
   ];
 }
 
+export const tested: Tested = { server: "RabbitMQ", oldest: "3.10", newest: "4.3" };
+
 const serverRules: readonly Rule<Answers>[] = [
-  rule("server version", "before 3.8; unknown before 3.10", "O", "upgrade it to 3.10 or later", ({ version }, { good, bad, unknown }) => {
-    if (isAtLeast(version, "3.10")) return good(version, "3.10 or later is what Waybill is made for.");
-    if (isAtLeast(version, "3.8")) return unknown(version, "Waybill is tested with RabbitMQ 3.10 and made for later ones: upgrade it.");
-    return bad(version, "It has no queues with a single active consumer, and no quorum queues");
+  rule("server version", "before 3.8; unknown before 3.10 and after 4.3", "O", "upgrade it to 3.10 or later", ({ version }, say) => {
+    if (isAtLeast(version, "3.8")) return judgeTested(version, tested, say);
+    return say.bad(version, "It has no queues with a single active consumer, and no quorum queues");
   }),
   rule(
     "exchange",

@@ -1,6 +1,7 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import { pageOf } from "../../core/docs.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
+import { judgeTested, type Tested } from "../../core/tested.ts";
 import { orAborted } from "../../core/time.ts";
 import { migrate, rule } from "../kit/doctor.ts";
 import { outage } from "../kit/outage.ts";
@@ -23,6 +24,8 @@ type Name = (typeof asked)[number];
 export interface Answers {
   readonly config: Readonly<Record<Name, string | null>>;
   readonly version: string | null;
+  /** Its own version where the server is Valkey: `version` is that of the Redis that it replaces. */
+  readonly valkey: string | null;
   readonly role: string | null;
   readonly connectedReplicas: number | null;
   readonly topics: readonly TopicAnswers[];
@@ -49,11 +52,17 @@ export const judge = (answers: Answers): readonly Finding[] => [
 
 const denied = `This user may not ask, or the server has no CONFIG: allow +config|get and +info, or see that it is set as ${pageOf("redis.md")} says.`;
 
+export const tested: Readonly<Record<"redis" | "valkey", Tested>> = {
+  redis: { server: "Redis", oldest: "7.0", newest: "8.0" },
+  valkey: { server: "Valkey", oldest: "9.1", newest: "9.1" },
+};
+const versions = "before 6.2; unknown before 7.0 and after 8.0, and for a Valkey other than 9.1";
+
 const serverRules: readonly Rule<Answers>[] = [
-  rule("redis_version", "before 6.2", "LO", "upgrade the server", ({ version: is }, { good, bad, unknown }) => {
-    if (is === null) return unknown(null, denied);
-    if (isAtLeast(is, "6.2")) return good(is, "6.2 or later is needed.");
-    return bad(is, "Waybill needs commands that came with Redis 6.2");
+  rule("redis_version", versions, "LO", "upgrade the server", ({ version: is, valkey }, say) => {
+    if (is === null) return say.unknown(null, denied);
+    if (!isAtLeast(is, "6.2")) return say.bad(is, "Waybill needs commands that came with Redis 6.2");
+    return valkey === null ? judgeTested(is, tested.redis, say) : judgeTested(valkey, tested.valkey, say.as("valkey_version"));
   }),
   rule("role", "a replica", "L", "name the primary in the URL", ({ role: is }, { good, bad, unknown }) => {
     if (is === null) return unknown(null, denied);
@@ -150,6 +159,7 @@ async function readAnswers(link: Link, topics: readonly string[], replicas: numb
   return {
     config: Object.fromEntries(asked.map((name, i) => [name, valueOf(pairs[i] ?? null)])) as Answers["config"],
     version: infoOf(server, "redis_version"),
+    valkey: infoOf(server, "valkey_version"),
     role: infoOf(replication, "role"),
     connectedReplicas: connected === null ? null : Number(connected),
     topics: topics.map((topic, i) => ({ topic, kind: textOf(kinds[2 * i] ?? null), expiresMs: numberOf(kinds[2 * i + 1] ?? null) })),

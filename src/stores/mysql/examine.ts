@@ -1,6 +1,7 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import type { Clock } from "../../core/clock.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
+import { judgeTested, type Tested } from "../../core/tested.ts";
 import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, tablesRule } from "../kit/doctor.ts";
 import { readAnswers, type Answers, type TableAnswers } from "./answers.ts";
 import type { Connection } from "./connection.ts";
@@ -65,15 +66,20 @@ const tableRules: readonly Rule<TableAnswers>[] = [
   },
 ];
 
+export const tested: Readonly<Record<"mariadb" | "mysql", Tested>> = {
+  mariadb: { server: "MariaDB", oldest: "10.11", newest: "11.8" },
+  mysql: { server: "MySQL", oldest: "8.0.33", newest: "9.7" },
+};
+
 export const rules: readonly Rule<Answers>[] = [
   {
     setting: "version",
-    badWhen: "before MariaDB 10.6 or MySQL 8.0.19",
+    badWhen: "before MariaDB 10.6 or MySQL 8.0.19; unknown before MariaDB 10.11 or MySQL 8.0.33, and after MariaDB 11.8 or MySQL 9.7",
     breaks: "LO",
     remedy: "upgrade the server",
-    look({ version, mariadb }, { good, bad }) {
-      const least = leastVersion(mariadb);
-      return isAtLeast(version, least) ? good(version, `${least} or later is needed.`) : bad(version, needed);
+    look({ version, mariadb }, say) {
+      if (!isAtLeast(version, leastVersion(mariadb))) return say.bad(version, needed);
+      return judgeTested(version, mariadb ? tested.mariadb : tested.mysql, say);
     },
   },
   {

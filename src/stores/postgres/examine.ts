@@ -1,6 +1,7 @@
 import type { Examination, Finding, Rule } from "../../contracts/doctor.ts";
 import type { Clock } from "../../core/clock.ts";
 import { applyRules, isAtLeast } from "../../core/finding.ts";
+import { judgeTested, type Tested } from "../../core/tested.ts";
 import { clockRule, lanesRule, lettersOf, objectsRule, ofTables, tablesRule } from "../kit/doctor.ts";
 import { readAnswers, type Answers, type TableAnswers } from "./answers.ts";
 import type { Connection } from "./connection.ts";
@@ -85,15 +86,17 @@ const tableRules: readonly Rule<TableAnswers>[] = [
   },
 ];
 
+export const tested: Tested = { server: "PostgreSQL", oldest: "14", newest: "18" };
+
 export const rules: readonly Rule<Answers>[] = [
   {
     setting: "server_version",
-    badWhen: "before 14",
+    badWhen: "before 14; unknown after 18",
     breaks: "LO",
     remedy: "upgrade the server",
-    look({ settings: { server_version: is } }, { good, bad }) {
-      if (isAtLeast(is, "14")) return good(is, "14 or later is needed.");
-      return bad(is, "Waybill is made for PostgreSQL 14 and later, and nothing is promised before");
+    look({ settings: { server_version: is } }, say) {
+      if (isAtLeast(is, tested.oldest)) return judgeTested(is, tested, say);
+      return say.bad(is, "Waybill is made for PostgreSQL 14 and later, and nothing is promised before");
     },
   },
   {
