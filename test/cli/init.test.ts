@@ -143,6 +143,8 @@ describe("what init writes", () => {
           .join("/");
       expect([...new Set(imported.map(owner))].filter((one) => one !== "waybill" && !packages.includes(one))).toEqual([]);
     }
+    // Node 20 has no SQLite of its own, and Waybill brings none.
+    if (stack.store.word === "sqlite" || stack.broker.word === "embedded") expect(packages).toContain("libsql");
     const compose = files.get("compose.yaml") ?? "";
     for (const { url, service } of [stack.store, stack.broker])
       if (service !== null) expect(compose).toContain(`127.0.0.1:${new URL(url.replace(/^\w+:/, "http:")).port}:`);

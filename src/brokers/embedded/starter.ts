@@ -2,7 +2,7 @@ import type { BrokerStarter } from "../../contracts/starter.ts";
 
 export const starter: BrokerStarter = {
   word: "embedded",
-  packages: [],
+  packages: ["libsql"],
   url: "embedded:./broker.db",
   service: null,
   options: '{ path: config.broker.replace("embedded:", "") }',
