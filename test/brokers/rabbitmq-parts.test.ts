@@ -132,6 +132,14 @@ describe("rabbitmq: what an answer means", () => {
     expect(of({ is: "nacked" })).toMatchObject(destination);
   });
 
+  test("without the exchange, nothing was provisioned, and the command that does it is named with the virtual host", () => {
+    const refused = new AmqpRefusal(404, "NOT_FOUND - no exchange 'waybill' in vhost 'shop'", true);
+    const result = resultOf({ is: "lost", error: refused, alone: true, fresh: false }, message, "amqp://h:5672/shop", "waybill");
+    expect(result).toMatchObject(destination);
+    const told = "error" in result ? result.error.message : "";
+    expect(told).toMatch(/no exchange .*: run waybill migrate --broker amqp:\/\/h:5672\/shop --topics order\.events --consumers NAME,…$/);
+  });
+
   test("a channel that ended: certain for a message that was alone on it, unknown otherwise", () => {
     for (const number of [403, 404]) expect(lost(number, { alone: true }), String(number)).toMatchObject(destination);
     for (const number of [406, 311])

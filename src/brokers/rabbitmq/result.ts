@@ -18,14 +18,19 @@ export function resultOf(fate: MessageFate, { topic, envelope: { id } }: Outgoin
     case "unfit":
       return unfit(fate.error);
     case "unsent":
-      return unavailable(explain(fate.error, shown));
+      return unavailable(explainSend(fate.error, shown, topic));
     case "lost":
-      return lostResult(fate, id, shown);
+      return lostResult(fate, { id, topic }, shown);
   }
 }
 
-function lostResult({ error, alone, fresh }: MessageFate & { is: "lost" }, id: string, shown: string): PublishResult {
-  const why = explain(error, shown);
+interface Sent {
+  readonly id: string;
+  readonly topic: string;
+}
+
+function lostResult({ error, alone, fresh }: MessageFate & { is: "lost" }, { id, topic }: Sent, shown: string): PublishResult {
+  const why = explainSend(error, shown, topic);
   if (!(error instanceof AmqpRefusal) || !error.publishing) return unknown(why);
   // The server checks permissions before a channel's first message, and then remembers them.
   if (error.code === codes.accessRefused && (alone || fresh)) return unavailable(why);
@@ -36,10 +41,17 @@ function lostResult({ error, alone, fresh }: MessageFate & { is: "lost" }, id: s
   return tooLarge(id, `is refused by ${shown}: ${error.message}`, error);
 }
 
+/** Why nothing can be sent. A publish looks up nothing but the exchange, and provisioning creates it. */
+export function explainSend(error: unknown, shown: string, topic: string): Error {
+  const why = explain(error, shown);
+  if (!(error instanceof AmqpRefusal) || error.code !== codes.notFound) return why;
+  return outage(`${why.message}: ${provision(shown, topic)}`, error);
+}
+
+const provision = (shown: string, topic: string): string => `run waybill migrate --broker ${shown} --topics ${topic} --consumers NAME,…`;
+
 export const unbound = (shown: string, exchange: string, topic: string, why: string): WaybillError =>
-  outage(
-    `no queue of ${shown} is bound to the exchange ${exchange} for ${topic} (${why}): run waybill migrate --broker ${shown} --topics ${topic} --consumers NAME,…`,
-  );
+  outage(`no queue of ${shown} is bound to the exchange ${exchange} for ${topic} (${why}): ${provision(shown, topic)}`);
 
 export const blockedBy = (shown: string, reason: string): WaybillError =>
   outage(`${shown} takes no messages at present, and says why: ${reason}`);

@@ -8,11 +8,11 @@ import { outage } from "../kit/outage.ts";
 import { unavailable, unfit, unknown } from "../kit/results.ts";
 import { createSilence, type Silence } from "../kit/silence.ts";
 import type { Channel, Connection } from "./driver.ts";
-import { explain, type Links } from "./link.ts";
+import type { Links } from "./link.ts";
 import { routes, type Management } from "./management.ts";
 import { checkTopic } from "./names.ts";
 import { openPublisher, type Publisher } from "./publisher.ts";
-import { blockedBy, resultOf, unbound } from "./result.ts";
+import { blockedBy, explainSend, resultOf, unbound } from "./result.ts";
 import { declareExchange, onChannel } from "./topology.ts";
 
 interface SinkOptions {
@@ -100,7 +100,7 @@ export function createSink({
     const say = (result: PublishResult): void => places.forEach((at) => void (results[at] = result));
     const publisher = await publisherOf(connection, topic).catch(asError);
     if (signal.aborted) return;
-    if (publisher instanceof Error) return say(unavailable(explain(publisher, shown)));
+    if (publisher instanceof Error) return say(unavailable(explainSend(publisher, shown, topic)));
     say(unanswered);
     const landed = silenceOf(connection, publisher).begin();
     await publisher.fly(messages, (fate, i) => (results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange)));
@@ -130,7 +130,7 @@ export function createSink({
       const looked = onChannel(connection, (channel) => ready(connection, channel)).then(() => management?.bindings(exchange, signal));
       const bindings = await orAborted(
         looked.catch((error: unknown) => {
-          throw explain(error, shown);
+          throw explainSend(error, shown, topic);
         }),
         signal,
         () => {
