@@ -7,6 +7,8 @@ export interface Knowledge {
   readonly consumers: readonly KnownConsumer[];
   /** Whether a broker was given, and so asked. */
   readonly asked: boolean;
+  /** The consumer and the topic that the command line names. */
+  readonly named?: Pick<KnownConsumer, "consumer" | "topic"> | null;
 }
 
 /** How long a consumer has to get further, if the database does not know whether it runs. */

@@ -124,7 +124,7 @@ function retrying({ consumers }: Inboxes, now: number, maxAgeMs: number): Status
 }
 
 /** A consumer that is gone or behind. One that was stopped a moment ago, or runs and is a little behind, fails nothing. */
-function behind({ consumers, asked }: Knowledge, now: number, limits: VerdictLimits): readonly StatusVerdict[] {
+function behind({ consumers, asked, named }: Knowledge, now: number, limits: VerdictLimits): readonly StatusVerdict[] {
   return consumers.flatMap((each) => {
     const { consumer, topic, running, seenAt, messages, error } = each;
     const goneMs = seenAt === null ? 0 : Math.max(0, now - seenAt.getTime());
@@ -147,8 +147,9 @@ function behind({ consumers, asked }: Knowledge, now: number, limits: VerdictLim
       return say(late, `${consumer} reads ${topic}, but ${gone}: with --broker URL, status says how far it is behind`);
     }
     if (running === null && messages === null)
+      // An operator who names a consumer expects it to be there.
       return say(
-        false,
+        asked && consumer === named?.consumer && topic === named.topic,
         asked
           ? `${consumer} has no place in ${topic} yet, or the broker cannot tell how far behind it is`
           : `how far ${consumer} is behind on ${topic} is not known: give --broker URL`,

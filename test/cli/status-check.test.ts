@@ -55,6 +55,13 @@ describe("status --check", () => {
     expect((await run("status")).code).toBe(0);
   });
 
+  test("exits with 1 when a consumer that it names has no place on the topic", async () => {
+    const broker = ["--broker", "embedded:broker.db"];
+    expect(await inProcess(["migrate", ...broker, "--topics", "order.events"], { cwd: folder })).toMatchObject({ code: 0 });
+    const { code, stderr } = await run("status", "--check", ...broker, "--consumer", "shipping", "--topic", "order.events");
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/shipping has no place in order.events yet.*\[NEEDS_ATTENTION\]/s)]);
+  });
+
   test("is what --max-age is for", async () => {
     expect(await run("status", "--max-age", "1h")).toMatchObject({ code: 2 });
   });

@@ -101,14 +101,15 @@ async function knownOf(terminal: Terminal, values: Asked, inbox: readonly Consum
   if (topic !== undefined && consumer === undefined) usage("how far a consumer is behind takes --consumer, --topic and --broker");
   const isGiven = brokerPlace(terminal, values) !== undefined;
   if (topic !== undefined && !isGiven) usage("how far a consumer is behind takes --consumer, --topic and --broker");
-  const named = { ...terminal.config.consumers };
-  if (consumer !== undefined && topic !== undefined) named[consumer] = [...new Set([...(named[consumer] ?? []), topic])];
-  const known = knownConsumers(inbox, named);
+  const configured = { ...terminal.config.consumers };
+  const named = consumer !== undefined && topic !== undefined ? { consumer, topic } : null;
+  if (named !== null) configured[named.consumer] = [...new Set([...(configured[named.consumer] ?? []), named.topic])];
+  const known = knownConsumers(inbox, configured);
   if (!isGiven || known.length === 0) return { consumers: known, asked: false };
   try {
     await using broker = await brokerOf(terminal, values, false);
     if (asked("broker", values) !== undefined) await broker.sink.connect(AbortSignal.timeout(connectMs));
-    return { consumers: await askKnown(known, broker), asked: true };
+    return { consumers: await askKnown(known, broker), asked: true, named };
   } catch (cause) {
     if (asked("broker", values) !== undefined) throw cause;
     return { consumers: known.map((each) => ({ ...each, error: asError(cause).message })), asked: true };
