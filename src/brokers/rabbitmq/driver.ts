@@ -8,7 +8,6 @@ import { closedHere, notWaitedFor } from "../kit/link.ts";
 import { unreachable } from "../kit/outage.ts";
 import { createSilence } from "../kit/silence.ts";
 import { tapFrames } from "./frames.ts";
-import { mendHeartbeats } from "./heartbeats.ts";
 import type { Properties } from "./tables.ts";
 import type { Address } from "../kit/url.ts";
 import { shownAt, type Settings } from "./url.ts";
@@ -125,6 +124,8 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
   const model = await withDeadline(clock, timeoutMs, outer, async (signal) => {
     const leave = onAbort(signal, () => socket.abort());
     try {
+      // Node connects a socket even if its signal has aborted, and nothing would listen to that connection or end it.
+      signal.throwIfAborted();
       const [hostname, port] = [address.host, address.port];
       return await client.connect(
         // The client decodes the virtual host itself.
@@ -156,6 +157,7 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
 /** Private fields of the client. */
 interface Inside {
   readonly stream?: unknown;
+  readonly expectSocketClose?: boolean;
   readonly heartbeater?: { readonly sendTimer?: unknown; readonly recvTimer?: unknown } | null;
 }
 
@@ -168,9 +170,8 @@ interface Wrapping {
 
 function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: Wrapping): Connection {
   const ended = shared(new AbortController());
-  mendHeartbeats(model.connection);
   const { pause, resume } = tapFrames(model.connection);
-  const { stream, heartbeater } = model.connection as Inside;
+  const { stream, expectSocketClose, heartbeater } = model.connection as Inside;
   const awaited = createAwaited(stream);
   for (const timer of [heartbeater?.sendTimer, heartbeater?.recvTimer]) setIdle(timer, true);
   let blocked: string | null = null;
@@ -183,6 +184,8 @@ function wrap(model: Client.ChannelModel, { shown, socket, timeoutMs, clock }: W
   model.on("close", (error?: Error) => end(unreachable(shown, refusalOf(failure ?? error ?? new Error("the connection was closed")))));
   model.on("blocked", (reason: string) => (blocked = reason));
   model.on("unblocked", () => (blocked = null));
+  // A Close that came in the same bytes as OpenOk has had its event.
+  if (expectSocketClose === true) end(unreachable(shown, new Error("the server closed the connection as it opened")));
 
   /** The client has no timeout for answers. A server that has blocked the connection is not silent. */
   const silence = createSilence({

@@ -30,6 +30,11 @@ export function createLinks({ settings, timeoutMs, clock }: LinksOptions): Links
   const dialAny = inTurn(addresses, async (address) => {
     if (closing.signal.aborted) throw closedHere(shown);
     const connection = await dial({ settings, address, timeoutMs, clock }, closing.signal);
+    if (closing.signal.aborted) {
+      // It opened in the moment that it was called off.
+      connection.end(closedHere(shown));
+      throw notWaitedFor(shown);
+    }
     open.add(connection);
     onAbort(connection.ended, () => open.delete(connection));
     return connection;
