@@ -683,6 +683,12 @@ export const mutants: readonly Mutant[] = [
     tests("brokers/rabbitmq-hostile.slow", "each becomes an unreadable delivery with its bytes"),
   ),
   mutant(
+    "rabbitmq-any-byte-is-life",
+    "V",
+    "RabbitMQ: heartbeats that the client takes for a part of a damaged frame or message keep its connection alive",
+    tests("brokers/rabbitmq-damage.slow", "the reader is not deaf behind it"),
+  ),
+  mutant(
     "kafka-stops-for-ever",
     "I",
     "Kafka: a fetch that stops at the same offset again and again is asked again, and what is there is never set aside",

@@ -5,7 +5,7 @@ import { propertiesOf } from "./tables.ts";
 interface Reading {
   recvFrame(): unknown;
   rest: Buffer;
-  readonly stream: { emit(event: "readable"): boolean };
+  readonly stream: { emit(event: "readable"): boolean; readonly bytesRead: number };
   recvSinceLastCheck: boolean;
 }
 
@@ -16,6 +16,8 @@ interface Frames {
   resume(): void;
 }
 
+/** More than the heartbeats of one interval: so many bytes are the progress of a large frame on a slow link. */
+const progressBytes = 64;
 const [headerFrame, basicClass] = [2, 60];
 const [frameHead, contentHead] = [7, 12];
 
@@ -29,25 +31,50 @@ export function tapFrames(connection: object): Frames {
     throw new WaybillError("DRIVER_UNFIT", "this version of amqplib reads frames in another way: use 2.3 or later of 2.x");
   const receive = reading.recvFrame.bind(reading);
   let paused = false;
-  reading.recvFrame = () => {
-    if (paused) return false;
+  /** By channel, how many bytes of a message are still to come. */
+  const unfinished = new Map<number, number>();
+  let progress = false;
+  const next = (): unknown => {
     const { rest } = reading;
     if (rest.length < frameHead + contentHead || rest[0] !== headerFrame) return receive();
     const end = frameHead + rest.readUInt32BE(3);
     if (rest.length <= end || rest.readUInt16BE(frameHead) !== basicClass) return receive();
     reading.rest = rest.subarray(end + 1);
-    return {
-      id: basicClass,
-      channel: rest.readUInt16BE(1),
-      size: Number(rest.readBigUInt64BE(frameHead + 4)),
-      fields: propertiesOf(rest.subarray(frameHead + contentHead, end)),
-    };
+    const [channel, size] = [rest.readUInt16BE(1), Number(rest.readBigUInt64BE(frameHead + 4))];
+    unfinished.set(channel, size);
+    return { id: basicClass, channel, size, fields: propertiesOf(rest.subarray(frameHead + contentHead, end)) };
   };
-  // A server that we do not read, while paused, is not silent. Whether it is alive shows in what we send to it.
-  let heard = reading.recvSinceLastCheck;
+  /** The client's own `recvFrame` calls ours again after it has read more. Only the outermost call counts, so each frame counts once. */
+  let depth = 0;
+  reading.recvFrame = () => {
+    if (paused) return false;
+    let frame: { readonly channel: number; readonly content?: Buffer } | false;
+    depth += 1;
+    try {
+      frame = next() as typeof frame;
+    } finally {
+      depth -= 1;
+    }
+    if (frame === false || depth > 0) return frame;
+    if (frame.content !== undefined) {
+      progress = true;
+      unfinished.set(frame.channel, (unfinished.get(frame.channel) ?? 0) - frame.content.length);
+    }
+    if ((unfinished.get(frame.channel) ?? 1) <= 0) unfinished.delete(frame.channel);
+    if (unfinished.size === 0) progress = true;
+    return frame;
+  };
+  // The client asks in each interval whether bytes came. Behind a damaged length, heartbeats are bytes of a frame that never ends, or frames
+  // beside a message that never ends: only whole frames count, with no message begun, or more bytes than heartbeats have. A server that we
+  // do not read, while paused, is not silent: whether it is alive shows in what we send to it.
+  let before = reading.stream.bytesRead;
   Object.defineProperty(reading, "recvSinceLastCheck", {
-    get: () => paused || heard,
-    set: (value: boolean) => void (heard = value),
+    get: () => paused || progress || reading.stream.bytesRead - before > progressBytes,
+    set(value: boolean) {
+      if (value) return;
+      progress = false;
+      before = reading.stream.bytesRead;
+    },
   });
   return {
     pause: () => void (paused = true),
