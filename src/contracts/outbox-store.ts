@@ -63,7 +63,7 @@ export interface ClaimRequest {
   readonly limit: number;
   /** This relay's windows that are not settled yet. The claim leaves their events out, and forgets the relay's other windows. */
   readonly open: readonly string[];
-  /** Takes only suspects and earlier events of their aggregates, and at most a tenth of the window that the suspects were in. */
+  /** Takes only suspects and earlier events of their aggregates. No suspect goes with more events than a tenth of the window that it was in. */
   readonly narrow: boolean;
   /**
    * How many payload bytes the window may hold. An event that alone has more, but not more than `largest`, is claimed alone and

@@ -25,9 +25,19 @@ export function mayGo(seq: bigint, held: HeldBy | null): boolean {
   return held.freeTo === null ? !held.waits && seq === held.cause : seq <= held.freeTo;
 }
 
-/** How many suspects go at once: a tenth of the narrowest dead relay's window that they were in, at least one. */
-export const narrowWidth = (widths: readonly number[], limit: number): number =>
-  Math.min(limit, Math.max(1, Math.floor(Math.min(...widths, limit * 10) / 10)));
+/**
+ * How many of these events a narrow claim takes from the front: no suspect goes with more events than a tenth of the dead relay's window that
+ * it was in. `widths` are the widths of those windows, infinite for an event that is no suspect. A suspect further back does not count: one
+ * from a small window would make all before it go alone.
+ */
+export function narrowWidth(widths: readonly number[], limit: number): number {
+  let most = limit;
+  for (const [taken, width] of widths.entries()) {
+    most = Math.min(most, Math.max(1, Math.floor(width / 10)));
+    if (taken >= most) return taken;
+  }
+  return widths.length;
+}
 
 /** Another lane comes first each time, so that a small limit starves none. */
 export function rotated(lanes: readonly number[], turn: number): readonly number[] {

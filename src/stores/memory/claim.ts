@@ -85,9 +85,9 @@ export function kind(suspects: readonly Suspect[], narrow: boolean): Allowed {
 }
 
 export function narrowLimit(suspects: readonly Suspect[], claimable: readonly StoredEvent[], limit: number): number {
-  const events = new Set(claimable);
+  const widths = new Map(suspects.map(({ event, width }) => [event, width]));
   return narrowWidth(
-    suspects.filter(({ event }) => events.has(event)).map(({ width }) => width),
+    claimable.map((event) => widths.get(event) ?? Infinity),
     limit,
   );
 }
