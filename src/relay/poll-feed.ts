@@ -1,7 +1,7 @@
 import type { Holding, Outcome } from "../contracts/outbox-store.ts";
 import { type Clock, turn } from "../core/clock.ts";
 import { type Progress, stepping } from "../core/progress.ts";
-import { orAborted } from "../core/time.ts";
+import { alarm, orAborted } from "../core/time.ts";
 import { asError } from "../core/errors.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import type { RelayParts } from "./parts.ts";
@@ -22,6 +22,8 @@ interface PollFeedOptions extends Pick<
   /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
   onClaimed(window: FedWindow, narrow: boolean): void;
+  /** Has what is not sent yet of all open windows settled as returned. */
+  recall(windows: readonly FedWindow[]): void;
   /** Events of these lanes wait for these topics. */
   onHeld(destinations: readonly string[]): void;
   onTrouble(step: "claim" | "settle", error: Error): void;
@@ -36,6 +38,12 @@ const longRun = 8;
 /** The most events of the first window. After a window that did not take all there is, the next is twice as wide, up to `batch`. */
 const firstWidth = 250;
 
+/**
+ * While suspects wait, each window waits until the last is settled. After so long, that one gives back what it has not sent: a hot aggregate's
+ * events go one per round trip, and would keep all others waiting. Suspects have waited for longest, so their turns are longer.
+ */
+const turnMs = { narrow: 1_000, ordinary: 250 };
+
 /** How many windows of one event whose payload is still to be read may be open: payloads are read one after the other. */
 const mostUnread = 32;
 
@@ -45,6 +53,7 @@ interface OpenWindow {
   /** Held in memory until the whole window is settled. */
   readonly bytes: number;
   unsettled: number;
+  recalled: boolean;
   /** Outcomes to be settled. */
   readonly known: Outcome[];
   /** The settle that began last, and the one that will begin when it ends. */
@@ -84,9 +93,12 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     let run = 0;
     /** Until the next poll, or a hint that there is something. */
     const pause = async (): Promise<void> => void (await options.wake.wait(clock, options.pollIntervalMs, draining));
-    /** How many more may be claimed. Suspects are alone in flight: nothing before them, nothing beside them. */
+    /** Suspects are alone in flight: nothing before them, nothing beside them. */
+    const isNarrow = (): boolean => [...open.values()].some((entry) => entry.narrow);
+    const isApart = (): boolean => suspects > 0 || isNarrow();
+    /** How many more may be claimed. */
     const room = (): number => {
-      const apart = suspects > 0 || [...open.values()].some((entry) => entry.narrow);
+      const apart = isApart();
       const lanes = [...coordinator.holding.lanes.keys()];
       const bytes = [...open.values()].reduce((sum, entry) => sum + entry.bytes, 0);
       const heavy = bytes > options.windowBytes * (options.batchesInFlight - 1);
@@ -94,8 +106,18 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (open.size > 0 && (apart || heavy || unread >= mostUnread || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
       return Math.min(width, options.batch, options.batch * options.batchesInFlight - unsettled());
     };
-    for (;;) {
+    const recall = (): void => {
+      for (const entry of open.values()) entry.recalled = true;
+      width = firstWidth; // much of a wide window would only come back
+      options.recall([...open.values()].map(({ window }) => window));
+    };
+    const untilRoom = async (): Promise<void> => {
+      const cancel = open.size > 0 && isApart() ? alarm(clock, isNarrow() ? turnMs.narrow : turnMs.ordinary, recall) : null;
       while (room() <= 0 && !draining.aborted) await new Promise<void>((resolve) => (settledSome = resolve));
+      cancel?.();
+    };
+    for (;;) {
+      await untilRoom();
       // A claim of few events costs nearly as much as one of many: more may be settled in a moment.
       if (open.size > 0 && room() < Math.min(width, worthwhile)) await clock.sleep(lullMs, draining);
       if (draining.aborted) return;
@@ -140,6 +162,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
           narrow,
           bytes: bytesOf(fed),
           unsettled: fed.claims.length,
+          recalled: false,
           known: [],
           settling: Promise.resolve(),
           next: null,
@@ -151,7 +174,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         options.onClaimed(fed, narrow);
         await options.failpoints.hit("after-claim", idsOf(fed.claims));
         yield fed;
-        if (!window.more && run === 0) await pause();
+        // After a narrow window comes an ordinary one, with the events that waited for it: nothing hints at them.
+        if (!window.more && run === 0 && suspects === 0 && !narrow) await pause();
       } else {
         claiming = none;
         run = run > longRun ? 1 : 0;
@@ -179,7 +203,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       await options.failpoints.hit("after-settle", idsOf(claims));
     }
     // Events that were only returned must not be claimed again in a tight loop.
-    fruitless = outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
+    fruitless = !entry.recalled && outcomes.every((outcome) => outcome.as === "returned" && outcome.destination === undefined);
     found = true; // the next claim has to look at what was given back or held
     for (const { lane } of claims) countIn(lane, -1);
     if (full.some(hasRoom)) options.wake.notify();

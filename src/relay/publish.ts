@@ -36,6 +36,8 @@ interface PublisherOptions extends Pick<
 interface Publisher {
   /** Publishes the window's events, each when its turn in its aggregate has come, and has them settled. */
   take(window: FedWindow): void;
+  /** Gives back what is not sent yet of these windows, which must be all that are not settled. */
+  recall(windows: readonly FedWindow[]): void;
 }
 
 /** What may be sent to one topic, and how much is on its way there. A slow topic keeps no other waiting. */
@@ -76,6 +78,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   /** Events that were claimed without their payload. One of them is in memory at a time, until it is settled. */
   const unread: Parcel[] = [];
   let inHand: Parcel | null = null;
+  const recalled = new WeakSet<FedWindow>();
 
   const conclude = (parcel: Parcel, outcome: Outcome): void => {
     note(parcel, outcome);
@@ -94,7 +97,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const begin = (parcel: Parcel | null): void => {
     if (parcel === null || parcel.sent) return;
     const { claim, topic } = parcel;
-    if (draining.aborted || !isOurs(parcel)) return conclude(parcel, returned(parcel));
+    if (!mayGo(parcel)) return conclude(parcel, returned(parcel));
     if (parcel.fault !== null) {
       // However many topics are not on the list, they are one cause.
       const names = options.topics?.has(topic) === false ? [topic] : [];
@@ -111,7 +114,10 @@ export function createPublisher(options: PublisherOptions): Publisher {
     destination.ready.push(parcel);
     stirred.add(destination);
   };
+  const mayGo = (parcel: Parcel): boolean => !draining.aborted && !isRecalled(parcel) && isOurs(parcel);
   const isOurs = ({ claim }: Parcel): boolean => coordinator.holding.lanes.get(claim.lane) === claim.epoch;
+  /** A payload that is read, or being read, is not given back: reading it may take longer than any window has. */
+  const isRecalled = (parcel: Parcel): boolean => parcel !== inHand && recalled.has(parcel.window);
   const held = ({ claim, topic }: Parcel): Outcome => ({
     claim,
     as: "returned",
@@ -174,7 +180,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   /** Whether `each` may be sent, as the first of its aggregate or behind it. Concludes the first one when it may not. */
   const isReady = (first: Parcel, each: Parcel): boolean => {
     if (each !== first && (each.topic !== first.topic || each.fault !== null || each.claim.unread !== undefined)) return false;
-    const ours = !draining.aborted && isOurs(each);
+    const ours = mayGo(each);
     if (ours && breaker.admit(each.topic, each.envelope.id)) return true;
     if (each === first) conclude(each, ours ? held(each) : returned(each));
     return false;
@@ -251,7 +257,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
   const readOf = async (parcel: Parcel): Promise<{ readonly data: Uint8Array } | Outcome> => {
     const { claim, topic } = parcel;
     // Its topic may have failed, or its lane gone, while it waited.
-    if (draining.aborted || !isOurs(parcel)) return returned(parcel);
+    if (!mayGo(parcel)) return returned(parcel);
     if (!breaker.admits(topic)) return held(parcel);
     try {
       const data = await readPayload(options, claim, draining);
@@ -265,8 +271,12 @@ export function createPublisher(options: PublisherOptions): Publisher {
     }
   };
 
+  const giveBack = (from: Parcel[]): void => {
+    const kept = from.filter(mayGo);
+    for (const parcel of without(from.splice(0, from.length, ...kept), kept)) conclude(parcel, returned(parcel));
+  };
   onAbort(draining, () => {
-    for (const { ready } of destinations.values()) for (const parcel of ready.splice(0)) conclude(parcel, returned(parcel));
+    for (const { ready } of destinations.values()) giveBack(ready);
     proceed();
   });
 
@@ -277,6 +287,11 @@ export function createPublisher(options: PublisherOptions): Publisher {
         if (turn === "go") begin(parcel);
         else if (turn === "back") note(parcel, returned(parcel));
       }
+      proceed();
+    },
+    recall(windows) {
+      for (const window of windows) recalled.add(window);
+      for (const from of [unread, ...[...destinations.values()].map(({ ready }) => ready)]) giveBack(from);
       proceed();
     },
   };

@@ -143,6 +143,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
         narrow,
         ...idsFor(observe, claims, ({ envelope }) => envelope.id),
       }),
+    recall: (windows) => publisher.recall(windows),
     onHeld: (topics) => {
       failingSince.delete("claim");
       troubles.over("claim");

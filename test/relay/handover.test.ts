@@ -46,6 +46,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     pollIntervalMs: 1,
     storeTimeoutMs: 1_000,
     onClaimed: () => undefined,
+    recall: () => undefined,
     onHeld: () => undefined,
     onTrouble: () => undefined,
   });
