@@ -63,10 +63,11 @@ export const relay = command({
     const { config } = terminal;
     if (values.once && values.http !== undefined) usage("--http is for a relay that goes on: leave --once or --http out");
     refuseIdle(values);
-    await using opened = await storeOf(terminal, values);
+    await using opened = await storeOf(terminal, values, false, false);
     if ((values.mode ?? config.mode) === "tail") throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
     await using broker = await brokerOf(terminal, values);
-    await connect(broker, values.once);
+    await waited(values.once, () => opened.store.schema.check());
+    await waited(values.once, () => broker.sink.connect(never));
     const metrics = createMetrics();
     const log = logger(terminal, values.once);
     const service = createRelay({
@@ -80,10 +81,10 @@ export const relay = command({
   },
 });
 
-/** A long-running relay retries during an outage. With --once, or when the error is not retryable, the command fails here. */
-async function connect(broker: CommandBroker, once: boolean): Promise<void> {
+/** A long-running relay waits while its store or its broker is away. With --once, or when no wait mends the error, the command fails here. */
+async function waited(once: boolean, look: () => Promise<unknown>): Promise<void> {
   try {
-    await broker.sink.connect(never);
+    await look();
   } catch (error) {
     if (once || !isWaybillError(error) || !error.retryable) throw error;
   }
