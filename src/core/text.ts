@@ -49,3 +49,6 @@ function endsWithScheme(word: string, end: number): boolean {
 
 /** Quotes the text where needed, so that a shell takes it as one word. */
 export const shellWord = (text: string): string => (/^[\w.@:/^+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** As one word of a shell. Writers choose names, and operators copy the commands that messages suggest. */
+export const asWord = (text: string): string => (/^[\w.,:@%+=/…-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`);

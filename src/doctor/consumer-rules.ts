@@ -2,7 +2,7 @@ import type { ConsumerState } from "../contracts/consumers.ts";
 import type { Rule } from "../contracts/doctor.ts";
 import { systemClock } from "../core/clock.ts";
 import { inWords } from "../core/in-words.ts";
-import { count, shellWord } from "../core/text.ts";
+import { asWord, count, shellWord } from "../core/text.ts";
 
 export interface InboxAnswers {
   readonly consumer: string;
@@ -79,7 +79,7 @@ export const consumerRules: readonly Rule<ConsumerAnswers>[] = [
       if (lag !== null) return good(count(lag, "message"), "So many messages of the topic it is not done with.");
       return unknown(
         null,
-        `It has no place in the topic yet, or the broker cannot tell: start its subscriber, or run waybill migrate --broker URL --topics ${topic} --consumers ${consumer}.`,
+        `It has no place in the topic yet, or the broker cannot tell: start its subscriber, or run waybill migrate --broker URL --topics ${asWord(topic)} --consumers ${consumer}.`,
       );
     },
   },
@@ -92,7 +92,7 @@ export const consumerRules: readonly Rule<ConsumerAnswers>[] = [
       if (letters === null) return [];
       if (letters.error === null) return good(letters.topic, "The broker takes it, as far as a look can tell that publishes nothing.");
       return bad(letters.topic, `It takes no letters (${letters.error})`, {
-        remedy: `create it with waybill migrate --broker URL --topics ${letters.topic}`,
+        remedy: `create it with waybill migrate --broker URL --topics ${asWord(letters.topic)}`,
       });
     },
   },

@@ -6,6 +6,7 @@ import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Sink } from "../contracts/sink.ts";
 import { fatal } from "./fatal.ts";
 import { wholly } from "../core/reason.ts";
+import { asWord } from "../core/text.ts";
 
 /** A template with `{topic}` and `{consumer}` in it, or a function of both. */
 export type DeadTopic = string | ((topic: string, consumer: string) => string);
@@ -66,7 +67,7 @@ export function deadLetterTopic(options: DeadLetterTopicOptions): DeadLetters {
 
 /** The message for the operator who has to create the topic. */
 export const deadTopicAway = (deadTopic: string, topic: string, why: string): string =>
-  `the dead-letter topic ${deadTopic} of ${topic} takes no letters (${why}): create it with waybill migrate --broker URL --topics ${deadTopic}`;
+  `the dead-letter topic ${deadTopic} of ${topic} takes no letters (${why}): create it with waybill migrate --broker URL --topics ${asWord(deadTopic)}`;
 
 /** Names the topic for a topic's letters. It is never the topic itself: the letters would come back for ever. */
 export function deadTopicNames(given: DeadTopic = "{topic}.dead"): (topic: string, consumer: string) => string {

@@ -1,4 +1,5 @@
 import { WaybillError } from "../../core/errors.ts";
+import { asWord } from "../../core/text.ts";
 
 /** Kafka's error codes that mean something to us, by the names of its protocol. */
 export const codes = {
@@ -134,5 +135,5 @@ export const wrongAnswer = (shown: string, request: string, cause?: unknown): Wa
 export const absent = (shown: string, topic: string): WaybillError =>
   new WaybillError(
     "DESTINATION_UNAVAILABLE",
-    `${shown} has no topic ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${shown} --topics ${topic})`,
+    `${shown} has no topic ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${shown} --topics ${asWord(topic)})`,
   );

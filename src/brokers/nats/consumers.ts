@@ -1,4 +1,5 @@
 import type { WaybillError } from "../../core/errors.ts";
+import { asWord } from "../../core/text.ts";
 import { outage } from "../kit/outage.ts";
 import { codes, isApiError, notJetStream, type Api } from "./api.ts";
 import { fields, markOf, type ReadingMark } from "./marks.ts";
@@ -179,6 +180,6 @@ function isInfo(value: unknown): value is ConsumerInfo {
 
 function missing({ consumer, topic, stream }: Reading): WaybillError {
   return outage(
-    `stream ${stream.name} has no durable consumer for ${consumer} on ${topic}: run waybill migrate --broker URL --topics ${topic} --consumers ${consumer}`,
+    `stream ${stream.name} has no durable consumer for ${consumer} on ${topic}: run waybill migrate --broker URL --topics ${asWord(topic)} --consumers ${consumer}`,
   );
 }

@@ -1,4 +1,5 @@
 import type { WaybillError } from "../../core/errors.ts";
+import { asWord } from "../../core/text.ts";
 import { outage } from "../kit/outage.ts";
 import { codes, isApiError, notJetStream, takerOf, type Api } from "./api.ts";
 import { streamName } from "./names.ts";
@@ -72,7 +73,9 @@ export async function streamFor(api: Api, topic: string, replicas: number | null
 }
 
 export const noStream = (place: string, topic: string): WaybillError =>
-  outage(`no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${topic}`);
+  outage(
+    `no stream of ${place} takes the subject ${JSON.stringify(topic)}: run waybill migrate --broker ${place} --topics ${asWord(topic)}`,
+  );
 
 /** Finds the topic's stream, or creates one: on files, refusing messages when it is full rather than dropping unread ones. */
 export async function makeStream(api: Api, topic: string, replicas: number): Promise<Stream> {

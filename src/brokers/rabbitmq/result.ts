@@ -1,5 +1,6 @@
 import type { Outgoing, PublishResult } from "../../contracts/sink.ts";
 import type { WaybillError } from "../../core/errors.ts";
+import { asWord } from "../../core/text.ts";
 import { outage } from "../kit/outage.ts";
 import { stored, tooLarge, unavailable, unfit, unknown } from "../kit/results.ts";
 import { AmqpRefusal, codes } from "./driver.ts";
@@ -48,7 +49,8 @@ export function explainSend(error: unknown, shown: string, topic: string): Error
   return outage(`${why.message}: ${provision(shown, topic)}`, error);
 }
 
-const provision = (shown: string, topic: string): string => `run waybill migrate --broker ${shown} --topics ${topic} --consumers NAME,…`;
+const provision = (shown: string, topic: string): string =>
+  `run waybill migrate --broker ${shown} --topics ${asWord(topic)} --consumers NAME,…`;
 
 export const unbound = (shown: string, exchange: string, topic: string, why: string): WaybillError =>
   outage(`no queue of ${shown} is bound to the exchange ${exchange} for ${topic} (${why}): ${provision(shown, topic)}`);

@@ -1,4 +1,5 @@
 import { WaybillError } from "../../core/errors.ts";
+import { asWord } from "../../core/text.ts";
 import { AmqpRefusal, codes, type Channel, type Connection, type Table } from "./driver.ts";
 import { checkTopic, queueName } from "./names.ts";
 
@@ -128,6 +129,6 @@ const unfit =
   };
 
 function missing({ shown }: Connection, name: string, topic: string, consumer: string, cause: unknown): WaybillError {
-  const way = `waybill migrate --broker ${shown} --topics ${topic} --consumers ${consumer}`;
+  const way = `waybill migrate --broker ${shown} --topics ${asWord(topic)} --consumers ${consumer}`;
   return new WaybillError("DESTINATION_UNAVAILABLE", `${shown} has no queue ${JSON.stringify(name)}: run ${way}`, { cause });
 }

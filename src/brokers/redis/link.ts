@@ -1,6 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import type { WaybillError } from "../../core/errors.ts";
 import { never, shared, withDeadline } from "../../core/time.ts";
+import { asWord } from "../../core/text.ts";
 import { closedHere, endingWith, oneConnection } from "../kit/link.ts";
 import { outage } from "../kit/outage.ts";
 import { ByteWriter } from "../kit/bytes.ts";
@@ -139,6 +140,6 @@ export const wrong = (shown: string, command: string): WaybillError => outage(`$
 
 export const absent = (shown: string, topic: string, cause?: Error): WaybillError =>
   outage(
-    `${shown} has no stream ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${shown} --topics ${topic})`,
+    `${shown} has no stream ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${shown} --topics ${asWord(topic)})`,
     cause,
   );

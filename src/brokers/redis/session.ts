@@ -1,5 +1,6 @@
 import { WaybillError } from "../../core/errors.ts";
 import type { NewId } from "../../core/ids.ts";
+import { asWord } from "../../core/text.ts";
 import { outage } from "../kit/outage.ts";
 import { unreadable, type Content, type Received } from "../kit/receiving.ts";
 import type { Acks } from "./acks.ts";
@@ -165,7 +166,7 @@ function told(
       return absent(link.shown, topic, error);
     case "NOGROUP":
       return say(
-        `has no group ${JSON.stringify(consumer)} on ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${link.shown} --topics ${topic} --consumers ${consumer})`,
+        `has no group ${JSON.stringify(consumer)} on ${JSON.stringify(topic)}: provision it first (waybill migrate --broker ${link.shown} --topics ${asWord(topic)} --consumers ${consumer})`,
       );
     case "FENCED":
       return say(`gave ${JSON.stringify(topic)} to another session of ${JSON.stringify(consumer)}`);
