@@ -27,8 +27,14 @@ const long = (text: string): Buffer => Buffer.concat([Buffer.from([0, 0, 0, text
 const start = method(10, Buffer.from([0, 9]), long(""), long("PLAIN"), long("en_US"));
 const tune = method(30, Buffer.from([0, 0, 0, 2, 0, 0, 0, 3]));
 const openOk = method(41, Buffer.from([0]));
-/** The server shuts down: 320. */
-const close = method(50, Buffer.from([1, 64, 4]), Buffer.from("gone"), Buffer.from([0, 0, 0, 0]));
+const closing = (code: number): Buffer =>
+  method(50, Buffer.from([code >> 8, code & 255, 4]), Buffer.from("gone"), Buffer.from([0, 0, 0, 0]));
+/** What may come in the bytes of OpenOk: the server shuts down, it fails, or the bytes behind are damaged. */
+const behind: Readonly<Record<string, Buffer>> = {
+  "closed by 320": closing(320),
+  "closed by 541": closing(541),
+  damaged: Buffer.alloc(32, 9),
+};
 /** By what the client has sent, what a server answers. */
 const answers = { header: start, "start-ok": tune, open: openOk } as const;
 
@@ -173,15 +179,19 @@ function attemptsOver(request: Request | null): readonly Attempt[] {
   return all;
 }
 
-/** A server that shuts down closes a connection in the bytes that open it. */
-async function closedAsItOpens(request: Request | null): Promise<string> {
+/** A server that ends a connection in the bytes that open it. */
+async function endedAsItOpens(request: Request | null, bytes: Buffer): Promise<string> {
   let dialled = 0;
   const server = await serve(request, (moment, socket) => {
     if (moment === "accepted") dialled += 1;
-    else socket.write(moment === "open" ? Buffer.concat([openOk, close]) : answers[moment]);
+    else socket.write(moment === "open" ? Buffer.concat([openOk, bytes]) : answers[moment]);
   });
   const links = createLinks({ settings: settingsOf(server.url), timeoutMs, clock: systemClock });
-  for (let n = 0; n < 2; n++) await links.publishing.open(never).then((connection) => connection.openChannel().catch(() => undefined));
+  for (let n = 0; n < 2; n++)
+    await links.publishing
+      .open(never)
+      .then((connection) => connection.openChannel())
+      .catch(() => undefined);
   await links.close();
   const left = await server.leave();
   return dialled === 2 && left === 0 ? "dialled again" : `dialled ${dialled} times, ${left} sockets stay`;
@@ -191,6 +201,8 @@ const request = JSON.parse(process.argv[2]!) as Request;
 const report: Record<string, string> = {};
 for (const attempts of [attemptsOver(null), attemptsOver(request)])
   await Promise.all(attempts.map(async (attempt) => void (report[attempt.name] = await run(attempt))));
-for (const files of [null, request]) report[`closed as it opens, ${files === null ? "amqp" : "amqps"}`] = await closedAsItOpens(files);
+for (const files of [null, request])
+  for (const [how, bytes] of Object.entries(behind))
+    report[`${how} as it opens, ${files === null ? "amqp" : "amqps"}`] = await endedAsItOpens(files, bytes);
 process.send!(report satisfies Report);
 process.disconnect();

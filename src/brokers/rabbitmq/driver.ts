@@ -8,6 +8,7 @@ import { closedHere, notWaitedFor } from "../kit/link.ts";
 import { unreachable } from "../kit/outage.ts";
 import { createSilence } from "../kit/silence.ts";
 import { tapFrames } from "./frames.ts";
+import { hearErrors } from "./opening.ts";
 import type { Properties } from "./tables.ts";
 import type { Address } from "../kit/url.ts";
 import { shownAt, type Settings } from "./url.ts";
@@ -118,6 +119,7 @@ const closeMs = 1_000;
 
 export async function dial({ settings, address, timeoutMs, clock }: Dial, outer: AbortSignal): Promise<Connection> {
   const client = await loadClient("RabbitMQ", "amqplib", () => import("amqplib"));
+  hearErrors("amqplib");
   const { user, password, vhost, tls } = settings;
   const shown = shownAt(address, vhost, tls);
   const socket = new AbortController();
