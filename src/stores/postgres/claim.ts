@@ -1,7 +1,7 @@
 import type { ByteBounds } from "../../core/within-bytes.ts";
 import { blockedPerClaim, mayGo, narrowAtOnce, narrowWidth, rowsPerStep } from "../kit/claim.ts";
 import type { PgRow, Run } from "./connection.ts";
-import { heldColumns, heldOf } from "./holds.ts";
+import { heldColumns, heldOf, joinHold } from "./holds.ts";
 import type { Names } from "./names.ts";
 import { available, now, pending } from "./pending.ts";
 import { headColumns, list, payloadSize } from "./rows.ts";
@@ -61,7 +61,7 @@ const columns = (
   CASE WHEN NOT (${fits(...bounds)}) THEN ${size} END AS bare, CASE WHEN ${fits(...bounds)} THEN o.payload END AS payload,
   CASE WHEN ${fits(...bounds)} THEN encode(o.payload_bytes, 'hex') END AS payload_hex,
   o.lane, o.retry_count, ${heldColumns}, s.deaths, s.width`;
-const joins = (n: Names): string => `LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+const joins = (n: Names): string => `${joinHold(n)}
   LEFT JOIN ${n.suspects} s ON s.seq = o.seq`;
 const notOpen = (n: Names, open: string): string =>
   `o.seq NOT IN (SELECT unnest(w.seqs) FROM ${n.windows} w WHERE w."window" = ANY (${open}::text[]))`;

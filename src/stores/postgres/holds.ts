@@ -13,6 +13,13 @@ export function heldOf({ cause_seq: cause, waits, free_to: freeTo }: PgRow): Hel
   return cause ? { cause: BigInt(cause), waits: waits === "t", freeTo: freeTo ? BigInt(freeTo) : null } : null;
 }
 
+/**
+ * The hold of an event `o`, as `h`. The LIMIT keeps the planner from reading all holds to join them: a writer may make any number of them.
+ */
+export const joinHold = (n: Names): string => `LEFT JOIN LATERAL (
+    SELECT y.cause_seq, y.destination, y.free_to FROM ${n.holds} y WHERE y.aggregate_type = o.aggregate_type AND y.aggregate_id = o.aggregate_id LIMIT 1
+  ) h ON true`;
+
 /** A lane into which rows came back, and the lowest of them. */
 export interface Reopened {
   readonly lane: number;

@@ -145,7 +145,7 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE seq = ANY ($2::bigint[]) AND id <> ALL ($3::text[])) AS displaced,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= ${now} AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS delayed,
-       EXISTS (SELECT 1 FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[])) AS releasing,
+       (SELECT lane FROM ${n.holds} WHERE free_to IS NOT NULL AND lane = ANY ($1::smallint[]) ORDER BY lane LIMIT 1) IS NOT NULL AS releasing, -- an EXISTS may read them all
        (SELECT json_agg(json_build_array(lane, reopened::text)) FROM ${n.lanes} WHERE lane = ANY ($1::smallint[])) AS redrives,
        EXISTS (SELECT 1 FROM ${n.suspects} WHERE lane = ANY ($1::smallint[])) AS suspicious,
        (SELECT json_agg(DISTINCT destination ORDER BY destination) FROM ${n.destinations} WHERE lane = ANY ($1::smallint[])) AS destinations`,

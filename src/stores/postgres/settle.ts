@@ -2,7 +2,7 @@ import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import { aggregateKey } from "../../core/event.ts";
 import { type Failed, fenced, type NewHold, planSettle, seqOf } from "../kit/settle.ts";
 import type { Connection, Run } from "./connection.ts";
-import { heldColumns, heldOf, startReleasing } from "./holds.ts";
+import { heldColumns, heldOf, joinHold, startReleasing } from "./holds.ts";
 import { literal, type Names } from "./names.ts";
 import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.ts";
 
@@ -110,7 +110,7 @@ async function finish(
 async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await run(
     `SELECT o.seq, ${indexable} AS named, ${heldColumns} FROM ${n.outbox} o
-     LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
+     ${joinHold(n)}
      WHERE o.seq = ANY ($1::bigint[]) AND o.status IN ('PENDING', 'FAILED')`,
     [list(outcomes.map(seqOf))],
   );
