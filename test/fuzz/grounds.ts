@@ -119,7 +119,7 @@ async function postgresGrounds(): Promise<Grounds> {
       const open = (): OpenedStore => postgres({ url: server.url(), schema, connections: 4, statementTimeoutMs: 10_000 });
       await using store = open();
       await store.schema.migrate();
-      await grant(store.schema, "writer", (sql) => pool.query(sql));
+      await grantWriter(store.schema, "writer", (sql) => pool.query(sql));
       const writer = new pg.Pool({ connectionString: String(asWriter), max: 1 });
       writer.on("error", () => undefined);
       return {
@@ -177,7 +177,7 @@ async function mariadbGrounds(): Promise<Grounds> {
       await using store = open();
       await store.schema.migrate();
       const own = await mysql2.createConnection(server.url(database));
-      await grant(store.schema, "writer@localhost", (sql) => own.query(sql));
+      await grantWriter(store.schema, "writer@localhost", (sql) => own.query(sql));
       const uri = server.url(database).replace("root@", "writer@");
       const rows = async (sql: string): Promise<object[]> => ((await root.query(sql)) as unknown as [object[]])[0];
       return {
@@ -221,7 +221,7 @@ async function mariadbGrounds(): Promise<Grounds> {
 }
 
 /** The grants that `waybill migrate --print --grants` shows for a writer. */
-async function grant(schema: Schema, writer: string, run: (sql: string) => Promise<unknown>): Promise<void> {
+export async function grantWriter(schema: Schema, writer: string, run: (sql: string) => Promise<unknown>): Promise<void> {
   const grants = schema.grants().match(/^GRANT [^;]* TO `?waybill_writer`?;$/gm) ?? [];
   if (grants.length === 0) throw new Error("migrate --print --grants shows no grants for a writer");
   for (const statement of grants) await run(statement.replace(/`?waybill_writer`?;$/, writer));

@@ -1,0 +1,42 @@
+import { expect } from "vitest";
+import type { Price } from "./scene.ts";
+import type { WriterRow } from "./writer-rows.ts";
+
+/** How many records topics in trouble have at most: 32 of a name, and one for all others in each of the 64 lanes. */
+const topicRecords = 32 + 64;
+
+/** Messages to the database for each thousand rows. SQLite gets a statement for each row, in the process: it has no hash function for lanes. */
+const mostTrips = {
+  postgres: { ordinary: 60, large: 3_000 },
+  mariadb: { ordinary: 150, large: 5_000 },
+  sqlite: { ordinary: 2_500, large: 15_000 },
+} as const;
+export type DatabaseName = keyof typeof mostTrips;
+
+/** For what a relay asks and tells besides, however few rows there are. */
+const beside = { trips: 100, read: 10_000, kib: 256, told: 150 };
+
+/** What each of the rows may cost at most. Nothing here grows with their number. */
+export function expectBounded(name: DatabaseName, { count, bytes = 0, waits, keyed, large }: WriterRow, price: Price): void {
+  const told = JSON.stringify(price);
+  const most = (of: number, bound: number, what: string): void => expect(of, `${what}: ${told}`).toBeLessThanOrEqual(bound);
+  const perThousand = (constant: number): number => (constant * 1_000) / count;
+  most(price.trips, mostTrips[name][large === true ? "large" : "ordinary"] + perThousand(beside.trips), "messages to the database");
+  most(price.read ?? 0, 100 + beside.read / count, "rows that the server reads");
+  most(price.sent ?? 0, 1 + 1.1 * (bytes / 1_024) + beside.kib / count, "KiB that the server sends");
+  most(price.told, 1_000 + perThousand(beside.told), "path events");
+  most(price.published, 1_000, "messages to the broker");
+  most(price.heap, 4_096 + count / 8, "KiB that the relay keeps");
+
+  const { holds = 0, destinations = 0, keys = 0, ...others } = price.records;
+  expect(others, `what only events under way have: ${told}`).toEqual({});
+  most(holds, waits === true ? count : 1, "holds");
+  most(destinations, topicRecords, "records of topics");
+  most(keys, keyed === true ? count : 0, "keys");
+
+  const { idle, good } = price;
+  most(idle.trips[1], idle.trips[0] + 3, "messages of a claim that finds nothing");
+  most(good.trips[1], good.trips[0] + 12, "messages for 100 events beside them");
+  if (idle.read !== null) most(idle.read[1], idle.read[0] + 4 * topicRecords, "rows that a claim reads which finds nothing");
+  if (good.read !== null) most(good.read[1], good.read[0] + 1_500, "rows read for 100 events beside them");
+}

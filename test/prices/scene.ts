@@ -1,0 +1,209 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect } from "vitest";
+import type { PathEvent } from "../../src/core/path-events.ts";
+import { createRelay } from "../../src/relay/create-relay.ts";
+import { aggregateKey } from "../../src/core/event.ts";
+import type { Sink } from "../../src/contracts/sink.ts";
+import { trips, type Database, type Meter, type Place } from "./places.ts";
+import type { WriterRow } from "./writer-rows.ts";
+
+/** What hostile rows cost, in counts that do not depend on the machine. */
+export interface Price {
+  /** Messages to the database while the relay deals with the rows, for each thousand of them. */
+  readonly trips: number;
+  /** Rows that the server reads, for each hostile row. */
+  readonly read: number | null;
+  /** KiB that the server sends, for each hostile row. */
+  readonly sent: number | null;
+  /** Path events that an observer hears, for each thousand. */
+  readonly told: number;
+  /** Messages handed to the broker's client, for each thousand. */
+  readonly published: number;
+  /** What the relay has in memory afterwards beyond what it had before, in KiB. */
+  readonly heap: number;
+  /** Rows in Waybill's tables afterwards. */
+  readonly records: Readonly<Record<string, number>>;
+  /** A claim that finds nothing, before and afterwards. */
+  readonly idle: Change;
+  /** A hundred good events, before and afterwards. */
+  readonly good: Change;
+}
+
+interface Change {
+  readonly trips: readonly [before: number, after: number];
+  readonly read: readonly [before: number, after: number] | null;
+}
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+const heapNow = async (): Promise<number> => {
+  for (let n = 0; n < 3; n++) {
+    collect();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return process.memoryUsage().heapUsed + process.memoryUsage().external;
+};
+
+const goods = 100;
+const idleClaims = 8;
+const largest = 1_048_576;
+
+/** Calls of the store, and the messages to the database that they needed. */
+function watched(place: Place) {
+  const calls = { open: 0, emptyInARow: 0, empty: 0, trips: 0, emptyTrips: 0, settled: 0, at: 0 };
+  const { outbox } = place.store;
+  const counted =
+    <Given extends readonly unknown[], Result>(call: (...given: Given) => Promise<Result>, isEmpty: (result: Result) => boolean) =>
+    async (...given: Given): Promise<Result> => {
+      const count = { trips: 0 };
+      calls.open += 1;
+      try {
+        const result = await trips.run(count, () => call(...given));
+        if (isEmpty(result)) {
+          calls.empty += 1;
+          calls.emptyInARow += 1;
+          calls.emptyTrips += count.trips;
+        } else {
+          calls.emptyInARow = 0;
+          calls.trips += count.trips;
+        }
+        return result;
+      } finally {
+        calls.open -= 1;
+      }
+    };
+  const never = (): boolean => false;
+  const settle = counted(outbox.settle, never);
+  const store = {
+    ...place.store,
+    outbox: {
+      claim: counted(outbox.claim, ({ id, more }) => id === null && !more),
+      payload: counted(outbox.payload, never),
+      settle: async (...given: Parameters<typeof settle>) => {
+        const report = await settle(...given);
+        calls.settled += report.settled;
+        return report;
+      },
+      release: counted(outbox.release, never),
+      // It asks for the names of topics, a page a second.
+      waitingFor: counted(outbox.waitingFor, (found) => found.length === 0),
+    },
+  };
+  return { store, calls };
+}
+
+export async function priceOf({ sql, create }: Database, row: WriterRow): Promise<Price> {
+  await using place = await create();
+  const { store, calls } = watched(place);
+  let [told, published] = [0, 0];
+  const sink: Sink = {
+    name: "priced",
+    can: { maxBytes: largest },
+    connect: () => Promise.resolve(),
+    publish: async (batch) => {
+      published += batch.length;
+      const stopped = new Set<string>();
+      return batch.map(({ envelope }) => {
+        const { aggregateType: type } = envelope;
+        if (stopped.has(aggregateKey(envelope))) return { status: "skipped" };
+        if (type.startsWith("Good") || type === "Order") return { status: "stored" };
+        stopped.add(aggregateKey(envelope));
+        return type === "Doomed"
+          ? { status: "refused", blame: "event", retryable: false, error: new Error("refused for good") }
+          : { status: "refused", blame: "destination", retryable: true, error: new Error("no such topic") };
+      });
+    },
+    probe: async (topic) => {
+      if (topic.startsWith("invented")) throw new Error(`no topic ${topic}`);
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  const observe = (_: PathEvent): void => void (told += 1);
+  const relay = createRelay({ store, sink, housekeeping: false, observe });
+  await relay.start();
+  const quiet = async (timeout = 240_000): Promise<void> => {
+    await expect.poll(() => calls.emptyInARow > 3 && calls.open === 0, { timeout, interval: 5 }).toBe(true);
+  };
+  const between = async (work: () => Promise<void>): Promise<{ trips: number; empty: number; emptyTrips: number } & Meter> => {
+    const [from, before] = [{ ...calls }, await place.meter()];
+    await work();
+    const after = await place.meter();
+    const less = (name: keyof Meter): number | null => (after[name] === null ? null : after[name] - before[name]!);
+    return {
+      trips: calls.trips - from.trips,
+      empty: calls.empty - from.empty,
+      emptyTrips: calls.emptyTrips - from.emptyTrips,
+      read: less("read"),
+      sent: less("sent"),
+    };
+  };
+  const idle = async (): Promise<{ trips: number; read: number | null }> => {
+    const { empty, emptyTrips, read } = await between(async () => {
+      const until = calls.empty + idleClaims;
+      await expect.poll(() => calls.empty >= until, { timeout: 60_000, interval: 5 }).toBe(true);
+    });
+    return { trips: emptyTrips / empty, read: read === null ? null : read / empty };
+  };
+  let batch = 0;
+  /** The least of some: a claim may come between, and take only a part of them. */
+  const good = async (): Promise<{ trips: number; read: number | null }> => {
+    const found: { readonly trips: number; readonly read: number | null }[] = [];
+    for (let round = 0; round < 3; round++) {
+      batch += 1;
+      const values = Array.from({ length: goods }, (_, n) => `('Good', 'good-${batch}-${n}', 'Placed', '{}')`);
+      const statement = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ${values.join(", ")}`;
+      const until = calls.settled + goods;
+      found.push(
+        await between(async () => {
+          await place.write([statement]);
+          await expect.poll(() => calls.settled >= until && calls.open === 0, { timeout: 60_000, interval: 5 }).toBe(true);
+        }),
+      );
+    }
+    const least = (of: (one: { trips: number; read: number | null }) => number): number => Math.min(...found.map(of));
+    return { trips: least(({ trips: n }) => n), read: found[0]!.read === null ? null : least(({ read }) => read!) };
+  };
+  const change = (before: { trips: number; read: number | null }, after: { trips: number; read: number | null }): Change => ({
+    trips: [before.trips, after.trips],
+    read: before.read === null ? null : [before.read, after.read!],
+  });
+  try {
+    await quiet();
+    await good(); // plans are made, modules are loaded, floors are known
+    const [goodBefore, idleBefore] = [await good(), await idle()];
+    const heap = await heapNow();
+    [told, published] = [0, 0];
+    const settledBefore = calls.settled;
+    const dealing = await between(async () => {
+      await row.write(sql, row.count, (statements) => place.write(statements));
+      calls.emptyInARow = 0;
+      await quiet();
+      if (row.delayed === true) {
+        await expect.poll(() => calls.settled - settledBefore, { timeout: 240_000 }).toBe(row.count);
+        calls.emptyInARow = 0;
+        await quiet();
+      }
+    });
+    const perThousand = (n: number): number => (n * 1_000) / row.count;
+    const price = {
+      trips: perThousand(dealing.trips),
+      read: dealing.read === null ? null : dealing.read / row.count,
+      sent: dealing.sent === null ? null : dealing.sent / 1_024 / row.count,
+      told: perThousand(told),
+      published: perThousand(published),
+    };
+    // The first claims afterwards may still find entries of an index that nobody needs.
+    await idle();
+    const [idleAfter, goodAfter] = [await idle(), await good()];
+    return {
+      ...price,
+      heap: ((await heapNow()) - heap) / 1_024,
+      records: await place.records(),
+      idle: change(idleBefore, idleAfter),
+      good: change(goodBefore, goodAfter),
+    };
+  } finally {
+    await relay.stop();
+  }
+}
