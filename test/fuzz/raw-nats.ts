@@ -27,7 +27,7 @@ export function publishNats(connect: () => Socket, topic: string, { attributes, 
       }
       if (/-ERR/.test(heard)) refuse(heard.slice(-200));
       // It has one of this id already, and stored no other.
-      else if (/"error"|503|"duplicate"/.test(heard)) refuse(heard.slice(-200));
+      else if (/"error"|NATS\/1\.0 503|"duplicate"/.test(heard)) refuse(heard.slice(-200));
       else if (/"seq"/.test(heard)) resolve();
     });
   }).finally(() => socket.destroy());

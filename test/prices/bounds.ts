@@ -1,4 +1,6 @@
 import { expect } from "vitest";
+import type { PublisherMessages } from "./messages.ts";
+import type { MessagePrice } from "./publisher-scene.ts";
 import type { Price } from "./scene.ts";
 import type { WriterRow } from "./writer-rows.ts";
 
@@ -39,4 +41,25 @@ export function expectBounded(name: DatabaseName, { count, bytes = 0, waits, key
   most(good.trips[1], good.trips[0] + 12, "messages for 100 events beside them");
   if (idle.read !== null) most(idle.read[1], idle.read[0] + 4 * topicRecords, "rows that a claim reads which finds nothing");
   if (good.read !== null) most(good.read[1], good.read[0] + 1_500, "rows read for 100 events beside them");
+}
+
+/** How often a subscriber of the price list tries. */
+export const attempts = 3;
+
+/** What each message may cost a subscriber at most. */
+export function expectMessagesBounded({ count, letters, marks }: PublisherMessages, price: MessagePrice): void {
+  const told = JSON.stringify(price);
+  const most = (of: number, bound: number, what: string): void => expect(of, `${what}: ${told}`).toBeLessThanOrEqual(bound);
+  const tried = letters === "after attempts" ? attempts : 1;
+  most(price.trips, 4 + (tried > 1 ? 5 * tried : 0) + 50 / count, "messages to the database");
+  most(price.read, 250, "rows that the server reads");
+  most(price.sent, 1 + (tried > 1 ? tried : 0) + 64 / count, "KiB that the server sends");
+  most(price.connections, (tried > 1 ? tried : 0) + 30 / count, "connections to the database");
+  most(price.told, tried + 20 / count, "path events");
+  most(price.heap, 4_096, "KiB that the subscriber keeps");
+  expect(price.records, told).toEqual({ inbox: marks(count), ...(letters === undefined ? {} : { letters: count }) });
+  expect(price.left, told).toBe(0);
+  most(price.idle[1], price.idle[0] + 4, "messages to the database in two seconds with nothing to do");
+  most(price.good.trips[1], price.good.trips[0] + 0.5, "messages to the database for a good message");
+  most(price.good.read[1], price.good.read[0] + 5, "rows read for a good message");
 }

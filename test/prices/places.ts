@@ -5,6 +5,8 @@ import { join } from "node:path";
 import mysql2 from "mysql2/promise";
 import pg from "pg";
 import { defaultDriver, type SqliteDatabase, type SqliteStatement } from "../../src/drivers/sqlite/driver.ts";
+import type { Inbox } from "../../src/contracts/inbox.ts";
+import type { Letters } from "../../src/contracts/letters.ts";
 import type { RelayOptions } from "../../src/relay/create-relay.ts";
 import { mysql, type MysqlPool } from "../../src/stores/mysql/index.ts";
 import { postgres, type PgPool } from "../../src/stores/postgres/index.ts";
@@ -26,6 +28,8 @@ export interface Meter {
   readonly read: number | null;
   /** Bytes that it sent to Waybill. */
   readonly sent: number | null;
+  /** Connections that Waybill has opened. */
+  readonly connections: number;
 }
 
 /** How the rows of the price list are written in the database's SQL. */
@@ -42,7 +46,7 @@ export interface Dialect {
 
 /** An empty outbox. */
 export interface Place extends AsyncDisposable {
-  readonly store: RelayOptions["store"];
+  readonly store: RelayOptions["store"] & { readonly inbox: Inbox<unknown>; readonly letters: Letters };
   /** As a role that may do nothing but add events, in one transaction. */
   write(statements: Iterable<string>): Promise<void>;
   meter(): Promise<Meter>;
@@ -69,8 +73,14 @@ export async function postgresDatabase(): Promise<Database> {
   asWriter.username = "writer";
   const writer = new pg.Pool({ connectionString: String(asWriter), max: 1 });
   const pool = new pg.Pool({ connectionString: server.url(), max: mostClients });
-  const clients: pg.PoolClient[] = [];
-  pool.on("connect", (client) => void clients.push(client));
+  const clients = new Set<pg.PoolClient>();
+  const ended = { clients: 0, bytes: 0 };
+  pool.on("connect", (client) => void clients.add(client));
+  pool.on("remove", (client) => {
+    ended.clients += 1;
+    ended.bytes += bytesTo(client);
+    clients.delete(client);
+  });
   await pool.query("CREATE ROLE writer LOGIN");
   const counting: PgPool = {
     totalCount: 0,
@@ -115,8 +125,8 @@ export async function postgresDatabase(): Promise<Database> {
                + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = '${schema}') AS n`,
           );
           for (const client of all) client.release();
-          const sent = clients.reduce((sum, client) => sum + bytesTo(client), 0);
-          return { read: Number(rows[0]!.n), sent };
+          const sent = [...clients].reduce((sum, client) => sum + bytesTo(client), ended.bytes);
+          return { read: Number(rows[0]!.n), sent, connections: ended.clients + clients.size };
         },
         records: async () => recordsOf((await pool.query<{ name: string; n: string }>(counts((table) => `${schema}.${table}`))).rows),
         async [Symbol.asyncDispose]() {
@@ -179,7 +189,7 @@ export async function mariadbDatabase(): Promise<Database> {
             [database],
           )) as unknown as [{ n: string }[]];
           const sent = clients.reduce((sum, client) => sum + streamOf(client).bytesRead, 0);
-          return { read: Number(rows[0]!.n), sent };
+          return { read: Number(rows[0]!.n), sent, connections: clients.length };
         },
         async records() {
           const [rows] = (await root.query(counts((table) => `${database}.${table}`))) as unknown as [{ name: string; n: number }[]];
@@ -224,7 +234,7 @@ export async function sqliteDatabase(): Promise<Database> {
       return {
         store,
         write: (statements) => inOne(async (sql) => db.exec(sql), statements),
-        meter: async () => ({ read: null, sent: null }),
+        meter: async () => ({ read: null, sent: null, connections: 0 }),
         records: async () => recordsOf(db.prepare(counts((table) => table)).all() as { name: string; n: number }[]),
         async [Symbol.asyncDispose]() {
           await store[Symbol.asyncDispose]();

@@ -1,10 +1,9 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { expect } from "vitest";
 import type { PathEvent } from "../../src/core/path-events.ts";
 import { createRelay } from "../../src/relay/create-relay.ts";
 import { aggregateKey } from "../../src/core/event.ts";
 import type { Sink } from "../../src/contracts/sink.ts";
+import { heapNow } from "./heap.ts";
 import { trips, type Database, type Meter, type Place } from "./places.ts";
 import type { WriterRow } from "./writer-rows.ts";
 
@@ -34,16 +33,6 @@ interface Change {
   readonly trips: readonly [before: number, after: number];
   readonly read: readonly [before: number, after: number] | null;
 }
-
-setFlagsFromString("--expose-gc");
-const collect = runInNewContext("gc") as () => void;
-const heapNow = async (): Promise<number> => {
-  for (let n = 0; n < 3; n++) {
-    collect();
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  return process.memoryUsage().heapUsed + process.memoryUsage().external;
-};
 
 const goods = 100;
 const idleClaims = 8;
@@ -125,11 +114,13 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
   const quiet = async (timeout = 240_000): Promise<void> => {
     await expect.poll(() => calls.emptyInARow > 3 && calls.open === 0, { timeout, interval: 5 }).toBe(true);
   };
-  const between = async (work: () => Promise<void>): Promise<{ trips: number; empty: number; emptyTrips: number } & Meter> => {
+  const between = async (
+    work: () => Promise<void>,
+  ): Promise<{ trips: number; empty: number; emptyTrips: number } & Pick<Meter, "read" | "sent">> => {
     const [from, before] = [{ ...calls }, await place.meter()];
     await work();
     const after = await place.meter();
-    const less = (name: keyof Meter): number | null => (after[name] === null ? null : after[name] - before[name]!);
+    const less = (name: "read" | "sent"): number | null => (after[name] === null ? null : after[name] - before[name]!);
     return {
       trips: calls.trips - from.trips,
       empty: calls.empty - from.empty,

@@ -4,6 +4,9 @@ import type { Database } from "./places.ts";
 import { priceOf } from "./scene.ts";
 import { writerRows } from "./writer-rows.ts";
 
+export const told = (price: object): string =>
+  JSON.stringify(price, (_, value: unknown) => (typeof value === "number" ? Math.round(value * 100) / 100 : value));
+
 /** A test for each kind of rows, with their count divided by `share`. */
 export function writerPrices(name: DatabaseName, open: () => Promise<Database>, share: number, wanted = writerRows): void {
   let database: Database;
@@ -15,9 +18,7 @@ export function writerPrices(name: DatabaseName, open: () => Promise<Database>, 
     const some = { ...row, count: Math.ceil(row.count / share) };
     test(`${some.count} ${row.name}`, async () => {
       const price = await priceOf(database, some);
-      console.log(
-        `${name}, ${some.count} ${row.name}: ${JSON.stringify(price, (_, value: unknown) => (typeof value === "number" ? Math.round(value * 100) / 100 : value))}`,
-      );
+      console.log(`${name}, ${some.count} ${row.name}: ${told(price)}`);
       expectBounded(name, some, price);
     });
   }
