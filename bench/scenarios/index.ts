@@ -39,7 +39,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   blocked: { run: async (ground) => blocked(await ground.database("blocked"), ground.size(100_000)), minutes: 0.5 },
   backlog: { run: async (ground) => backlog(await ground.database("backlog"), ground.quick ? 50_000 : 1_000_000), minutes: 0.5 },
   hot: { run: async (ground) => hot(await ground.database("hot"), ground.quick ? 300 : 1_500), minutes: 1.5 },
-  hostile: { run: hostile, minutes: 4, long: true },
+  hostile: { run: hostile, minutes: 8, long: true },
   purge: { run: async (ground) => purge(await ground.database("purge"), ground.quick ? 5 : 40), minutes: 1 },
   status: { run: async (ground) => status(await ground.database("status"), ground.quick ? 300_000 : 3_000_000), minutes: 2.5 },
   growth: { run: growth, minutes: 7, long: true },

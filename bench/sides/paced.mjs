@@ -23,7 +23,7 @@ async function told(process, expected = []) {
 /**
  * With `relays: 0` there are only the writers, or Debezium instead of the relay. `subscriber` also measures the latency to the effect,
  * `consumer` the latency to a consumer that only reads. `warm` events go first. `cold` also measures other aggregates than the hot one by
- * themselves. The hot one has the share `task.hot` of all events, or a `backlog`. `invented` events, each of a type of its own, come in one
+ * themselves. The hot one has the share `task.hot` of all events, or a `backlog`. `invented` hostile rows of a `kind` come in one
  * statement: when the measuring begins, or with `already` before it, until the relay has dealt with them.
  */
 export default async function paced(task) {

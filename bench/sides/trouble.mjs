@@ -1,4 +1,4 @@
-// Trouble beside the events of a round: a transaction that stays open, events that are blocked, and events of invented types.
+// Trouble beside the events of a round: a transaction that stays open, events that are blocked, and what a writer may add.
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { from } from "./package.mjs";
@@ -31,13 +31,24 @@ export async function block(task, { store, sink, run }, count) {
   await relay.drain();
 }
 
-/** One statement of a writer who may only insert: `task.invented` events, each of a type, and so of a topic, that does not exist. */
+const mebibyte = 2 ** 20;
+/** Columns of the rows that a writer may add, beside those that they all have. `i` is a row's number. */
+const kinds = {
+  topics: { aggregate_type: "'Invented' || i" },
+  headers: { headers: "json_build_object('h', repeat('x', 16000))" },
+  // The relay parks an event with such a header, and its aggregate waits for an operator.
+  refused: { headers: `'{"Nats-Msg-Id":"x"}'` },
+  delayed: { available_at: "clock_timestamp() + interval '4 seconds'" },
+  payloads: { payload: `repeat('x', ${2 * mebibyte})` },
+};
+
+/** One statement of a writer who may only insert: `task.invented` rows of the kind `task.kind`. The topics do not exist. */
 export async function invent(task, { run, dealtWith = false }) {
   const table = `${task.schema}.outbox`;
+  const columns = { aggregate_type: `'${task.schema}'`, aggregate_id: "'hostile-' || i", event_type: "'Placed'", payload: "'{}'" };
+  Object.assign(columns, kinds[task.kind ?? "topics"]);
   await run(
-    `INSERT INTO ${table} (aggregate_type, aggregate_id, event_type, payload, headers)
-     SELECT 'Invented' || i, 'a', 'Placed', '{}', ${task.headerBytes > 0 ? `json_build_object('h', repeat('x', ${task.headerBytes}))` : "'{}'"}
-     FROM generate_series(1, ${task.invented}) i`,
+    `INSERT INTO ${table} (${Object.keys(columns).join(", ")}) SELECT ${Object.values(columns).join(", ")} FROM generate_series(1, ${task.invented}) i`,
   );
   const pending = async () => (await run(`SELECT 1 FROM ${table} WHERE status = 'PENDING' LIMIT 1`)).rows.length > 0;
   while (dealtWith && (await pending())) await sleep(100);
