@@ -25,6 +25,8 @@ export interface Price {
   readonly records: Readonly<Record<string, number>>;
   /** A claim that finds nothing, before and afterwards. */
   readonly idle: Change;
+  /** How many claims a second find nothing, afterwards. */
+  readonly claims: number;
   /** A hundred good events, before and afterwards. */
   readonly good: Change;
 }
@@ -129,12 +131,14 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
       sent: less("sent"),
     };
   };
-  const idle = async (): Promise<{ trips: number; read: number | null }> => {
+  const idle = async (): Promise<{ trips: number; read: number | null; claims: number }> => {
+    const began = performance.now();
     const { empty, emptyTrips, read } = await between(async () => {
       const until = calls.empty + idleClaims;
       await expect.poll(() => calls.empty >= until, { timeout: 60_000, interval: 5 }).toBe(true);
     });
-    return { trips: emptyTrips / empty, read: read === null ? null : read / empty };
+    const claims = empty / ((performance.now() - began) / 1_000);
+    return { trips: emptyTrips / empty, read: read === null ? null : read / empty, claims };
   };
   let batch = 0;
   /** The least of some: a claim may come between, and take only a part of them. */
@@ -192,6 +196,7 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
       heap: ((await heapNow()) - heap) / 1_024,
       records: await place.records(),
       idle: change(idleBefore, idleAfter),
+      claims: idleAfter.claims,
       good: change(goodBefore, goodAfter),
     };
   } finally {
