@@ -20,7 +20,7 @@ export interface MessagePrice {
   readonly records: Readonly<Record<string, number>>;
   /** Messages that the broker still has for the consumer. */
   readonly left: number | null;
-  /** Messages to the database in two seconds with nothing to do, before and afterwards. */
+  /** Messages to the database in a second with nothing to do, before and afterwards. */
   readonly idle: readonly [before: number, after: number];
   /** For each of 50 good messages, before and afterwards. */
   readonly good: { readonly trips: readonly [before: number, after: number]; readonly read: readonly [before: number, after: number] };
@@ -77,7 +77,7 @@ export async function priceOfMessages(database: Database, broker: Broker, kind: 
   };
   const until = (target: number): Promise<void> =>
     expect.poll(() => ended, { timeout: 240_000, interval: 5 }).toBeGreaterThanOrEqual(target);
-  const idle = async (): Promise<number> => (await between(() => new Promise((resolve) => setTimeout(resolve, 2_000)))).trips;
+  const idle = async (): Promise<number> => (await between(() => new Promise((resolve) => setTimeout(resolve, 1_000)))).trips;
   const good = () =>
     between(async () => {
       const envelopes = Array.from({ length: goods }, (_, n) => sampleEvent({ aggregateId: `good-${n}`, type: "Known" }));

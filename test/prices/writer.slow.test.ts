@@ -4,7 +4,7 @@ import { mariadbDatabase, postgresDatabase, sqliteDatabase } from "./places.ts";
 import { writerPrices } from "./suite.ts";
 import { writerRows } from "./writer-rows.ts";
 
-/** The others are in the long tests, and these in their full number. */
+/** The others are in the long tests. */
 const some = writerRows.filter(({ name }) => /types that nobody|refused for good|16 KiB|same moment|for never|payloads of 2/.test(name));
 const title = "what a writer's rows cost a relay and its database, on";
 
