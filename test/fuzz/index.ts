@@ -1,10 +1,10 @@
 import { misused, readArguments, someOf, wholeNumber } from "../support/arguments.ts";
-import { keep, readKept } from "./kept.ts";
-import { brokerNames, openBroker, openStore, storeNames } from "./targets.ts";
+import { keep, keptName, readKept } from "./kept.ts";
+import { openTargets, targetNames } from "./targets.ts";
 import type { Target } from "./target.ts";
 import { Failed } from "./watch.ts";
 
-const usage = "npm run test:fuzz -- [--seed S] [--minutes N | --rounds N] [--store NAME,…] [--broker NAME,…] [--no-keep] | --help";
+const usage = "npm run test:fuzz -- [--seed S] [--minutes N | --rounds N] [--store NAME,…] [--broker NAME,…] [--line NAME,…] [--fake NAME,…] [--no-keep] | --help";
 
 const values = readArguments(usage, {
   seed: { type: "string" },
@@ -12,6 +12,8 @@ const values = readArguments(usage, {
   rounds: { type: "string" },
   store: { type: "string" },
   broker: { type: "string" },
+  line: { type: "string" },
+  fake: { type: "string" },
   "no-keep": { type: "boolean", default: false },
 });
 if (values.minutes !== undefined && values.rounds !== undefined) misused(usage, "--minutes or --rounds, not both");
@@ -19,12 +21,13 @@ const from = values.seed === undefined ? Math.floor(Date.now() / 1_000) : wholeN
 const rounds = values.rounds === undefined ? Infinity : wholeNumber(usage, "rounds", values.rounds, 1);
 const minutes =
   values.minutes === undefined ? (values.rounds === undefined ? 1 : Infinity) : wholeNumber(usage, "minutes", values.minutes, 1);
-const stores = someOf(usage, "store", values.store, storeNames) ?? (values.broker === undefined ? storeNames : []);
-const brokers = someOf(usage, "broker", values.broker, brokerNames) ?? (values.store === undefined ? brokerNames : []);
+const kinds = Object.keys(targetNames) as (keyof typeof targetNames)[];
+const all = kinds.every((kind) => values[kind] === undefined);
 
 /** Kept seeds first, then one after the other. How many have failed. */
-async function fuzz(name: string, option: string, open: () => Promise<Target>): Promise<number> {
-  await using target = await open();
+async function fuzz(kind: (typeof kinds)[number], name: string): Promise<number> {
+  await using target: Target = await openTargets(kind, name);
+  const known = keptName(kind, name);
   let [failed, taken, refused] = [0, 0, 0];
   const play = async (seed: number): Promise<boolean> => {
     try {
@@ -35,14 +38,14 @@ async function fuzz(name: string, option: string, open: () => Promise<Target>): 
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
       failed += 1;
-      console.log(`\n${name}, seed ${seed}: ${error.message}`);
+      console.log(`\n${known}, seed ${seed}: ${error.message}`);
       console.log(`  shrunk to: ${(await target.shrink(seed)) ?? `nothing smaller than all of it:\n  ${target.tell(seed)}`}`);
-      console.log(`  to repeat it:  npm run test:fuzz -- ${option} ${name} --seed ${seed} --rounds 1`);
-      if (!values["no-keep"]) keep({ target: name, seed, why: error.message.slice(0, 200) });
+      console.log(`  to repeat it:  npm run test:fuzz -- --${kind} ${name} --seed ${seed} --rounds 1`);
+      if (!values["no-keep"]) keep({ target: known, seed, why: error.message.slice(0, 200) });
       return false;
     }
   };
-  const kept = readKept(name);
+  const kept = readKept(known);
   for (const { seed, why } of kept) if (!(await play(seed))) console.log(`  it is back: ${why}`);
   const started = performance.now();
   const ends = started + minutes * 60_000;
@@ -50,7 +53,7 @@ async function fuzz(name: string, option: string, open: () => Promise<Target>): 
   for (; played < rounds && performance.now() < ends && failed < mostFailures; played++) await play(from + played);
   const seconds = Math.round((performance.now() - started) / 1_000);
   console.log(
-    `${name}: ${kept.length} kept seeds, ${played} from seed ${from} on in ${seconds} s, ${taken} taken, ${refused} refused, ${failed} failed`,
+    `${known}: ${kept.length} kept seeds, ${played} from seed ${from} on in ${seconds} s, ${taken} taken, ${refused} refused, ${failed} failed`,
   );
   return failed;
 }
@@ -59,6 +62,6 @@ async function fuzz(name: string, option: string, open: () => Promise<Target>): 
 const mostFailures = 20;
 
 let failed = 0;
-for (const name of stores as typeof storeNames) failed += await fuzz(name, "--store", () => openStore(name));
-for (const name of brokers as typeof brokerNames) failed += await fuzz(name, "--broker", () => openBroker(name));
+for (const kind of kinds)
+  for (const name of someOf(usage, kind, values[kind], targetNames[kind]) ?? (all ? targetNames[kind] : [])) failed += await fuzz(kind, name);
 process.exitCode = failed > 0 ? 1 : 0;

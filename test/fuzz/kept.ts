@@ -18,3 +18,6 @@ export function keep(kept: Kept): void {
 }
 
 const all = (): readonly Kept[] => JSON.parse(readFileSync(file, "utf8")) as readonly Kept[];
+
+/** A store or a broker by its name, and what is done to its answers beside it. */
+export const keptName = (kind: string, name: string): string => (kind === "line" || kind === "fake" ? `${kind} of ${name}` : name);

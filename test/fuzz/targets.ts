@@ -1,6 +1,8 @@
 import { brokerRound, planOf, shrinkMessages } from "./broker-round.ts";
 import { openGrounds } from "./grounds.ts";
 import { tellMessage, type BrokerName } from "./messages.ts";
+import { lineNames, type LineName } from "./line/frames.ts";
+import { openLine } from "./line/round.ts";
 import { openPlaces } from "./publishers.ts";
 import { tellRow, type Dialect } from "./rows.ts";
 import { shrinkRows, storePlanOf, storeRound } from "./store-round.ts";
@@ -8,6 +10,15 @@ import type { Target } from "./target.ts";
 
 export const storeNames = ["sqlite", "postgres", "mariadb"] as const satisfies readonly Dialect[];
 export const brokerNames = ["embedded", "kafka", "rabbitmq", "nats", "redis"] as const satisfies readonly BrokerName[];
+
+/** What hostile input is written to, and whose answers are damaged (`line`) or made up (`fake`). */
+export const targetNames = { store: storeNames, broker: brokerNames, line: lineNames, fake: lineNames } as const;
+
+export function openTargets(kind: keyof typeof targetNames, name: string): Promise<Target> {
+  if (kind === "store") return openStore(name as Dialect);
+  if (kind === "broker") return openBroker(name as BrokerName);
+  return openLine(name as LineName, kind);
+}
 
 export async function openStore(name: Dialect): Promise<Target> {
   const grounds = await openGrounds[name]();

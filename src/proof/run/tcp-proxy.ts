@@ -8,8 +8,13 @@ export type Direction = "up" | "down";
 /**
  * `hold`: bytes, and the ends of connections, are held until `heal`. To both sides the link looks alive. `latencyMs`: they arrive later.
  * `cutAfter`: this many more bytes pass, over all connections. The next byte resets its connection.
+ * `through`: called once for each connection; all its bytes pass through what it answers. When that throws, the connection is reset.
  */
-export type LinkFault = { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number };
+export type LinkFault =
+  { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number } | { readonly through: () => Change };
+
+/** What arrives in place of these bytes. */
+export type Change = (bytes: Buffer) => AsyncIterable<Buffer>;
 
 export interface TcpProxy extends AsyncDisposable {
   readonly port: number;
@@ -54,7 +59,7 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
   const admitted = async (direction: Direction, bytes: number): Promise<number> => {
     for (let fault = faults[direction]; fault !== null && "hold" in fault; fault = faults[direction]) await healed.promise;
     const fault = faults[direction];
-    if (fault === null || "hold" in fault) return bytes;
+    if (fault === null || "hold" in fault || "through" in fault) return bytes;
     if ("latencyMs" in fault) await systemClock.sleep(fault.latencyMs);
     if (!("cutAfter" in fault)) return bytes;
     const left = Math.max(0, fault.cutAfter - passed[direction]);
@@ -64,12 +69,20 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
 
   const carry = async (direction: Direction, pair: readonly [Socket, Socket]): Promise<void> => {
     const [from, to] = direction === "up" ? pair : ([pair[1], pair[0]] as const);
+    let change: Change | null = null;
+    const write = async (bytes: Buffer): Promise<void> => {
+      if (to.destroyed) throw new Error("the connection is closed");
+      if (!to.write(bytes)) await Promise.race([once(to, "drain"), once(to, "close")]);
+    };
     try {
       for await (const chunk of from as AsyncIterable<Buffer>) {
         const bytes = await admitted(direction, chunk.length);
         if (bytes < chunk.length) return void to.write(chunk.subarray(0, bytes), () => reset(pair));
         if (direction === "up") for (const isIt of awaited) if (isIt(from, chunk)) awaited.delete(isIt);
-        if (!to.write(chunk)) await Promise.race([once(to, "drain"), once(to, "close")]);
+        const fault = faults[direction];
+        if (fault !== null && "through" in fault) change ??= fault.through();
+        if (change === null) await write(chunk);
+        else for await (const piece of change(chunk)) await write(piece);
       }
       await admitted(direction, 0);
       to.end();

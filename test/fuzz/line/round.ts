@@ -1,0 +1,162 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+import { chanceOf } from "../chance.ts";
+import type { Report } from "../target.ts";
+import { Failed, within } from "../watch.ts";
+import { damageOf, type Kind } from "./damage.ts";
+import type { LineName } from "./frames.ts";
+import { openLines, secret, type Ground, type LinePlace } from "./places.ts";
+import type { Config, Told } from "./told.ts";
+
+/** Until everything has flowed, once the line is clean: longer than every timeout and back-off of the path. */
+const flowsMs = 30_000;
+/** How much the process may grow. A server offers it up to 256 MiB at once. */
+const growth = 160 * 1024 * 1024;
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+
+interface Child {
+  readonly told: readonly Told[];
+  /** What must never happen has happened. */
+  broken(): string | null;
+  say(word: string): void;
+  /** It is ended by its id if it does not end by itself. */
+  kill(): void;
+}
+
+/** A relay and a subscriber in a process of their own. */
+function launch(config: Config, kind: Kind): Child {
+  const child: ChildProcess = spawn(process.execPath, ["scripts/run-ts.mjs", "test/fuzz/line/child.ts", JSON.stringify(config)], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+  });
+  const told: Told[] = [];
+  let [said, ended, base] = ["", "", 0];
+  child.stdout!.on("data", (text: Buffer) => (said += text.toString()));
+  child.stderr!.on("data", (text: Buffer) => (said += text.toString()));
+  child.on("message", (one) => {
+    told.push(one as Told);
+    const last = one as Told;
+    if (last.type === "ready" && last.what === "process") base = Math.max(base, ...told.map((each) => (each.type === "rss" ? each.bytes : 0)));
+  });
+  child.on("exit", (code, signal) => (ended = `the process ended with ${signal ?? code}`));
+  return {
+    told,
+    broken() {
+      if (ended !== "" && !told.some(({ type }) => type === "ended")) return `${ended}: ${said.slice(-600)}`;
+      for (const one of told) {
+        if (one.type === "uncaught") return `nobody caught ${one.error.slice(0, 900)}`;
+        if (one.type === "late") return `${one.what} does not end in time`;
+        if (one.type === "rss" && base > 0 && one.bytes - base > growth) return `the process grew by ${Math.round((one.bytes - base) / 1024 / 1024)} MiB`;
+        if (one.type === "trouble") {
+          const wrong = wrongWords(one.error) ?? (one.ours === false ? "is no error of Waybill's" : null);
+          if (wrong !== null) return `${one.where}: ${JSON.stringify(one.error.slice(0, 300))} ${wrong}`;
+          if (kind === "line" && one.where.endsWith(" ended")) return `${one.where}: ${one.error}`;
+        }
+      }
+      return null;
+    },
+    say: (word) => void (child.connected && child.send(word)),
+    kill: () => void (ended === "" && child.kill("SIGKILL")),
+  };
+}
+
+const javascripts =
+  /is not (a function|iterable|defined)|Cannot read|undefined|\bNaN\b|\[object|Invalid (array|typed)|out of (range|bounds)|outside buffer|Unexpected (token|end)|beyond|ERR_/i;
+
+function wrongWords(text: string): string | null {
+  if (javascripts.test(text)) return "are JavaScript's words";
+  if (/[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text)) return "has control characters";
+  if (text.includes(secret)) return "has the password";
+  return text.length > 2_000 ? "is longer than anybody reads" : null;
+}
+
+const aggregates = 12;
+
+export async function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: number): Promise<Report> {
+  const ground = await place.create();
+  const damage = damageOf(seed, name, kind);
+  const chance = chanceOf(seed, `${kind} round`);
+  const child = launch(ground.config, kind);
+  const story = (): string => {
+    const done = [...damage.done].map(([what, times]) => `${what} ${times}`).join(", ");
+    const last = child.told.flatMap((one) => (one.type === "trouble" ? [`${one.where}: ${one.error.slice(0, 200)}`] : []));
+    return ` [${done || "no damage"}; last troubles: ${last.slice(-3).join(" | ") || "none"}]`;
+  };
+  let n = 0;
+  const add = (aggregate: string): Promise<unknown> =>
+    ground.query(
+      `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Line', '${aggregate}', 'Damaged', '{"n":${++n}}')`,
+    );
+  const held = (): void => {
+    const why = child.broken();
+    if (why !== null) throw new Failed(why + story());
+  };
+  const until = (ms: number, what: () => string, done: () => Promise<boolean>): Promise<void> =>
+    within(ms, () => what() + story(), async () => (held(), done()));
+  try {
+    // In half of the rounds the path begins on a clean line, and in the others it has to begin on the bad one.
+    const later = chance.is(0.5);
+    damage.on(!later);
+    place.proxy.fault("down", { through: damage.through });
+    await until(30_000, () => "the process does not start", async () => child.told.some(({ type }) => type === "ready"));
+    if (later) {
+      await add("first");
+      await until(flowsMs, () => "the first event is not handled on a clean line", async () => (await handled(ground)).length === 1);
+      damage.on(true);
+    }
+    const ends = performance.now() + 2_500 + chance.below(1_500);
+    while (performance.now() < ends) {
+      await add(`a-${chance.below(aggregates)}`);
+      held();
+      await sleep(25);
+    }
+    damage.on(false);
+    if (kind === "fake") place.proxy.reset(); // the address is another server's now
+    const before = n;
+    for (let after = 0; after < 6; after++) await add(`after-${after}`);
+    const missing = async (): Promise<readonly string[]> => {
+      const seen = new Set((await handled(ground)).map(({ payload }) => payload));
+      return Array.from({ length: n }, (_, at) => `{"n":${at + 1}}`).filter((payload, at) => (kind === "line" || at >= before) && !seen.has(payload));
+    };
+    let left: readonly string[] = [];
+    await until(flowsMs, () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}`, async () => (left = await missing()).length === 0);
+    if (kind === "line") await exactlyOnce(ground, n, story);
+    child.say("end");
+    await until(60_000, () => "the process does not end", async () => child.told.some(({ type }) => type === "ended"));
+    const times = [...damage.done.values()].reduce((sum, each) => sum + each, 0);
+    return { taken: times, refused: 0 };
+  } finally {
+    child.kill();
+    damage.on(false);
+    place.proxy.heal();
+    place.proxy.reset();
+    await ground.close();
+  }
+}
+
+const handled = (ground: Ground): Promise<readonly { readonly event_id: string; readonly payload: string }[]> =>
+  ground.query("SELECT event_id, payload FROM effects") as never;
+
+async function exactlyOnce(ground: Ground, added: number, story: () => string): Promise<void> {
+  const rows = (await ground.query("SELECT id, payload, status FROM outbox")) as readonly Record<"id" | "payload" | "status", string>[];
+  const effects = new Map<string, string[]>();
+  for (const { event_id: id, payload } of await handled(ground)) effects.set(id, [...(effects.get(id) ?? []), payload]);
+  if (rows.length !== added) throw new Failed(`${added} events were added, and ${rows.length} are there${story()}`);
+  for (const { id, payload } of rows) {
+    const of = effects.get(id) ?? [];
+    if (of.length !== 1 || of[0] !== payload) throw new Failed(`event ${payload} has the effects ${of.join(", ") || "none"}${story()}`);
+  }
+  if (effects.size !== rows.length) throw new Failed(`${effects.size - rows.length} effects are of no event${story()}`);
+}
+
+export async function openLine(name: LineName, kind: Kind) {
+  const place = await openLines[name]();
+  return {
+    round: (seed: number) => lineRound(place, name, kind, seed),
+    shrink: async () => null,
+    tell: (seed: number) => `the damage of seed ${seed} to the answers of ${name}`,
+    [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
+  };
+}
