@@ -4,6 +4,7 @@ import { end } from "../kit/describe.ts";
 import { again, later } from "../kit/pool.ts";
 import { bound } from "./bound.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
+import { readable, WrongAnswer } from "./guard.ts";
 import { onClient } from "./pool.ts";
 
 /** Every value as the text PostgreSQL sent it: type parsers that the application has set must not change what we read. */
@@ -74,38 +75,45 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   ];
 
   const at = { place, patienceMs: statementTimeoutMs };
-  const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> =>
-    onClient(await pool.get(), at, work, (error) => error instanceof Late);
+  const borrow = async <T>(work: (client: PgPoolClient) => Promise<T>): Promise<T> => onClient(await pool.get(), at, work, isLost);
 
   /** A server that does not answer must not keep a relay waiting forever: the statement and its connection are dropped. */
   const ask = async (client: PgPoolClient, text: string, values?: readonly unknown[]): Promise<readonly PgRow[]> => {
     const query = client.query({ text, ...(values === undefined ? {} : { values: [...values] }), types: raw });
-    const result = await systemDeadlines.within(statementTimeoutMs * 1.5, query);
-    if (result === null) throw new Late(place);
-    return (result as { rows: readonly PgRow[] }).rows;
+    return readable(async () => {
+      const result = await systemDeadlines.within(statementTimeoutMs * 1.5, query);
+      if (result === null) throw new Late(place);
+      const results = [result as { rows: readonly PgRow[] }].flat(); // of several statements
+      return rowsOf(results.at(-1)!);
+    });
   };
 
   const askTwo = async (client: PgPoolClient, first: string, second: string): Promise<readonly PgRow[]> => {
     const coming = client.query({ text: `${first};\n${second}`, types: raw }) as unknown as Promise<
       readonly { readonly rows: readonly PgRow[] }[]
     >;
-    const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
-    if (results === null) throw new Late(place);
-    return results[1]!.rows;
+    return readable(async () => {
+      const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
+      if (results === null) throw new Late(place);
+      return rowsOf(results[1]!);
+    });
   };
   const opened = settings("READ COMMITTED");
   const askAll = async (client: PgPoolClient, statements: readonly string[]): Promise<readonly Rows[]> => {
     const query = client.query({ text: [...opened, ...statements, "COMMIT"].join(";\n"), types: raw, rowMode: "array" });
     const coming = query as unknown as Promise<readonly { readonly rows: Rows }[]>;
-    const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
-    if (results === null) throw new Late(place);
-    return results.slice(opened.length, -1).map(({ rows }) => rows);
+    return readable(async () => {
+      const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
+      if (results === null) throw new Late(place);
+      if (results.length !== opened.length + statements.length + 1) throw new WrongAnswer();
+      return results.slice(opened.length, -1).map(rowsOf);
+    });
   };
   const orRolledBack = async <T>(client: PgPoolClient, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof Late)) await ask(client, "ROLLBACK").catch(() => undefined);
+      if (!isLost(error)) await ask(client, "ROLLBACK").catch(() => undefined);
       throw error;
     }
   };
@@ -138,6 +146,14 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     snapshot: (work) => patiently("REPEATABLE READ, READ ONLY", work),
     close: () => (closing ??= ours ? pool.close() : Promise.resolve()),
   };
+}
+
+/** What comes on its connection may be the answer to something else. */
+const isLost = (error: unknown): boolean => error instanceof Late || error instanceof WrongAnswer;
+
+function rowsOf<Row>({ rows }: { readonly rows: readonly Row[] }): readonly Row[] {
+  if (!Array.isArray(rows)) throw new WrongAnswer();
+  return rows;
 }
 
 /** Its connection is not used again: the late answer may still arrive at any time. */

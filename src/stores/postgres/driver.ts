@@ -2,6 +2,7 @@ import { mending } from "../kit/pool.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { loadClient } from "../../core/load-client.ts";
+import { guarded, WrongAnswer } from "./guard.ts";
 
 /** The part of a `pg` client that Waybill uses. */
 export interface PgClient {
@@ -49,6 +50,7 @@ export interface PoolSettings {
 export async function openPool({ url, connections, connectTimeoutMs }: PoolSettings): Promise<PgPool> {
   const { default: client } = await loadClient("PostgreSQL", "pg", () => import("pg"));
   const pool = new client.Pool({
+    Client: guarded(client.Client),
     connectionString: verified(url),
     max: connections,
     connectionTimeoutMillis: connectTimeoutMs,
@@ -100,6 +102,7 @@ export function wasToldOfEnd(error: unknown): boolean {
 
 function isLinkError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
+  if (error instanceof WrongAnswer || isUnexpected(error)) return true;
   const { code } = error as { code?: unknown };
   if (
     typeof code === "string" &&
@@ -108,6 +111,9 @@ function isLinkError(error: unknown): boolean {
     return true;
   return /connection (terminated|ended|closed)|timeout|not queryable|does not support SSL|client (was|has)/i.test(error.message);
 }
+
+/** By pg, when nothing was asked for. */
+const isUnexpected = (error: Error): boolean => /^Received unexpected /.test(error.message);
 
 /** Wrong password, user or database. */
 const refused = /^(28P01|28000|3D000)$/;
