@@ -4,7 +4,8 @@ import { openTargets, targetNames } from "./targets.ts";
 import type { Target } from "./target.ts";
 import { Failed } from "./watch.ts";
 
-const usage = "npm run test:fuzz -- [--seed S] [--minutes N | --rounds N] [--store NAME,…] [--broker NAME,…] [--line NAME,…] [--fake NAME,…] [--no-keep] | --help";
+const usage =
+  "npm run test:fuzz -- [--seed S] [--minutes N | --rounds N] [--store NAME,…] [--broker NAME,…] [--line NAME,…] [--fake NAME,…] [--no-keep] | --help";
 
 const values = readArguments(usage, {
   seed: { type: "string" },
@@ -63,5 +64,6 @@ const mostFailures = 20;
 
 let failed = 0;
 for (const kind of kinds)
-  for (const name of someOf(usage, kind, values[kind], targetNames[kind]) ?? (all ? targetNames[kind] : [])) failed += await fuzz(kind, name);
+  for (const name of someOf(usage, kind, values[kind], targetNames[kind]) ?? (all ? targetNames[kind] : []))
+    failed += await fuzz(kind, name);
 process.exitCode = failed > 0 ? 1 : 0;

@@ -72,7 +72,10 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
     let change: Change | null = null;
     const write = async (bytes: Buffer): Promise<void> => {
       if (to.destroyed) throw new Error("the connection is closed");
-      if (!to.write(bytes)) await Promise.race([once(to, "drain"), once(to, "close")]);
+      if (to.write(bytes)) return;
+      const passed = new AbortController();
+      await Promise.race(["drain", "close"].map((event) => once(to, event, { signal: passed.signal }).catch(() => undefined)));
+      passed.abort();
     };
     try {
       for await (const chunk of from as AsyncIterable<Buffer>) {

@@ -152,7 +152,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
 const isLost = (error: unknown): boolean => error instanceof Late || error instanceof WrongAnswer;
 
 function rowsOf<Row>({ rows }: { readonly rows: readonly Row[] }): readonly Row[] {
-  if (!Array.isArray(rows)) throw new WrongAnswer();
+  if (!(rows instanceof Array)) throw new WrongAnswer();
   return rows;
 }
 

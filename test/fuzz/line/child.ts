@@ -29,7 +29,9 @@ process.on("disconnect", () => process.exit(1)); // the fuzz is gone
 
 type Store = RelayOptions["store"] &
   SubscriberOptions<unknown>["inbox"] & { readonly operator: Operator; readonly schema: Schema } & AsyncDisposable;
-type Tx = { prepare(sql: string): { run(...values: string[]): void } } & { query(query: object | string, values?: unknown[]): Promise<unknown> };
+type Tx = { prepare(sql: string): { run(...values: string[]): void } } & {
+  query(query: object | string, values?: unknown[]): Promise<unknown>;
+};
 
 const timeoutMs = 1_500;
 const { name, url, file } = config;
@@ -42,14 +44,17 @@ const broker = {
   mariadb: () => embedded({ path: file }),
 }[name]() as unknown as Opened & AsyncDisposable;
 const settings = { url, connections: 5, connectTimeoutMs: timeoutMs, statementTimeoutMs: 2_000 };
-const store = (
-  name === "postgres" ? postgres(settings) : name === "mariadb" ? mysql(settings) : sqlite({ path: config.store })
-) as unknown as Store;
+const store = (name === "postgres"
+  ? postgres(settings)
+  : name === "mariadb"
+    ? mysql(settings)
+    : sqlite({ path: config.store })) as unknown as Store;
 const insert: Readonly<Record<string, (tx: Tx, values: string[]) => unknown>> = {
   postgres: (tx, values) => tx.query("INSERT INTO effects (event_id, payload) VALUES ($1, $2)", values),
   mariadb: (tx, values) => tx.query("INSERT INTO effects (event_id, payload) VALUES (?, ?)", values),
 };
-const effect = insert[name] ?? ((tx: Tx, values: string[]) => tx.prepare("INSERT INTO effects (event_id, payload) VALUES (?, ?)").run(...values));
+const effect =
+  insert[name] ?? ((tx: Tx, values: string[]) => tx.prepare("INSERT INTO effects (event_id, payload) VALUES (?, ?)").run(...values));
 
 /** Everything that users may read. `ours`: whether it came as an error of Waybill's own; null where that cannot be seen. */
 function observe(event: PathEvent): void {
@@ -76,12 +81,14 @@ const create = () => ({
 });
 
 let ending = false;
-const never = new AbortController().signal;
+const patience = (): AbortSignal => AbortSignal.timeout(8_000);
 
 /** Each call ends in time, whatever the server answers. */
 async function within<T>(what: string, ms: number, work: Promise<T>): Promise<T | undefined> {
   let late: NodeJS.Timeout | undefined;
-  const deadline = new Promise<never>((_, reject) => (late = setTimeout(() => reject(new Error(`${what} does not end within ${ms} ms`)), ms)));
+  const deadline = new Promise<never>(
+    (_, reject) => (late = setTimeout(() => reject(new Error(`${what} does not end within ${ms} ms`)), ms)),
+  );
   try {
     return await Promise.race([work, deadline]);
   } catch (error) {
@@ -102,14 +109,14 @@ const asks: readonly (readonly [string, () => Promise<unknown> | undefined])[] =
         ["dead redrive", () => store.operator.redrive({}, { who: "fuzz", dryRun: true })],
       ]
     : [
-        ["lag", () => broker.lag?.(config.topic, never, "line")],
-        ["probe", () => broker.probe?.(config.topic, never)],
+        ["lag", () => broker.lag?.(config.topic, patience(), "line")],
+        ["probe", () => broker.probe?.(config.topic, patience())],
       ];
 
 async function ask(): Promise<void> {
   for (let n = 0; !ending; n++) {
     const [what, call] = asks[n % asks.length]!;
-    await within(what, 12_000, (async () => call())());
+    await within(what, 25_000, (async () => call())());
     await sleep(60);
   }
 }
@@ -125,7 +132,13 @@ const started: { drain(): Promise<void>; stop(): Promise<void> }[] = [];
 async function run(kind: "relay" | "subscriber"): Promise<void> {
   while (!ending) {
     const service = create()[kind];
-    if ((await within(`${kind} start`, 25_000, service.start().then(() => true))) === true) {
+    if (
+      (await within(
+        `${kind} start`,
+        25_000,
+        service.start().then(() => true),
+      )) === true
+    ) {
       started.push(service);
       tell({ type: "ready", what: kind });
       const over = await service.stopped.then(
@@ -148,10 +161,14 @@ async function end(): Promise<void> {
   ending = true;
   await within("drain", 20_000, Promise.all(started.map((service) => service.drain())));
   await within("the end", 15_000, Promise.all(running));
-  await within("closing", 15_000, (async () => {
-    await broker[Symbol.asyncDispose]();
-    await store[Symbol.asyncDispose]();
-  })());
+  await within(
+    "closing",
+    15_000,
+    (async () => {
+      await broker[Symbol.asyncDispose]();
+      await store[Symbol.asyncDispose]();
+    })(),
+  );
   clearInterval(measure);
   tell({ type: "ended" });
   setTimeout(() => process.exit(0), 20);

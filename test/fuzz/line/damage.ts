@@ -105,10 +105,15 @@ export function damageOf(seed: number, name: LineName, kind: Kind): Damage {
   return {
     through() {
       const chance = chanceOf(seed, `${name} ${kind} ${++connections}`);
-      const odds = chance.pick([0.003, 0.02, 0.1, 0.5]);
+      const odds = chance.pick([0.01, 0.04, 0.15, 0.5]);
       const names = Object.keys(acts[kind]);
       // Some connections have one trouble only, so that it meets every answer.
-      const pick = chance.is(0.4) ? ((only) => () => only)(chance.pick(names)) : () => chance.pick(names);
+      const pick = chance.is(0.4)
+        ? (
+            (only) => () =>
+              only
+          )(chance.pick(names))
+        : () => chance.pick(names);
       const gibberish = kind === "fake" && chance.is(0.15) ? nonsense(chance) : null;
       const frames = framingOf(name);
       const note = (what: string): void => void done.set(what, (done.get(what) ?? 0) + 1);

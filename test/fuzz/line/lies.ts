@@ -72,12 +72,13 @@ export const lies: Readonly<Record<string, Lie>> = {
   *"deep things"(frame, chance, name) {
     const depth = chance.pick([100, 10_000, 200_000]);
     if (name === "redis") yield Buffer.from("*1\r\n".repeat(depth));
-    else if (name === "rabbitmq") yield framed(name, frame, Buffer.concat([bodyOf(name, frame).subarray(0, 4), deepTable(Math.min(depth, 10_000))]));
+    else if (name === "rabbitmq")
+      yield framed(name, frame, Buffer.concat([bodyOf(name, frame).subarray(0, 4), deepTable(Math.min(depth, 10_000))]));
     else yield framed(name, frame, Buffer.from(`{"type":${'{"a":['.repeat(depth)}`));
   },
   *"many of it"({ bytes }, chance) {
     const most = chance.pick([1, 64]) * mib;
-    const block = Buffer.concat(Array.from({ length: Math.ceil((mib / 4) / bytes.length) }, () => bytes));
+    const block = Buffer.concat(Array.from({ length: Math.ceil(mib / 4 / bytes.length) }, () => bytes));
     for (let sent = 0; sent < most; sent += block.length) yield block;
   },
   *"an endless one"(frame, chance, name) {

@@ -69,7 +69,13 @@ async function proxied(server: Server, proxy: TcpProxy, create: LinePlace["creat
   };
 }
 
-async function atBroker(name: LineName, server: Server, proxy: TcpProxy, url: string, open: () => Opened & AsyncDisposable): Promise<LinePlace> {
+async function atBroker(
+  name: LineName,
+  server: Server,
+  proxy: TcpProxy,
+  url: string,
+  open: () => Opened & AsyncDisposable,
+): Promise<LinePlace> {
   const driver = await defaultDriver();
   const create = async (): Promise<Ground> => {
     const topic = topicOf();
@@ -132,8 +138,10 @@ export const openLines: Readonly<Record<LineName, () => Promise<LinePlace>>> = {
     const server = await startMariadb();
     const proxy = await startTcpProxy(server.port);
     const root = mysql2.createPool({ uri: server.url(), connectionLimit: 2 });
-    await root.query(`CREATE USER waybill@'%' IDENTIFIED BY '${secret}'`);
-    await root.query("GRANT ALL ON *.* TO waybill@'%'");
+    for (const host of ["%", "localhost"]) {
+      await root.query(`CREATE USER waybill@'${host}' IDENTIFIED BY '${secret}'`);
+      await root.query(`GRANT ALL ON *.* TO waybill@'${host}'`);
+    }
     const create = async (): Promise<Ground> => {
       const [topic, database] = [topicOf(), `line_${made}`];
       await root.query(`CREATE DATABASE ${database}`);

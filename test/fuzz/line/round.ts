@@ -20,6 +20,8 @@ interface Child {
   readonly told: readonly Told[];
   /** What must never happen has happened. */
   broken(): string | null;
+  /** What users cannot understand, or must not read. */
+  badWords(): readonly string[];
   say(word: string): void;
   /** It is ended by its id if it does not end by itself. */
   kill(): void;
@@ -38,7 +40,8 @@ function launch(config: Config, kind: Kind): Child {
   child.on("message", (one) => {
     told.push(one as Told);
     const last = one as Told;
-    if (last.type === "ready" && last.what === "process") base = Math.max(base, ...told.map((each) => (each.type === "rss" ? each.bytes : 0)));
+    if (last.type === "ready" && last.what === "process")
+      base = Math.max(base, ...told.map((each) => (each.type === "rss" ? each.bytes : 0)));
   });
   child.on("exit", (code, signal) => (ended = `the process ended with ${signal ?? code}`));
   return {
@@ -48,14 +51,21 @@ function launch(config: Config, kind: Kind): Child {
       for (const one of told) {
         if (one.type === "uncaught") return `nobody caught ${one.error.slice(0, 900)}`;
         if (one.type === "late") return `${one.what} does not end in time`;
-        if (one.type === "rss" && base > 0 && one.bytes - base > growth) return `the process grew by ${Math.round((one.bytes - base) / 1024 / 1024)} MiB`;
-        if (one.type === "trouble") {
-          const wrong = wrongWords(one.error) ?? (one.ours === false ? "is no error of Waybill's" : null);
-          if (wrong !== null) return `${one.where}: ${JSON.stringify(one.error.slice(0, 300))} ${wrong}`;
-          if (kind === "line" && one.where.endsWith(" ended")) return `${one.where}: ${one.error}`;
-        }
+        if (one.type === "rss" && base > 0 && one.bytes - base > growth)
+          return `the process grew by ${Math.round((one.bytes - base) / 1024 / 1024)} MiB`;
+        if (one.type === "trouble" && kind === "line" && one.where.endsWith(" ended")) return `${one.where}: ${one.error}`;
       }
       return null;
+    },
+    badWords() {
+      const bad = new Map<string, string>();
+      for (const one of told) {
+        if (one.type !== "trouble") continue;
+        const wrong = wrongWords(one.error) ?? (one.ours === false ? "is no error of Waybill's" : null);
+        if (wrong !== null)
+          bad.set(`${wrong} ${one.error.replace(/\d+/g, "0")}`, `${one.where}: ${JSON.stringify(one.error.slice(0, 300))} ${wrong}`);
+      }
+      return [...bad.values()];
     },
     say: (word) => void (child.connected && child.send(word)),
     kill: () => void (ended === "" && child.kill("SIGKILL")),
@@ -94,16 +104,28 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
     if (why !== null) throw new Failed(why + story());
   };
   const until = (ms: number, what: () => string, done: () => Promise<boolean>): Promise<void> =>
-    within(ms, () => what() + story(), async () => (held(), done()));
+    within(
+      ms,
+      () => what() + story(),
+      async () => (held(), done()),
+    );
   try {
     // In half of the rounds the path begins on a clean line, and in the others it has to begin on the bad one.
     const later = chance.is(0.5);
     damage.on(!later);
     place.proxy.fault("down", { through: damage.through });
-    await until(30_000, () => "the process does not start", async () => child.told.some(({ type }) => type === "ready"));
+    await until(
+      30_000,
+      () => "the process does not start",
+      async () => child.told.some(({ type }) => type === "ready"),
+    );
     if (later) {
       await add("first");
-      await until(flowsMs, () => "the first event is not handled on a clean line", async () => (await handled(ground)).length === 1);
+      await until(
+        flowsMs,
+        () => "the first event is not handled on a clean line",
+        async () => (await handled(ground)).length === 1,
+      );
       damage.on(true);
     }
     const ends = performance.now() + 2_500 + chance.below(1_500);
@@ -118,13 +140,25 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
     for (let after = 0; after < 6; after++) await add(`after-${after}`);
     const missing = async (): Promise<readonly string[]> => {
       const seen = new Set((await handled(ground)).map(({ payload }) => payload));
-      return Array.from({ length: n }, (_, at) => `{"n":${at + 1}}`).filter((payload, at) => (kind === "line" || at >= before) && !seen.has(payload));
+      return Array.from({ length: n }, (_, at) => `{"n":${at + 1}}`).filter(
+        (payload, at) => (kind === "line" || at >= before) && !seen.has(payload),
+      );
     };
     let left: readonly string[] = [];
-    await until(flowsMs, () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}`, async () => (left = await missing()).length === 0);
+    await until(
+      flowsMs,
+      () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}`,
+      async () => (left = await missing()).length === 0,
+    );
     if (kind === "line") await exactlyOnce(ground, n, story);
     child.say("end");
-    await until(60_000, () => "the process does not end", async () => child.told.some(({ type }) => type === "ended"));
+    await until(
+      60_000,
+      () => "the process does not end",
+      async () => child.told.some(({ type }) => type === "ended"),
+    );
+    const bad = child.badWords();
+    if (bad.length > 0) throw new Failed(bad.join("\n  ") + story());
     const times = [...damage.done.values()].reduce((sum, each) => sum + each, 0);
     return { taken: times, refused: 0 };
   } finally {
