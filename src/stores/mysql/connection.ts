@@ -13,6 +13,7 @@ import {
   type MysqlPoolConnection,
   type PoolSettings,
 } from "./driver.ts";
+import { isUnread, WrongAnswer } from "./guard.ts";
 import { onPool } from "./pool.ts";
 import { fill, type SqlValue } from "./values.ts";
 
@@ -95,7 +96,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     try {
       return (await connection.query({ sql: filled, ...raw, typeCast: castOf(connection), timeout: patienceMs }))[0];
     } catch (error) {
-      throw withoutValues(error, filled, sql);
+      throw isUnread(error) ? new WrongAnswer(withoutValues(error, filled, sql)) : withoutValues(error, filled, sql);
     }
   };
 
@@ -114,24 +115,27 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
          character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4`,
       );
     }
-    const [row] = (await ask(
-      connection,
-      "SELECT VERSION() AS version, @@log_bin AS binlog, UUID() AS unique_name, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
-    )) as MysqlRow[];
-    if (String(row!["autocommit"]) !== "1")
+    const [row] = rowsOf(
+      await ask(
+        connection,
+        "SELECT VERSION() AS version, @@log_bin AS binlog, UUID() AS unique_name, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
+      ),
+    );
+    if (row === undefined) throw new WrongAnswer();
+    if (String(row["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
-    if (BigInt(String(row!["most"])) < 2n ** 32n - 1n)
+    if (BigInt(String(row["most"])) < 2n ** 32n - 1n)
       throw new WaybillError(
         "INVALID_OPTION",
-        `mysql: the pool's sessions have sql_select_limit = ${String(row!["most"])}, which hides rows: ${unset}`,
+        `mysql: the pool's sessions have sql_select_limit = ${String(row["most"])}, which hides rows: ${unset}`,
       );
-    if (String(row!["completion"]) !== "NO_CHAIN")
-      throw new WaybillError("INVALID_OPTION", `mysql: the pool's sessions have completion_type = ${String(row!["completion"])}: ${unset}`);
-    const version = String(row!["version"]);
+    if (String(row["completion"]) !== "NO_CHAIN")
+      throw new WaybillError("INVALID_OPTION", `mysql: the pool's sessions have completion_type = ${String(row["completion"])}: ${unset}`);
+    const version = String(row["version"]);
     const mariadb = /mariadb/i.test(version);
-    const recoversXa = String(row!["binlog"]) === "0" || (!mariadb && isAtLeast(version, "8.0.30"));
-    const unique = String(row!["unique_name"]);
-    const server = { version, mariadb, recoversXa, unique, at: String(row!["place"]), id: Number(String(row!["id"])) };
+    const recoversXa = String(row["binlog"]) === "0" || (!mariadb && isAtLeast(version, "8.0.30"));
+    const unique = String(row["unique_name"]);
+    const server = { version, mariadb, recoversXa, unique, at: String(row["place"]), id: Number(String(row["id"])) };
     servers.set(link, server);
     return server;
   };
@@ -164,7 +168,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   const sessionOn = (connection: MysqlConnection, server: MysqlServer): MysqlSession => ({
     server,
     link: linkOf(connection),
-    run: async (sql, values) => (await ask(connection, sql, values)) as MysqlRow[],
+    run: async (sql, values) => rowsOf(await ask(connection, sql, values)),
     change: async (sql, values) => ((await ask(connection, sql, values)) as { affectedRows: number }).affectedRows,
   });
 
@@ -224,6 +228,13 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
       if (ours) await pool.close();
     },
   };
+}
+
+/** Statements that change something answer with no rows, and nobody reads any. */
+function rowsOf(answer: unknown): readonly MysqlRow[] {
+  if (Array.isArray(answer)) return answer as readonly MysqlRow[];
+  if (typeof answer === "object" && answer !== null && "affectedRows" in answer) return [];
+  throw new WrongAnswer();
 }
 
 /** The pool hands a connection out in a new object each time. This is the connection inside. */

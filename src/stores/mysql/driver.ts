@@ -5,6 +5,8 @@ import { causesOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
+import { oneLine } from "../../core/reason.ts";
+import { guardReading, isUnread, unread } from "./guard.ts";
 
 /** The part of a connection of `mysql2/promise` that Waybill uses. */
 export interface MysqlConnection {
@@ -55,6 +57,7 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
     stringifyObjects: true,
     multipleStatements: false,
   });
+  pool.on("connection", (connection) => guardReading(connection));
   // As with pg's allowExitOnIdle: a connection keeps the process alive while it is out of the pool.
   pool.on("acquire", (connection) => setIdle(streamOf(connection), false));
   pool.on("release", (connection) => setIdle(streamOf(connection), true));
@@ -218,10 +221,13 @@ const explanations: readonly (readonly [errnos: readonly number[], code: ErrorCo
 /** The client's and the server's errors in Waybill's words. Neither names the password. */
 export function explain(error: unknown, place: string): Error {
   if (error instanceof WaybillError) return error;
-  const why = (serverError(error)?.message ?? asError(error).message) || String((error as { code?: unknown }).code);
+  const why = oneLine((serverError(error)?.message ?? asError(error).message) || String((error as { code?: unknown }).code));
   const errno = errnoOf(error);
   if (errno === null && isLinkError(error))
-    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error, ...mending(error) });
+    return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${isUnread(error) ? unread : why}`, {
+      cause: error,
+      ...mending(error),
+    });
   const [, code, text] = explanations.find(([errnos]) => errno !== null && errnos.includes(errno)) ?? [];
   const refusal = errno !== null && refused.includes(errno) ? { retryable: false } : {};
   return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
