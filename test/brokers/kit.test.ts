@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { unreachable } from "../../src/brokers/kit/outage.ts";
 import { inTurn } from "../../src/brokers/kit/link.ts";
 import { byAggregate, firsts } from "./kit/changes.ts";
 
@@ -14,4 +15,12 @@ test("two that dial at once try every address each, and find the one that is up"
     return address;
   });
   expect(await Promise.all([dial(), dial(), dial()])).toEqual(["up", "up", "up"]);
+});
+
+test("what a client stumbles over in an answer is told in our words, and other troubles in theirs", () => {
+  const say = (error: Error): string => unreachable("amqp://host", error).message;
+  const bounds = Object.assign(new RangeError("Attempt to access memory outside buffer bounds"), { code: "ERR_BUFFER_OUT_OF_BOUNDS" });
+  expect(say(bounds)).toBe("amqp://host cannot be reached: it answered in a way that cannot be read");
+  expect(say(new TypeError("Cannot read properties of undefined (reading 'x')"))).toContain("in a way that cannot be read");
+  expect(say(new TypeError("fetch failed"))).toContain("fetch failed");
 });

@@ -8,6 +8,22 @@ export const outage = (why: string, cause?: unknown): WaybillError =>
 export function unreachable(shown: string, error: unknown): WaybillError {
   const cause = asError(error);
   const { code } = cause as { code?: unknown };
-  const why = cause.message !== "" ? cause.message : typeof code === "string" ? code : cause.name;
+  const why = isUnread(cause)
+    ? "it answered in a way that cannot be read"
+    : cause.message !== ""
+      ? cause.message
+      : typeof code === "string"
+        ? code
+        : cause.name;
   return outage(`${shown} cannot be reached: ${why}`, cause);
+}
+
+/** What a client library stumbled over in an answer, in the words of some buffer. */
+function isUnread(error: Error): boolean {
+  const { code } = error as { code?: unknown };
+  return (
+    error instanceof RangeError ||
+    (typeof code === "string" && /^ERR_(BUFFER_OUT|OUT_OF)/.test(code)) ||
+    (error instanceof TypeError && /^Cannot read|is not (a function|iterable)/.test(error.message))
+  );
 }
