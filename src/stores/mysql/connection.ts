@@ -13,7 +13,7 @@ import {
   type MysqlPoolConnection,
   type PoolSettings,
 } from "./driver.ts";
-import { isUnread, WrongAnswer } from "./guard.ts";
+import { isUnread, WrongPacket } from "./guard.ts";
 import { onPool } from "./pool.ts";
 import { fill, type SqlValue } from "./values.ts";
 
@@ -96,7 +96,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     try {
       return (await connection.query({ sql: filled, ...raw, typeCast: castOf(connection), timeout: patienceMs }))[0];
     } catch (error) {
-      throw isUnread(error) ? new WrongAnswer(withoutValues(error, filled, sql)) : withoutValues(error, filled, sql);
+      throw isUnread(error) ? new WrongPacket(withoutValues(error, filled, sql)) : withoutValues(error, filled, sql);
     }
   };
 
@@ -121,7 +121,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
         "SELECT VERSION() AS version, @@log_bin AS binlog, UUID() AS unique_name, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
       ),
     );
-    if (row === undefined) throw new WrongAnswer();
+    if (row === undefined) throw new WrongPacket();
     if (String(row["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
     if (BigInt(String(row["most"])) < 2n ** 32n - 1n)
@@ -234,7 +234,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
 function rowsOf(answer: unknown): readonly MysqlRow[] {
   if (Array.isArray(answer)) return answer as readonly MysqlRow[];
   if (typeof answer === "object" && answer !== null && "affectedRows" in answer) return [];
-  throw new WrongAnswer();
+  throw new WrongPacket();
 }
 
 /** The pool hands a connection out in a new object each time. This is the connection inside. */

@@ -6,12 +6,12 @@ interface Wire {
 }
 
 /** The server has sent what MySQL does not send. */
-export class WrongAnswer extends Error {
+export class WrongPacket extends Error {
   readonly fatal = true;
 
   constructor(cause?: unknown) {
     super(unread, { cause });
-    this.name = "WrongAnswer";
+    this.name = "WrongPacket";
   }
 }
 
@@ -27,7 +27,7 @@ export function guardReading(connection: Wire): void {
   const end = (cause?: unknown): void => {
     if (over) return;
     over = true;
-    connection.stream?.destroy(new WrongAnswer(cause));
+    connection.stream?.destroy(new WrongPacket(cause));
   };
   connection.on("error", () => undefined);
   connection.on("warn", () => end());
@@ -46,8 +46,9 @@ export function guardReading(connection: Wire): void {
 /** What mysql2 says when it stumbles over an answer. Its own errors have a code, and the server's have a number. */
 export function isUnread(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  if (error instanceof WrongAnswer || error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)
+  if (error instanceof WrongPacket || error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)
     return true;
-  const { fatal, code, errno } = error as { fatal?: unknown; code?: unknown; errno?: unknown };
-  return fatal === true && errno === undefined && (code === undefined || code === "PROTOCOL_UNEXPECTED_PACKET");
+  const { code, errno, message } = error as { code?: unknown; errno?: unknown; message: string };
+  if (code === "PROTOCOL_UNEXPECTED_PACKET") return true;
+  return errno === undefined && code === undefined && /^(Should not reach here|Encoding not recognized|Unexpected)/.test(message);
 }

@@ -4,7 +4,7 @@ import { end } from "../kit/describe.ts";
 import { again, later } from "../kit/pool.ts";
 import { bound } from "./bound.ts";
 import { explain, isConflict, openPool, type PgPool, type PgPoolClient, type PoolSettings } from "./driver.ts";
-import { readable, WrongAnswer } from "./guard.ts";
+import { readable, WrongMessage } from "./guard.ts";
 import { onClient } from "./pool.ts";
 
 /** Every value as the text PostgreSQL sent it: type parsers that the application has set must not change what we read. */
@@ -105,7 +105,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     return readable(async () => {
       const results = await systemDeadlines.within(statementTimeoutMs * 1.5, coming);
       if (results === null) throw new Late(place);
-      if (results.length !== opened.length + statements.length + 1) throw new WrongAnswer();
+      if (results.length !== opened.length + statements.length + 1) throw new WrongMessage();
       return results.slice(opened.length, -1).map(rowsOf);
     });
   };
@@ -149,10 +149,10 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
 }
 
 /** What comes on its connection may be the answer to something else. */
-const isLost = (error: unknown): boolean => error instanceof Late || error instanceof WrongAnswer;
+const isLost = (error: unknown): boolean => error instanceof Late || error instanceof WrongMessage;
 
 function rowsOf<Row>({ rows }: { readonly rows: readonly Row[] }): readonly Row[] {
-  if (!(rows instanceof Array)) throw new WrongAnswer();
+  if (!(rows instanceof Array)) throw new WrongMessage();
   return rows;
 }
 

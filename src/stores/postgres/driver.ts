@@ -2,7 +2,7 @@ import { mending } from "../kit/pool.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { loadClient } from "../../core/load-client.ts";
-import { guarded, WrongAnswer } from "./guard.ts";
+import { guarded, WrongMessage } from "./guard.ts";
 
 /** The part of a `pg` client that Waybill uses. */
 export interface PgClient {
@@ -102,7 +102,7 @@ export function wasToldOfEnd(error: unknown): boolean {
 
 function isLinkError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  if (error instanceof WrongAnswer || isUnexpected(error)) return true;
+  if (error instanceof WrongMessage || isUnexpected(error)) return true;
   const { code } = error as { code?: unknown };
   if (
     typeof code === "string" &&

@@ -28,10 +28,10 @@ export function guarded<C extends new (...args: never[]) => object>(client: C): 
 type Connected = (error: Error | null | undefined, ...rest: readonly unknown[]) => void;
 
 /** The server has sent what PostgreSQL does not send. Its connection is closed. */
-export class WrongAnswer extends Error {
+export class WrongMessage extends Error {
   constructor(cause?: unknown) {
     super("it sent what is not PostgreSQL's protocol", { cause });
-    this.name = "WrongAnswer";
+    this.name = "WrongMessage";
   }
 }
 
@@ -41,7 +41,7 @@ export async function readable<T>(read: () => Promise<T>): Promise<T> {
     return await read();
   } catch (error) {
     const misread = error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError;
-    throw misread ? new WrongAnswer(error) : error;
+    throw misread ? new WrongMessage(error) : error;
   }
 }
 
@@ -72,13 +72,13 @@ export function createFraming(handOn: (messages: Buffer) => void): (chunk: Buffe
     wanted = headBytes;
     while (all.length - at >= headBytes) {
       const length = all.readUInt32BE(at + typeBytes);
-      if (!types.has(all[at]!) || length < lengthBytes || length > maxMessage) throw new WrongAnswer();
+      if (!types.has(all[at]!) || length < lengthBytes || length > maxMessage) throw new WrongMessage();
       const end = at + typeBytes + length;
       if (end > all.length) {
         wanted = end - at;
         break;
       }
-      if (lists.has(all[at]!) && !endsList(all, at + headBytes, end)) throw new WrongAnswer();
+      if (lists.has(all[at]!) && !endsList(all, at + headBytes, end)) throw new WrongMessage();
       at = end;
     }
     parts = at === all.length ? [] : [all.subarray(at)];
@@ -106,7 +106,7 @@ function guardReading(connection: Wire): void {
         take(chunk);
       } catch {
         over = true; // in the words of some buffer
-        connection.emit("error", new WrongAnswer());
+        connection.emit("error", new WrongMessage());
         stream.destroy();
       }
     });
