@@ -11,10 +11,10 @@ export type Direction = "up" | "down";
  * `through`: called once for each connection; all its bytes pass through what it answers. When that throws, the connection is reset.
  */
 export type LinkFault =
-  { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number } | { readonly through: () => Change };
+  { readonly hold: true } | { readonly latencyMs: number } | { readonly cutAfter: number } | { readonly through: () => Passage };
 
 /** What arrives in place of these bytes. */
-export type Change = (bytes: Buffer) => AsyncIterable<Buffer>;
+export type Passage = (bytes: Buffer) => AsyncIterable<Buffer>;
 
 export interface TcpProxy extends AsyncDisposable {
   readonly port: number;
@@ -69,7 +69,7 @@ export async function startTcpProxy(to: number | Target): Promise<TcpProxy> {
 
   const carry = async (direction: Direction, pair: readonly [Socket, Socket]): Promise<void> => {
     const [from, to] = direction === "up" ? pair : ([pair[1], pair[0]] as const);
-    let change: Change | null = null;
+    let change: Passage | null = null;
     const write = async (bytes: Buffer): Promise<void> => {
       if (to.destroyed) throw new Error("the connection is closed");
       if (to.write(bytes)) return;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
-import type { Change } from "../../support/tcp-proxy.ts";
+import type { Passage } from "../../support/tcp-proxy.ts";
 import { chanceOf, type Chance } from "../chance.ts";
 import { framingOf, type Frame, type LineName } from "./frames.ts";
 import { lies, nonsense } from "./lies.ts";
@@ -10,7 +10,7 @@ export type Kind = "line" | "fake";
 /** What a seed does to the bytes from a server. */
 export interface Damage {
   /** For one more connection. */
-  through(): Change;
+  through(): Passage;
   on(bad: boolean): void;
   /** What was done so far, by kind. */
   readonly done: ReadonlyMap<string, number>;

@@ -61,7 +61,7 @@ function launch(config: Config, kind: Kind): Child {
       const bad = new Map<string, string>();
       for (const one of told) {
         if (one.type !== "trouble") continue;
-        const wrong = wrongWords(one.error) ?? (one.ours === false ? "is no error of Waybill's" : null);
+        const wrong = wrongWords(one.error) ?? (one.ours === false && kind === "line" ? "is no error of Waybill's" : null);
         if (wrong !== null)
           bad.set(`${wrong} ${one.error.replace(/\d+/g, "0")}`, `${one.where}: ${JSON.stringify(one.error.slice(0, 300))} ${wrong}`);
       }
@@ -157,7 +157,8 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
       () => "the process does not end",
       async () => child.told.some(({ type }) => type === "ended"),
     );
-    const bad = child.badWords();
+    // A database that lies says so in words of its own, which are told as they came.
+    const bad = kind === "fake" && (name === "postgres" || name === "mariadb") ? [] : child.badWords();
     if (bad.length > 0) throw new Failed(bad.join("\n  ") + story());
     const times = [...damage.done.values()].reduce((sum, each) => sum + each, 0);
     return { taken: times, refused: 0 };

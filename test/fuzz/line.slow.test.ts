@@ -1,0 +1,24 @@
+import { afterAll, beforeAll, test } from "vitest";
+import { describeWith } from "../servers/available.ts";
+import { keptName, readKept } from "./kept.ts";
+import { lineNames } from "./line/frames.ts";
+import type { Target } from "./target.ts";
+import { openTargets } from "./targets.ts";
+
+/** One kind for each server; `npm run test:fuzz` plays both. */
+const kindOf = (name: (typeof lineNames)[number]): "line" | "fake" => (["postgres", "mariadb"].includes(name) ? "fake" : "line");
+
+for (const name of lineNames)
+  for (const kind of [kindOf(name)])
+    await describeWith(name, `damage to what ${name} answers (${kind})`, () => {
+      let target: Target;
+      beforeAll(async () => {
+        target = await openTargets(kind, name);
+      });
+      afterAll(() => target[Symbol.asyncDispose]());
+
+      const seeds = [...readKept(keptName(kind, name)).map(({ seed }) => seed), 1];
+      test.each(seeds)("the process lives, and all flows when it is over: seed %i", async (seed) => {
+        await target.round(seed);
+      });
+    });
