@@ -84,8 +84,8 @@ export interface StoreAdapter extends Adapter {
   readonly oneWriter?: true;
   /** For commands. Without `create`, a file must be there; nothing is connected yet. */
   open(url: Url, create: boolean, placing: Placing): OpenedStore;
-  /** For a verify run: everything is in tables of its own, which are named after `run`. */
-  openRun(url: Url, run: string): RunStore;
+  /** For a verify run: everything is in tables of its own, which are named after `run`. A file knows nothing of `placing`. */
+  openRun(url: Url, run: string, placing?: RunPlacing): RunStore;
 }
 
 /** Where in the database the tables are, and how they keep events. */
@@ -96,6 +96,9 @@ export interface Placing {
   readonly onPublish?: "keep" | "delete";
   readonly listen?: true;
 }
+
+/** How the tables of a run keep events. Where they are, its name says. */
+export type RunPlacing = Pick<Placing, "partitions" | "onPublish" | "listen">;
 
 /** A store, and a service's connection beside it. The types are `never` because only the adapter knows its transactions. */
 export interface OpenedStore extends AsyncDisposable {

@@ -20,6 +20,8 @@ export interface Ground extends AsyncDisposable, Pick<RunStore, "store" | "ask" 
   readonly tables: Tables;
   /** Creates the tables, and a counter for each aggregate, for the writers and for each consumer. */
   prepare(aggregates: readonly string[], consumers: readonly string[]): Promise<void>;
+  /** Adds events in the transaction of a handler. */
+  add(tx: unknown, drafts: readonly Draft[]): Promise<readonly Added[]>;
   /** A service's transaction: it commits when `work` resolves. */
   transaction(work: (work: WriterWork) => Promise<void>): Promise<void>;
 }
@@ -74,9 +76,9 @@ async function fill(ask: Ask, tables: Tables, aggregates: readonly string[], con
 }
 
 /** The ground of a run in the database that the URL names; its tables need not be there yet. */
-export async function openGround(access: Access, { store: text, run }: Pick<RunPlace, "store" | "run">): Promise<Ground> {
+export async function openGround(access: Access, { store: text, run, placing }: Omit<RunPlace, "broker">): Promise<Ground> {
   const url = access.store(text);
-  const opened = url.adapter.openRun(url, run);
+  const opened = url.adapter.openRun(url, run, placing);
   const { store, dialect, ask, within } = opened;
   const outbox = outboxOn(opened);
   const tables = tablesBy((name) => opened.table(name));
@@ -90,6 +92,7 @@ export async function openGround(access: Access, { store: text, run }: Pick<RunP
       for (const sql of createTables(tables, dialect)) await ask(sql);
       await fill(ask, tables, aggregates, consumers);
     },
+    add: (tx, drafts) => outbox.add(tx as never, drafts),
     transaction: (work) =>
       outbox.transaction(null, (tx, events) => work({ ask: within(tx), add: (drafts) => outbox.add(tx, drafts), events })),
     remove: () => opened.remove(),

@@ -14,11 +14,13 @@ interface Resting {
   readonly consumers: readonly string[];
   /** The store may have forgotten effects, which nothing brings back. */
   readonly forgets: boolean;
+  /** Published rows may leave the outbox: what was written and does not wait there has been published. */
+  readonly drops: boolean;
 }
 
 /** Waits until everything that may be published is, and has had its effect. False when that takes too long. */
 export async function rest(
-  { access, direct, clock, consumers, forgets }: Resting,
+  { access, direct, clock, consumers, forgets, drops }: Resting,
   withinMs: number,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -30,6 +32,8 @@ export async function rest(
   const blocked = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'BLOCKED' AND (aggregate_type, aggregate_id) NOT IN (
     SELECT aggregate_type, aggregate_id FROM ${tables.outbox} WHERE status = 'DEAD')`;
   const due = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status = 'PUBLISHED'`;
+  const written = `SELECT count(*) AS n FROM ${tables.written}`;
+  const waiting = `SELECT count(*) AS n FROM ${tables.outbox} WHERE status <> 'PUBLISHED'`;
   const done = `SELECT count(*) AS n FROM ${tables.effects}`;
   let before = -1;
   for (
@@ -40,7 +44,8 @@ export async function rest(
     try {
       if ((await count(open)) > 0 || (await count(blocked)) > 0) continue;
       const now = await count(done);
-      if (now >= (await count(due)) * consumers.length || (forgets && now === before)) return true;
+      const dueNow = drops ? (await count(written)) - (await count(waiting)) : await count(due);
+      if (now >= dueNow * consumers.length || (forgets && now === before)) return true;
       before = now;
     } catch {
       // The store may be about to come back.

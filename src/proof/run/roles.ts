@@ -8,6 +8,7 @@ import { running, type Running } from "../crew/child.ts";
 import type { Point, Points } from "../crew/failpoints.ts";
 import type { Recorder } from "../judge/history.ts";
 import { openRunBroker, type Access } from "./access.ts";
+import { echo, isEchoed } from "./echo.ts";
 import { openGround, topicsOf, type Ground } from "./ground.ts";
 import { halved, refusal, refusing, repeating } from "./faulty-sinks.ts";
 import { recordInbox, recordRelay, recordSource } from "./recorded.ts";
@@ -78,7 +79,7 @@ async function runRelay(task: RelayTask, post: Post): Promise<Running> {
 }
 
 async function runSubscriber(task: SubscriberTask, post: Post): Promise<Running> {
-  const { consumer, place } = task;
+  const { consumer, place, echoes = 0 } = task;
   const ground = await openGround(post.access, place);
   const { broker, ...rest } = openRunBroker(post.access, place);
   const inbox = recordInbox(ground.store.inbox, post.recorder, () => post.did(1));
@@ -87,7 +88,13 @@ async function runSubscriber(task: SubscriberTask, post: Post): Promise<Running>
     source: recordSource(broker, post.recorder, consumer),
     inbox: { inbox },
     deadLetters: deadLetterTopic({ sink: broker }),
-    handlers: { "*": (event, tx) => apply(ground, tx, { consumer, ...event }) },
+    handlers: {
+      "*": async (event, tx) => {
+        await apply(ground, tx, { consumer, ...event });
+        if (echoes > 0 && isEchoed(event, echoes)) await echo({ task, ground, recorder: post.recorder }, tx, event);
+      },
+    },
+    ...task.options,
     failpoints: post.failpoints,
     clock: skewed(systemClock, task.skewMs ?? 0),
     observe: (event) => quiet.has(event.type) || post.say(event),

@@ -13,7 +13,7 @@ import { consumersOf, deadTopicOf, openGround, readerOf, topicsOf, type Ground }
 import { samplesOf, type Limits } from "../crew/measure.ts";
 import { readBroker, readStore, type ReadTopic, type StoreReads } from "./reads.ts";
 import { rest, stuck, waitsIn } from "./rest.ts";
-import type { Load, RunPlace, RelaySettings } from "./task.ts";
+import type { Load, RunPlace, RelaySettings, SubscriberSettings } from "./task.ts";
 import { aggregateName, aggregatesOf } from "./workload.ts";
 import { createWorkers, type WorkerDuty, type Workers } from "./workers.ts";
 
@@ -29,6 +29,9 @@ export interface RunOptions {
   readonly crew: { readonly writers: number; readonly relays: number; readonly subscribers: number };
   readonly relay: RelaySettings & { readonly batch: number; readonly batchesInFlight: number; readonly leaseMs: number };
   readonly seatMs: number;
+  readonly subscriber?: SubscriberSettings;
+  /** The share of events whose handler adds one of its own. */
+  readonly echoes?: number;
   readonly load: Load;
   readonly seed: number;
   readonly clock: Clock;
@@ -47,6 +50,8 @@ export interface RunOptions {
   readonly restMs: number;
   /** The store may have forgotten effects, which nothing brings back. */
   readonly forgets?: boolean;
+  /** Published rows may leave the outbox before the end. */
+  readonly drops?: boolean;
   readonly bounds: Omit<TimeBounds, "lingerMs">;
   /** Limits of what is measured. */
   readonly limits?: Limits;
@@ -114,7 +119,7 @@ export async function run(options: RunOptions): Promise<RunResult> {
   const { access, place, folder, clock, phase = () => undefined } = options;
   const signal = options.signal ?? never;
   const consumers = consumersOf(place);
-  const resting = { ...options, consumers, forgets: options.forgets ?? false };
+  const resting = { ...options, consumers, forgets: options.forgets ?? false, drops: options.drops ?? false };
   const aggregates = aggregatesOf(place, options.load).map(aggregateName);
   const recorder = createRecorder("nemesis", sharedNow, (line) => appendFileSync(join(folder, "nemesis.jsonl"), line));
 
@@ -226,9 +231,10 @@ const allTopicsOf = (place: RunPlace): readonly string[] => topicsOf(place).flat
 type Parts = Pick<RunScene, "ground" | "workers" | "signal" | "recorder">;
 
 function sceneOf(options: RunOptions, { ground, workers, recorder, signal }: Parts): RunScene {
-  const { place, clock, random, relay, load, seed } = options;
+  const { place, clock, random, relay, load, seed, subscriber, echoes } = options;
   const [canary = ""] = options.canaries;
   const consumers = consumersOf(place);
+  const more = { ...(subscriber === undefined ? {} : { options: subscriber }), ...(echoes === undefined ? {} : { echoes }) };
   const dutyOf = (role: WorkerDuty["role"], nth = 1): WorkerDuty => {
     switch (role) {
       case "writer":
@@ -236,7 +242,7 @@ function sceneOf(options: RunOptions, { ground, workers, recorder, signal }: Par
       case "relay":
         return { role, place, options: relay };
       case "subscriber":
-        return { role, place, consumer: consumers[(nth - 1) % consumers.length]!, seatMs: options.seatMs };
+        return { role, place, consumer: consumers[(nth - 1) % consumers.length]!, seatMs: options.seatMs, ...more };
     }
   };
   return {

@@ -1,4 +1,6 @@
+import type { RunPlacing } from "../../contracts/adapter.ts";
 import type { RelayOptions } from "../../relay/create-relay.ts";
+import type { SubscriberOptions } from "../../subscriber/subscriber.ts";
 import type { Fail } from "../crew/failpoints.ts";
 
 /** Where a run takes place. */
@@ -8,6 +10,8 @@ export interface RunPlace {
   readonly broker: string;
   /** Names everything of the run's own: tables, files, topics. */
   readonly run: string;
+  /** How the store keeps events, where it is not as usual. */
+  readonly placing?: RunPlacing;
 }
 
 interface Common {
@@ -43,6 +47,8 @@ export interface Load {
   /** The share of events that are difficult to carry, and the share of events that are as large as an event may be. */
   readonly hard: number;
   readonly large: number;
+  /** The share of events with an idempotency key. Each is added twice, under two ids, of which the second must never be seen. */
+  readonly keyed?: number;
 }
 
 export interface RelayTask extends Common {
@@ -63,6 +69,11 @@ export interface SubscriberTask extends Common {
   readonly role: "subscriber";
   readonly consumer: string;
   readonly seatMs: number;
+  readonly options?: SubscriberSettings;
+  /** The share of events whose handler adds an event of its own, in its transaction. */
+  readonly echoes?: number;
 }
+
+export type SubscriberSettings = Pick<SubscriberOptions<never>, "batch" | "concurrency">;
 
 export type Task = WriterTask | RelayTask | SubscriberTask;

@@ -89,7 +89,13 @@ async function change({ ground, clock, task }: Writing, { ask, add }: WriterWork
   const make = async (aggregate: Aggregate, events: number): Promise<Changed> => {
     const all: { written: Written; draft: Draft }[] = [];
     for (let i = 0; i < events; i++) all.push(await one(ask, aggregate, random.next() < 0.02));
-    return { written: all.map(({ written }) => written), drafts: all.map(({ draft }) => draft) };
+    const { keyed = 0 } = task.load;
+    const drafts = all.flatMap(({ draft }) => {
+      if (keyed === 0 || random.next() >= keyed) return [draft];
+      const first = { ...draft, idempotencyKey: `key-${draft.id!}` };
+      return [first, { ...first, id: newId() }];
+    });
+    return { written: all.map(({ written }) => written), drafts };
   };
   const one = async (on: Ask, aggregate: Aggregate, delayed: boolean): Promise<{ written: Written; draft: Draft }> => {
     const name = aggregateName(aggregate);

@@ -26,11 +26,12 @@ export const mysqlAdapter: StoreAdapter = {
     return beside(mysql({ url, ...placing }), pool);
   },
   /** Tables whose names begin with the run's. */
-  openRun(given, run) {
+  openRun(given, run, placing = {}) {
     const url = serverUrl(given);
+    const { listen: _, ...kept } = placing;
     const names = { outbox: `${run}_outbox`, inbox: `${run}_inbox`, events: `${run}_outbox_events`, prefix: `${run}_` };
     // A server that has gone silent must not keep a run waiting.
-    const store = mysql({ url, names, ...runPool, statementTimeoutMs: 10_000 });
+    const store = mysql({ url, ...kept, names, ...runPool, statementTimeoutMs: 10_000 });
     const pool = later(() => openPool({ url, ...runPool }), end);
     const at = { place: "the MySQL database", patienceMs: 60_000 };
     const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> =>

@@ -24,10 +24,10 @@ export const postgresAdapter: StoreAdapter = {
     return beside(postgres({ url, ...placing }), pool, (tx) => tx.query("SET LOCAL lock_timeout = '10s'"));
   },
   /** A schema of the run's own. */
-  openRun(given, run) {
+  openRun(given, run, placing = {}) {
     const url = serverUrl(given);
     // A server that has gone silent must not keep a run waiting.
-    const store = postgres({ url, schema: run, ...runPool, statementTimeoutMs: 10_000 });
+    const store = postgres({ url, ...placing, schema: run, ...runPool, statementTimeoutMs: 10_000 });
     const pool = later(() => openPool({ url, ...runPool }), end);
     const at = { place: "the PostgreSQL database", patienceMs: 60_000 };
     const once = async <T>(work: (ask: Ask) => Promise<T>): Promise<T> =>

@@ -8,7 +8,7 @@ import type { Stage } from "./row.ts";
 
 /** How many aggregates are blocked, each by its first event, and by how many followers each is followed. */
 export const followers = 5;
-export const keysOf = { postgres: 20_000, mariadb: 6_000, sqlite: 6_000 } as const;
+export const keysOf = { postgres: 20_000, mariadb: 6_000, mysql: 6_000, sqlite: 6_000 } as const;
 const keysPerTransaction = 80;
 
 /** Of a type and a topic of their own, over all lanes. */

@@ -1,4 +1,4 @@
-export type StoreName = "postgres" | "mariadb" | "sqlite";
+export type StoreName = "postgres" | "mariadb" | "mysql" | "sqlite";
 export type BrokerName = "kafka" | "rabbitmq" | "nats" | "redis" | "embedded";
 
 export interface Pair {

@@ -28,7 +28,9 @@ export interface Stage extends RunScene {
 }
 
 /** What a run has of its own where it differs from the others. */
-export interface Change extends Partial<Pick<RunOptions, "crew" | "load" | "limits" | "restMs" | "forgets">> {
+export interface Change extends Partial<
+  Pick<RunOptions, "crew" | "load" | "limits" | "restMs" | "forgets" | "drops" | "subscriber" | "echoes">
+> {
   readonly bounds?: Partial<RunOptions["bounds"]>;
   readonly relay?: Partial<RunOptions["relay"]>;
   readonly forMs?: number;

@@ -14,7 +14,8 @@ import type { BrokerServer } from "../../brokers/kit/subject.ts";
 import { backSoon, startKafka } from "../../servers/kafka.ts";
 import { startMariadb } from "../../servers/mariadb.ts";
 import { startNats } from "../../servers/nats.ts";
-import { startPostgres } from "../../servers/postgres.ts";
+import { startMysql } from "../../servers/mysql.ts";
+import { startPostgres, type PostgresVersion } from "../../servers/postgres.ts";
 import { startRabbitmq } from "../../servers/rabbitmq.ts";
 import { startRedis } from "../../servers/redis.ts";
 import type { Server } from "../../servers/server.ts";
@@ -61,12 +62,14 @@ function folderReach(scheme: "sqlite" | "embedded"): Reached<never> {
   };
 }
 
-export async function startStore(name: StoreName): Promise<Reached> {
+export async function startStore(name: StoreName, version = "usual"): Promise<Reached> {
   switch (name) {
     case "postgres":
-      return reach(await startPostgres({ version: 15 }));
+      return reach(await startPostgres({ version: (version === "usual" ? 15 : Number(version)) as PostgresVersion }));
     case "mariadb":
-      return reach(await startMariadb());
+      return reach(await startMariadb(version === "11.8" ? { version } : {}));
+    case "mysql":
+      return reach(await startMysql(version === "8.0" ? { version } : {}));
     case "sqlite":
       return folderReach("sqlite");
   }
@@ -86,7 +89,7 @@ const ofEvents = (messages: readonly StoredMessage[]): readonly ReadMessage[] =>
   messages.filter(({ attributes }) => attributes["id"] !== undefined).map(found);
 const untapped = async (): Promise<void> => undefined;
 
-export async function startBroker(name: BrokerName): Promise<ReachedBroker> {
+export async function startBroker(name: BrokerName, version = "usual"): Promise<ReachedBroker> {
   switch (name) {
     case "kafka": {
       const server = await startKafka({ proxied: true, settings: backSoon });
@@ -98,7 +101,9 @@ export async function startBroker(name: BrokerName): Promise<ReachedBroker> {
       };
     }
     case "rabbitmq": {
-      const reached = await reach<BrokerServer>(await startRabbitmq());
+      const reached = await reach<BrokerServer>(
+        await startRabbitmq(version === "4" ? { version: 4 } : version === "newest" ? { version } : {}),
+      );
       const tap = (run: string, topics: readonly string[]): Promise<void> =>
         raw(reached.url, async (channel) => {
           for (const topic of topics) {
@@ -109,11 +114,11 @@ export async function startBroker(name: BrokerName): Promise<ReachedBroker> {
       return { ...reached, tap, read: async (_, topic) => ofEvents(await storedIn(reached.url, topic)) };
     }
     case "nats": {
-      const reached = await reach<BrokerServer>(await startNats());
+      const reached = await reach<BrokerServer>(await startNats(version === "2.10" || version === "newest" ? { version } : {}));
       return { ...reached, tap: untapped, read: async (_, topic) => ofEvents(await nats.stored(reached.url, topic)) };
     }
     case "redis": {
-      const reached = await reach<BrokerServer>(await startRedis());
+      const reached = await reach<BrokerServer>(await startRedis(version === "redis-8" || version === "valkey-newest" ? { version } : {}));
       return { ...reached, tap: untapped, read: async (_, topic) => ofEvents(await redis.stored(reached.url, topic)) };
     }
     case "embedded": {
