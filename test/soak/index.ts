@@ -1,6 +1,7 @@
 import { cpSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { shared } from "../../src/core/time.ts";
 import { readFlags } from "./flags.ts";
 import { commandOf, composition, legOf, narrowed, special, tell } from "./plan.ts";
 
@@ -40,7 +41,7 @@ async function ownBuild(): Promise<string> {
 }
 
 /** The first signal lets the leg at hand put away what it has made; the second ends at once, and supervisors end the servers. */
-const ending = new AbortController();
+const ending = shared(new AbortController());
 let code: number | null = null;
 for (const [name, number] of [
   ["SIGINT", 130],

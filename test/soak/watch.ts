@@ -21,12 +21,12 @@ const everyMs = 1_000;
 /** Samples every worker and the age of the oldest unpublished event, for as long as the load lasts. */
 export function watch(stage: Stage): { stop(): Promise<Watched> } {
   const ending = new AbortController();
-  const signal = AbortSignal.any([ending.signal, stage.signal]);
+  const { signal } = ending;
   const lives = new Map<string, Use[]>();
   const began = stage.clock.monotonic();
   let worstLagMs = 0;
   const run = async (): Promise<void> => {
-    while (!signal.aborted) {
+    while (!signal.aborted && !stage.signal.aborted) {
       for (const { name, pid } of stage.workers.all) {
         const use = pid === null ? null : useOf(pid, stage.clock.monotonic() - began);
         if (use !== null) lives.set(`${name} (${pid})`, [...(lives.get(`${name} (${pid})`) ?? []), use]);

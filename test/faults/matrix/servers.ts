@@ -19,6 +19,7 @@ import { startPostgres, type PostgresVersion } from "../../servers/postgres.ts";
 import { startRabbitmq } from "../../servers/rabbitmq.ts";
 import { startRedis } from "../../servers/redis.ts";
 import type { Server } from "../../servers/server.ts";
+import { onMysql } from "./clients.ts";
 import type { BrokerName, StoreName } from "./pairs.ts";
 
 /** Something to store in or to publish to, reached directly and over a network that can be broken. */
@@ -50,6 +51,14 @@ export async function reach<S extends Server>(server: S): Promise<Reached<S>> {
   };
 }
 
+/** Its own database holds nothing but its own tables. */
+async function reachMysql(server: Server): Promise<Reached> {
+  const { link, [Symbol.asyncDispose]: dispose } = await reach(server);
+  await onMysql(server.url(), (connection) => connection.query("CREATE DATABASE test"));
+  const url = server.url("test");
+  return { server, link, url, linked: url.replace(`:${server.port}`, `:${link!.port}`), [Symbol.asyncDispose]: dispose };
+}
+
 function folderReach(scheme: "sqlite" | "embedded"): Reached<never> {
   const folder = mkdtempSync(join(tmpdir(), "waybill-matrix-"));
   const url = `${scheme}:${join(folder, "file.db")}`;
@@ -69,7 +78,7 @@ export async function startStore(name: StoreName, version = "usual"): Promise<Re
     case "mariadb":
       return reach(await startMariadb(version === "11.8" ? { version } : {}));
     case "mysql":
-      return reach(await startMysql(version === "8.0" ? { version } : {}));
+      return reachMysql(await startMysql(version === "8.0" ? { version } : {}));
     case "sqlite":
       return folderReach("sqlite");
   }
