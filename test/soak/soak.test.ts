@@ -153,6 +153,8 @@ describe("npm run test:soak", () => {
     const { status, stdout } = soak("--plan", "--seed", "21", "--leg", "2", "--store", "sqlite", "--broker", "embedded", "--seconds", "20");
     expect(stdout).toContain("leg 2 of seed 21: sqlite × embedded, 20 s;");
     expect(status).toBe(0);
-    expect(soak("--help")).toMatchObject({ status: 0, stdout: expect.stringContaining("usage: npm run test:soak -- ") });
+    const help = soak("--help");
+    expect(help.status).toBe(0);
+    expect(help.stdout).toContain("usage: npm run test:soak -- ");
   });
 });
