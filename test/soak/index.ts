@@ -88,7 +88,9 @@ async function shortestOf(played: Played): Promise<void> {
   console.log(`         its histories: ${played.folder ?? "not kept"}; now it is made smaller`);
   const reduced = await reduce({
     ...{ leg: full, cut, failed: played },
-    play: (leg) => play(leg, playing),
+    // What never comes to rest must not cost all the time there is.
+    play: (leg) => play(leg, { ...playing, restMs: 60_000 }),
+    signal: ending.signal,
     isOver: () => performance.now() > until || ending.signal.aborted,
     tried: (smaller, result, alike) =>
       console.log(`         ${alike ? "fails too" : "does not fail"}: ${commandOf(full, smaller, narrowing)} (${result.seconds} s)`),

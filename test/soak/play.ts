@@ -26,7 +26,7 @@ export interface Played {
 const usual = { aggregates: 8, hot: 0.25, pauseMs: 30, sleepMs: 40, bytes: 80, hard: 0.3, large: 0.002 };
 const loads = { steady: usual, bursts: usual, hot: { ...usual, hot: 0.9 }, wide: { ...usual, aggregates: 100, hot: 0.02 } } as const;
 
-function changeOf({ options, seconds, store }: Leg): Change {
+function changeOf({ options, seconds, store }: Leg, restMs: number): Change {
   const { batch, batchesInFlight, leaseMs, coordination, purge, onPublish, partitions, listen, handlerBatch, concurrency } = options;
   const drops = purge === "yes" || onPublish === "delete";
   const placing = {
@@ -37,7 +37,7 @@ function changeOf({ options, seconds, store }: Leg): Change {
   const publishTimeoutMs = leaseMs / 2;
   const at = store.name === "sqlite" ? {} : { placing };
   return {
-    ...{ place: at, direct: at, drops, forMs: seconds * 1_000, restMs: 180_000 },
+    ...{ place: at, direct: at, drops, forMs: seconds * 1_000, restMs },
     crew: { writers: options.writers, relays: options.relays, subscribers: options.subscribers },
     relay: {
       ...{ batch, batchesInFlight, coordination, publishTimeoutMs, pollIntervalMs: 50, probeMs: { first: 100, last: 1_000 } },
@@ -76,10 +76,12 @@ export interface Playing {
   /** What workers run. */
   readonly program: string;
   readonly signal: AbortSignal;
+  /** How long everything may take to come to rest. */
+  readonly restMs?: number;
 }
 
 /** Plays a leg on servers of its own. Never rejects: what goes wrong is the result. */
-export async function play(leg: Leg, { program, signal }: Playing): Promise<Played> {
+export async function play(leg: Leg, { program, signal, restMs = 180_000 }: Playing): Promise<Played> {
   const began = performance.now();
   const notes: string[] = [];
   const caused: Fault[] = [];
@@ -89,7 +91,7 @@ export async function play(leg: Leg, { program, signal }: Playing): Promise<Play
     title: "soak",
     injected: "",
     pairs: [],
-    prepare: () => changeOf(leg),
+    prepare: () => changeOf(leg, restMs),
     async inject(stage) {
       // A leg without faults shows what the load alone does.
       stage.once();

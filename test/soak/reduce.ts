@@ -8,6 +8,8 @@ interface Reducing {
   readonly failed: Played;
   /** Plays a smaller leg. */
   play(leg: Leg): Promise<Played>;
+  /** Aborts when all is called off: a leg that ends so has not failed. */
+  readonly signal: AbortSignal;
   /** True when no further leg may be begun. */
   isOver(): boolean;
   /** Called for each leg that was tried. */
@@ -25,21 +27,21 @@ export interface Reduced {
 /** The shortest that a leg is made: processes need a moment to start, and leases to expire. */
 const shortest = 15;
 
-/** The same promise is broken, or the run fails in the same way. */
-export const failsAlike = (a: Played, b: Played): boolean =>
-  b.failures.some(({ invariant }) => a.failures.some((other) => other.invariant === invariant));
+/** The first promise that the one breaks is broken by the other too. The rest may follow from it, or from a busy machine. */
+export const failsAlike = ({ failures: [first] }: Played, { failures }: Played): boolean =>
+  first !== undefined && failures.some(({ invariant }) => invariant === first.invariant);
 
 /**
  * The smallest leg found in time that still fails alike. Shorter first, since that makes all further tries cheap; then fewer faults, then
  * plainer options. Faults keep their share of the time. Each is tried once: what fails by chance may pass, and is then not made smaller.
  */
-export async function reduce({ leg, cut: given, failed, play, isOver, tried, forget }: Reducing): Promise<Reduced> {
+export async function reduce({ leg, cut: given, failed, play, signal, isOver, tried, forget }: Reducing): Promise<Reduced> {
   let [cut, played, tries] = [given, failed, 0];
   const fails = async (smaller: Cut): Promise<boolean> => {
     if (isOver()) return false;
     tries += 1;
     const result = await play(narrowed(leg, smaller));
-    const alike = !result.held && failsAlike(failed, result);
+    const alike = !signal.aborted && failsAlike(failed, result);
     tried(smaller, result, alike);
     if (alike) {
       if (played !== failed) forget(played);

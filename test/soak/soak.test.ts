@@ -61,13 +61,14 @@ describe("a leg that fails", () => {
   const leg = legOf(21, 2);
   const [one, two] = [leg.faults[1]!, leg.faults.at(-1)!];
   const odd = optionNames.find((name) => leg.options[name] !== levels[name][0])!;
+  const { signal } = new AbortController();
   const broken = [{ invariant: "order", verdict: "broken", why: "" }] as const;
   const fails = (of: Played["leg"]): boolean => of.faults.includes(one) && of.faults.includes(two) && of.options[odd] !== levels[odd][0];
 
   const smallest = (tries: number): ReturnType<typeof reduce> => {
     let left = tries;
     return reduce({
-      ...{ leg, cut: whole, failed: played(leg, broken), tried: () => undefined, forget: () => undefined },
+      ...{ leg, cut: whole, failed: played(leg, broken), signal, tried: () => undefined, forget: () => undefined },
       play: async (of) => played(of, fails(of) ? broken : []),
       isOver: () => left-- <= 0,
     });
@@ -89,9 +90,22 @@ describe("a leg that fails", () => {
 
   test("that fails in another way is no smaller form of it", async () => {
     const { cut } = await reduce({
-      ...{ leg, cut: whole, failed: played(leg, broken), tried: () => undefined, forget: () => undefined },
+      ...{ leg, cut: whole, failed: played(leg, broken), signal, tried: () => undefined, forget: () => undefined },
       play: async (of) => played(of, [{ invariant: "no loss", verdict: "unknown", why: "" }]),
       isOver: () => false,
+    });
+    expect(cut).toEqual(whole);
+  });
+
+  test("and is called off meanwhile has not failed because of that", async () => {
+    const ending = new AbortController();
+    const { cut } = await reduce({
+      ...{ leg, cut: whole, failed: played(leg, broken), signal: ending.signal, tried: () => undefined, forget: () => undefined },
+      play: async (of) => {
+        ending.abort();
+        return played(of, broken);
+      },
+      isOver: () => ending.signal.aborted,
     });
     expect(cut).toEqual(whole);
   });
