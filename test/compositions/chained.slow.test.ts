@@ -4,7 +4,11 @@ import { startMariadb } from "../servers/mariadb.ts";
 import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
-import { mariadbGround, postgresGround, sqliteGround, subscribed, type Ground } from "./grounds.ts";
+import type { Ground } from "./ground.ts";
+import { mariadbGround } from "./mysql-ground.ts";
+import { postgresGround } from "./postgres-ground.ts";
+import { sqliteGround } from "./sqlite-ground.ts";
+import { subscribed } from "./subscribed.ts";
 import { mariadbWays, nameOf, postgresWays } from "./ways.ts";
 
 const count = 40;
@@ -69,4 +73,4 @@ for (const [name, database, start] of [
     for (const way of mariadbWays) describe(nameOf(way), () => addsOnce(() => mariadbGround((named) => server.url(named), way)));
   });
 
-describe("a handler that adds an event, on SQLite", () => addsOnce(sqliteGround));
+describe("a handler that adds an event, on SQLite", () => addsOnce(() => sqliteGround()));

@@ -5,7 +5,8 @@ import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
 import { harmsItselfOnly, onServers } from "./ended.ts";
-import { mariadbGround, postgresGround } from "./grounds.ts";
+import { mariadbGround } from "./mysql-ground.ts";
+import { postgresGround } from "./postgres-ground.ts";
 import { mariadbWays, nameOf, postgresWays } from "./ways.ts";
 
 const title = "a handler in a batch that ends its transaction harms its own event only";

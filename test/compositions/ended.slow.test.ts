@@ -6,7 +6,9 @@ import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
 import { applied, bad, count, deeds, harmsItselfOnly, onServers } from "./ended.ts";
-import { mariadbGround, postgresGround, sqliteGround } from "./grounds.ts";
+import { mariadbGround } from "./mysql-ground.ts";
+import { postgresGround } from "./postgres-ground.ts";
+import { sqliteGround } from "./sqlite-ground.ts";
 import { mariadbWays, nameOf, postgresWays } from "./ways.ts";
 
 const title = "a handler in a batch that ends its transaction harms its own event only";
@@ -67,4 +69,4 @@ await describeWith("mariadb", `${title}, on MariaDB with a binary log`, () => {
   });
 });
 
-describe(`${title}, on SQLite`, () => harmsItselfOnly(sqliteGround, deeds));
+describe(`${title}, on SQLite`, () => harmsItselfOnly(() => sqliteGround(), deeds));

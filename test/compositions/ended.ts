@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
-import { subscribed, type Ground } from "./grounds.ts";
+import type { Ground } from "./ground.ts";
+import { subscribed } from "./subscribed.ts";
 
 export const count = 40;
 export const bad = 7;

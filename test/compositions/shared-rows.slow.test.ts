@@ -3,7 +3,10 @@ import { describeWith } from "../servers/available.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
-import { mariadbGround, postgresGround, subscribed, type Ground } from "./grounds.ts";
+import type { Ground } from "./ground.ts";
+import { mariadbGround } from "./mysql-ground.ts";
+import { postgresGround } from "./postgres-ground.ts";
+import { subscribed } from "./subscribed.ts";
 
 const count = 4_000;
 const rows = 10;

@@ -1,13 +1,14 @@
 import { prismaOn } from "../handles/libraries/prisma.ts";
 import { drizzleOnMysql2, drizzleOnNodePostgres, drizzleOnPostgresJs } from "../handles/libraries/drizzle.ts";
-import { knexOnMariadb, knexOnPostgres } from "../handles/libraries/knex.ts";
-import { kyselyOnMariadb, kyselyOnPostgres } from "../handles/libraries/kysely.ts";
-import { mikroOrmOnMariadb, mikroOrmOnPostgres } from "../handles/libraries/mikro-orm.ts";
+import { drizzleOnLibsql } from "../handles/libraries/drizzle-libsql.ts";
+import { knexOnMariadb, knexOnPostgres, knexOnSqlite } from "../handles/libraries/knex.ts";
+import { kyselyOnMariadb, kyselyOnPostgres, kyselyOnSqlite } from "../handles/libraries/kysely.ts";
+import { mikroOrmOnMariadb, mikroOrmOnPostgres, mikroOrmOnSqlite } from "../handles/libraries/mikro-orm.ts";
 import { onMysql2 } from "../handles/libraries/mysql2.ts";
 import { onPg } from "../handles/libraries/pg.ts";
 import { onPostgresJs } from "../handles/libraries/postgres-js.ts";
-import { sequelizeOnMariadb, sequelizeOnPostgres } from "../handles/libraries/sequelize.ts";
-import { typeormOnMariadb, typeormOnPostgres } from "../handles/libraries/typeorm.ts";
+import { sequelizeOnMariadb, sequelizeOnPostgres, sequelizeOnSqlite } from "../handles/libraries/sequelize.ts";
+import { typeormOnMariadb, typeormOnPostgres, typeormOnSqlite } from "../handles/libraries/typeorm.ts";
 import { present } from "../handles/optional.ts";
 
 /** Every way in which a subscriber's handlers reach a database server. */
@@ -43,4 +44,18 @@ export const mariadbWays = [
   ]),
 ];
 
-export const nameOf = (way: (typeof postgresWays)[number]): string => (typeof way === "string" ? `{ ${way} }` : way.library);
+export const sqliteWays = [
+  "path" as const,
+  ...present([
+    kyselyOnSqlite,
+    knexOnSqlite,
+    typeormOnSqlite,
+    sequelizeOnSqlite,
+    mikroOrmOnSqlite,
+    await drizzleOnLibsql(),
+    await prismaOn("SQLite"),
+  ]),
+];
+
+export const nameOf = (way: (typeof postgresWays)[number] | (typeof sqliteWays)[number]): string =>
+  typeof way === "string" ? `{ ${way} }` : way.library;
