@@ -1,5 +1,5 @@
 import { seededRandom } from "../../src/core/random.ts";
-import { cannot, features, type Cell, type Features } from "./features.ts";
+import { features, levelsOf, type Cell } from "./features.ts";
 
 type Levels = Readonly<Record<string, readonly string[]>>;
 type Hand = Readonly<Record<string, string>>;
@@ -11,11 +11,8 @@ const pairsIn = (hand: Hand): string[] => {
   return all.flatMap(([a, x], at) => all.slice(at + 1).map(([b, y]) => pairOf(a, x, b, y)));
 };
 
-/**
- * Hands in which every two levels of two dimensions meet at least once, unless no possible hand has both. Each of `given` is completed
- * first. The same seed deals the same hands.
- */
-function deal(levels: Levels, given: readonly Hand[], isPossible: (hand: Hand) => boolean, seed: number): readonly Hand[] {
+/** Hands in which every two levels of two dimensions meet at least once. Each of `given` is completed first. A seed deals the same hands. */
+function deal(levels: Levels, given: readonly Hand[], seed: number): readonly Hand[] {
   const random = seededRandom(seed);
   const names = Object.keys(levels);
   const open = new Set<string>();
@@ -23,31 +20,23 @@ function deal(levels: Levels, given: readonly Hand[], isPossible: (hand: Hand) =
     for (const b of names.slice(at + 1)) for (const x of levels[a]!) for (const y of levels[b]!) open.add(pairOf(a, x, b, y));
   const any = (of: readonly string[]): string => of[Math.floor(random.next() * of.length)]!;
   /** The best of some random completions. */
-  const complete = (fixed: Hand): Hand | null => {
+  const complete = (fixed: Hand): Hand => {
     let best: { hand: Hand; met: number } | null = null;
     for (let n = 0; n < 40; n++) {
-      const hand = Object.fromEntries(names.map((name) => [name, fixed[name] ?? any(levels[name]!)]));
-      if (!isPossible(hand)) continue;
+      const hand = { ...fixed, ...Object.fromEntries(names.map((name) => [name, fixed[name] ?? any(levels[name]!)])) };
       const met = pairsIn(hand).filter((pair) => open.has(pair)).length;
       if (best === null || met > best.met) best = { hand, met };
     }
-    return best?.hand ?? null;
+    return best!.hand;
   };
   const dealt: Hand[] = [];
   const take = (hand: Hand): void => {
     dealt.push(hand);
     for (const pair of pairsIn(hand)) open.delete(pair);
   };
-  for (const each of given) {
-    const hand = complete(each);
-    if (hand !== null) take(hand);
-  }
-  for (const pair of [...open]) {
-    if (!open.has(pair)) continue;
-    const hand = complete(Object.fromEntries(pair.split("&").map((part) => part.split("=") as [string, string])));
-    if (hand === null) open.delete(pair);
-    else take(hand);
-  }
+  for (const each of given) take(complete(each));
+  for (const pair of [...open])
+    if (open.has(pair)) take(complete(Object.fromEntries(pair.split("&").map((part) => part.split("=") as [string, string]))));
   return dealt;
 }
 
@@ -59,16 +48,13 @@ const product = (deeds: readonly string[], ways: readonly string[]): readonly Ha
  * every two levels of all else meet, each way with each mode, and ways meet the deeds by turns.
  */
 export function cellsOf(store: Cell["store"], ways: readonly string[], deeds: readonly string[], how: "some" | "all"): readonly Cell[] {
-  const isPossible = (hand: Hand): boolean => cannot({ store, ...hand } as unknown as Cell) === null;
   const given =
     how === "all"
       ? product(deeds, ways)
       : ways.flatMap((way, w) =>
           features.mode.map((mode, m) => ({ way, mode, deed: deeds[(w * features.mode.length + m) % deeds.length]! })),
         );
-  const levels: Levels = { ...(how === "all" ? { way: ways } : {}), deed: deeds, ...(features as unknown as Levels) };
+  const levels: Levels = { ...(how === "all" ? { way: ways } : {}), deed: deeds, ...levelsOf(store) };
   const turn = (hand: Hand, at: number): Hand => ({ way: ways[at % ways.length]!, ...hand });
-  return deal(levels, given, isPossible, 1).map((hand, at) => ({ store, ...turn(hand, at) }) as unknown as Cell);
+  return deal(levels, given, 1).map((hand, at) => ({ store, ...turn(hand, at) }) as unknown as Cell);
 }
-
-export type { Features };

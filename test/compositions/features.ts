@@ -26,12 +26,34 @@ export interface Cell extends Features {
   readonly deed: string;
 }
 
-/** Why this cell cannot run; null when it can. */
-export function cannot(cell: Cell): string | null {
-  if (cell.store === "sqlite" && cell.published !== "kept") return "SQLite keeps published rows, without partitions";
-  if (cell.hints === "listens" && cell.store !== "postgres") return "only PostgreSQL has LISTEN";
-  return null;
-}
+/** What a store cannot be combined with. One row for each reason. */
+const cannots: readonly { readonly why: string; readonly is: (cell: Pick<Cell, "store" | "published" | "hints">) => boolean }[] = [
+  {
+    why: "SQLite keeps published rows, without partitions",
+    is: ({ store, published }) => store === "sqlite" && published !== "kept",
+  },
+  { why: "only PostgreSQL has LISTEN", is: ({ store, hints }) => store !== "postgres" && hints === "listens" },
+];
+
+const plain = Object.fromEntries(Object.entries(features).map(([name, levels]) => [name, levels[0]])) as unknown as Features;
+
+const whyNot = (store: Cell["store"], name: string, level: string): string | null =>
+  cannots.find(({ is }) => is({ ...plain, store, [name]: level }))?.why ?? null;
+
+/** What this store's cells are dealt of. */
+export const levelsOf = (store: Cell["store"]): Readonly<Record<string, readonly string[]>> =>
+  Object.fromEntries(
+    Object.entries(features).map(([name, levels]) => [name, levels.filter((level) => whyNot(store, name, level) === null)]),
+  );
+
+/** What this store's cells lack, each with its reason. */
+export const lacks = (store: Cell["store"]): readonly string[] =>
+  Object.entries(features).flatMap(([name, levels]) =>
+    levels.flatMap((level) => {
+      const why = whyNot(store, name, level);
+      return why === null ? [] : [`${name}: ${level} (${why})`];
+    }),
+  );
 
 /** In few words, without what is plain. */
 export function tell(cell: Cell): string {
@@ -41,3 +63,10 @@ export function tell(cell: Cell): string {
   });
   return [`${cell.deed}, ${cell.mode}, ${cell.way}, ${cell.broker}`, ...odd].join(", ");
 }
+
+/**
+ * Whether a handler of batches that ends its transaction leaves all events of that call unfinished. Elsewhere the server refuses to end a
+ * batch's transaction, and the handler is given its events one at a time after that.
+ */
+export const answersForAll = ({ store, way, mode }: Pick<Cell, "store" | "way" | "mode">): boolean =>
+  mode === "batchHandlers" && (store === "sqlite" || (store !== "postgres" && !way.startsWith("{")));

@@ -1,7 +1,7 @@
 import type { PathEvent } from "../../src/core/path-events.ts";
 import type { Deed } from "./deeds.ts";
 import { effectOf, isBad, type Planned } from "./events.ts";
-import type { Cell } from "./features.ts";
+import { answersForAll, type Cell } from "./features.ts";
 import type { Stored } from "./topics.ts";
 
 /** What is seen from outside: by plain SQL, and by a raw client of the broker. */
@@ -24,6 +24,8 @@ export interface Case {
   readonly added: { readonly ids: ReadonlyMap<string, Planned>; readonly phantom: string };
   readonly outcome: Outcome;
   readonly events: readonly PathEvent[];
+  /** The effects of events that were given to one call of a handler together with one that the deed is done to. */
+  readonly company: ReadonlySet<string>;
   /** Letters were redriven after their cause had gone. */
   readonly isHealed: boolean;
 }
@@ -70,7 +72,7 @@ function copies({ deed, added: { ids, phantom }, outcome }: Case): string[] {
 }
 
 /** E, I: each effect once; a bad event harms itself only. */
-function effects({ deed, added: { ids }, outcome, isHealed }: Case): string[] {
+function effects({ cell, deed, added: { ids }, outcome, company, isHealed }: Case): string[] {
   const wrong: string[] = [];
   const seen = times(outcome.effects);
   const letters = new Map(outcome.letters.map(({ id, error }) => [id, error]));
@@ -82,7 +84,8 @@ function effects({ deed, added: { ids }, outcome, isHealed }: Case): string[] {
     const letter = letters.get(id);
     if (count === 1) applied += 1;
     if (count > 1) wrong.push(`${name} has its effect ${count} times`);
-    const fate = isBad(deed, event) ? deed.fate : "applied";
+    const shared = deed.fate === "own" && answersForAll(cell) && company.has(name);
+    const fate = isBad(deed, event) || shared ? deed.fate : "applied";
     if (fate === "applied" && letter !== undefined) wrong.push(`${name} is a letter: ${letter}`);
     if (fate === "applied" && count === 0) wrong.push(`${name} has no effect`);
     const isOne = count === (letter === undefined ? 1 : 0);

@@ -54,11 +54,14 @@ async function playOn(cell: Cell, deed: Deed, ground: Ground, topics: Topics, na
   }
   let healed = false;
   const handle = handlerOf(deed, ground, () => healed);
+  const company = new Set<string>();
   const handling =
     cell.mode === "batchHandlers"
       ? {
           batchHandlers: {
             "*": async (all: readonly SubscriberEvent[], tx: unknown) => {
+              const given = all.map((event) => ({ aggregateId: event.aggregateId, n: (event.payload as { readonly n: number }).n }));
+              if (given.some((each) => isBad(deed, each))) for (const each of given) company.add(effectOf(each));
               for (const event of all) await handle(event, tx);
             },
           },
@@ -103,7 +106,7 @@ async function playOn(cell: Cell, deed: Deed, ground: Ground, topics: Topics, na
       if (!(await comesTrue(() => got() >= expected))) wrong.push(`${got()} of ${expected} added events come to an end`);
     }
     if (!(await comesTrue(async () => (await look()).waiting === 0))) wrong.push("rows of the outbox come to no end");
-    wrong.push(...judge({ cell, deed, added, outcome: await look(), events, isHealed: false }));
+    wrong.push(...judge({ cell, deed, added, outcome: await look(), events, company, isHealed: false }));
     if (cell.letters === "redriven") {
       healed = true;
       const letters = await ground.store.letters.list({ limit: 1_000 });
@@ -112,7 +115,7 @@ async function playOn(cell: Cell, deed: Deed, ground: Ground, topics: Topics, na
         await ground.store.letters.redrive({ ids: letters.map(({ id }) => id) }, { who: "ann", dryRun: false });
         if (!(await comesTrue(() => letters.every(({ id }) => ended.get(id)! > times.get(id)!))))
           wrong.push("redriven letters come to no end");
-        wrong.push(...judge({ cell, deed, added, outcome: await look(), events, isHealed: true }));
+        wrong.push(...judge({ cell, deed, added, outcome: await look(), events, company, isHealed: true }));
       }
     }
     await Promise.all(services.map((service) => service.drain()));

@@ -52,7 +52,7 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter,
   return {
     store: through,
     // What listens has a wake of its own.
-    relayed: (keeping.listen === true ? store : { ...store, wake: through.wake }),
+    relayed: keeping.listen === true ? store : { ...store, wake: through.wake },
     outbox,
     hints,
     transaction: (work) => (library === null ? plain((client) => work(client, outbox)) : library.transaction((tx) => work(tx, outbox))),

@@ -1,0 +1,3 @@
+import { playCells } from "./cells.ts";
+
+await playCells("mysql", "some");
