@@ -24,7 +24,7 @@ export async function mariadbGround(
   const library = typeof way === "string" ? null : await way.open(url(database));
   const handle = typeof way === "string" ? undefined : (way.handle as AnyHandle);
   const through = library === null ? store : mysql({ url: url(database), ...placed, tx: handle!, db: library.db });
-  const { outbox, hints } = counted(through, handle);
+  const { outbox, hints } = counted(store, handle);
   const plain = async (work: (connection: PoolConnection) => Promise<void>): Promise<void> => {
     const connection = await pool.getConnection();
     try {
@@ -39,7 +39,7 @@ export async function mariadbGround(
     }
   };
   const end = async (): Promise<void> => {
-    await through[Symbol.asyncDispose]();
+    if (through !== store) await through[Symbol.asyncDispose]();
     await library?.close();
     await store[Symbol.asyncDispose]();
     await pool.end();
@@ -47,7 +47,7 @@ export async function mariadbGround(
   let ended: Promise<void> | null = null;
   return {
     store: through,
-    relayed: { ...store, wake: through.wake },
+    relayed: store,
     outbox,
     hints,
     transaction: (work) => (library === null ? plain((own) => work(own, outbox)) : library.transaction((tx) => work(tx, outbox))),

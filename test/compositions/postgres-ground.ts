@@ -28,7 +28,7 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter,
   const library = typeof way === "string" ? null : await way.open(own.href);
   const handle = typeof way === "string" ? undefined : (way.handle as AnyHandle);
   const through = library === null ? store : postgres({ url: own.href, ...placed, tx: handle!, db: library.db });
-  const { outbox, hints } = counted(through, handle);
+  const { outbox, hints } = counted(store, handle);
   const plain = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
     const client = await side.connect();
     try {
@@ -44,15 +44,14 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter,
     }
   };
   const end = async (): Promise<void> => {
-    await through[Symbol.asyncDispose]();
+    if (through !== store) await through[Symbol.asyncDispose]();
     await library?.close();
     await store[Symbol.asyncDispose]();
   };
   let ended: Promise<void> | null = null;
   return {
     store: through,
-    // What listens has a wake of its own.
-    relayed: keeping.listen === true ? store : { ...store, wake: through.wake },
+    relayed: store,
     outbox,
     hints,
     transaction: (work) => (library === null ? plain((client) => work(client, outbox)) : library.transaction((tx) => work(tx, outbox))),
@@ -62,7 +61,7 @@ export async function postgresGround(url: string, way: "url" | "pool" | Adapter,
       listeners: () => clients.map((client) => client.eventNames().reduce((sum, name) => sum + client.listenerCount(name), 0)),
     }),
     async connections() {
-      await pool.end();
+      if (!pool.ending) await pool.end();
       const { rows } = await side.query<{ n: number }>("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1", [
         schema,
       ]);
