@@ -3,7 +3,7 @@ import { describeWith, judge } from "../servers/available.ts";
 import type { Server } from "../servers/server.ts";
 import { cellsOf } from "./deal.ts";
 import { deeds } from "./deeds.ts";
-import { features, lacks, tell, type Cell } from "./features.ts";
+import { features, lacks, limitsOf, tell, type Cell } from "./features.ts";
 import { consumer, play, topicsOf } from "./play.ts";
 import { stores, type Way } from "./stores.ts";
 import { createBrokers, lacking } from "./topics.ts";
@@ -37,6 +37,7 @@ export async function playCells(name: Cell["store"], how: "some" | "all"): Promi
       const left = cells.filter(({ broker }) => absent.has(broker)).length;
       console.log(report(`${title}${running === null ? "" : ` ${running.version}`}`, cells.length, left, held));
       for (const why of lacks(store)) console.log(`  not on ${title}: ${why}`);
+      for (const why of limitsOf(cells)) console.log(`  a known limit on ${title}: ${why}`);
       for (const [broker, why] of absent) console.log(`  not with ${broker}: ${why}`);
     });
     for (const [at, cell] of cells.entries()) {

@@ -64,9 +64,30 @@ export function tell(cell: Cell): string {
   return [`${cell.deed}, ${cell.mode}, ${cell.way}, ${cell.broker}`, ...odd].join(", ");
 }
 
-/**
- * Whether a handler of batches that ends its transaction leaves all events of that call unfinished. Elsewhere the server refuses to end a
- * batch's transaction, and the handler is given its events one at a time after that.
- */
-export const answersForAll = ({ store, way, mode }: Pick<Cell, "store" | "way" | "mode">): boolean =>
-  mode === "batchHandlers" && (store === "sqlite" || (store !== "postgres" && !way.startsWith("{")));
+/** Where the server refuses to end a batch's transaction, a handler of batches is given its events one at a time after that. */
+const isGuarded = ({ store, way }: Pick<Cell, "store" | "way">): boolean =>
+  store === "postgres" || (store !== "sqlite" && way.startsWith("{"));
+
+/** What a handler of batches does to the other events of its call when it ends its transaction by itself. One row for each. */
+const limits: readonly { readonly name: "unfinished" | "repeated"; readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
+  {
+    name: "unfinished",
+    why: "a handler of batches that commits leaves all events of its call unfinished",
+    is: (cell) => cell.mode === "batchHandlers" && ["commits", "rolls back", "runs DDL"].includes(cell.deed) && !isGuarded(cell),
+  },
+  {
+    name: "repeated",
+    why: "what a handler of batches does in a library's transaction after its own ROLLBACK is committed, and done again",
+    is: ({ store, way, mode, deed }) => mode === "batchHandlers" && deed === "rolls back" && store !== "sqlite" && !way.startsWith("{"),
+  },
+];
+
+export const isLimited = (cell: Cell, name: (typeof limits)[number]["name"]): boolean =>
+  limits.some((limit) => limit.name === name && limit.is(cell));
+
+/** The documented limits that these cells are judged with. */
+export const limitsOf = (cells: readonly Cell[]): readonly string[] =>
+  limits.flatMap(({ why, is }) => {
+    const count = cells.filter(is).length;
+    return count === 0 ? [] : [`${why} (${count} cells)`];
+  });
