@@ -64,6 +64,17 @@ export function tell(cell: Cell): string {
   return [`${cell.deed}, ${cell.mode}, ${cell.way}, ${cell.broker}`, ...odd].join(", ");
 }
 
+/** Cells that cannot run. One row for each reason. */
+const unplayable: readonly { readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
+  {
+    why: "postgres.js answers no statement after a ROLLBACK that it did not send itself, and never ends",
+    is: ({ way, deed }) => way.includes("postgres.js") && deed === "rolls back",
+  },
+];
+
+/** Why this cell cannot run; null when it can. */
+export const cannot = (cell: Cell): string | null => unplayable.find(({ is }) => is(cell))?.why ?? null;
+
 /** Where the server refuses to end a batch's transaction, a handler of batches is given its events one at a time after that. */
 const isGuarded = ({ store, way }: Pick<Cell, "store" | "way">): boolean =>
   store === "postgres" || (store !== "sqlite" && way.startsWith("{"));
