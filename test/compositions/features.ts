@@ -67,8 +67,8 @@ export function tell(cell: Cell): string {
 /** Cells that cannot run. One row for each reason. */
 const unplayable: readonly { readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
   {
-    why: "postgres.js answers no statement after a ROLLBACK that it did not send itself, and never ends",
-    is: ({ way, deed }) => way.includes("postgres.js") && deed === "rolls back",
+    why: "postgres.js answers no statement after a COMMIT or ROLLBACK that it did not send itself, and never ends",
+    is: ({ way, deed }) => way.includes("postgres.js") && ["commits", "rolls back"].includes(deed),
   },
 ];
 

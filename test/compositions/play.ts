@@ -74,7 +74,7 @@ async function playOn(cell: Cell, deed: Deed, ground: Ground, topics: Topics, na
         ...{ consumer, source: topics.open(), inbox: ground.store, topics: [orders, parcels], observe },
         batch: cell.mode === "one by one" ? 1 : 20,
         retry: { delaysMs: [5, 5] },
-        handlerTimeoutMs: deed.name.startsWith("hangs") || neverAnswers(cell, deed) ? hangsMs : 30_000,
+        handlerTimeoutMs: deed.name.startsWith("hangs") ? hangsMs : 30_000,
         ...handling,
       }),
     );
@@ -128,9 +128,6 @@ async function playOn(cell: Cell, deed: Deed, ground: Ground, topics: Topics, na
   }
   return wrong;
 }
-
-/** postgres.js answers no statement after one that has ended the transaction, so such a handler hangs. */
-const neverAnswers = ({ way }: Cell, { fate }: Deed): boolean => fate === "own" && way.includes("postgres.js");
 
 /** How often each event came to an end, by its id; it grows with the list. */
 function endsIn(events: readonly PathEvent[]): Map<string, number> {
