@@ -2,11 +2,15 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Short files that play whole suites. Files begin in the order of their size, so these would come last and be waited for. */
 const longest = [
+  "compositions/cells-postgres.slow",
   "stores/postgres.slow",
   "cli/verify-brokers.slow",
+  "compositions/cells-mariadb.slow",
   "faults/matrix",
   "brokers/kafka-path.slow",
   "brokers/rabbitmq-path.slow",
+  "compositions/cells-mysql.slow",
+  "compositions/cells-sqlite.slow",
   "path/package.slow",
   "path/newest-node.slow",
   "stores/mysql.slow",
