@@ -12,7 +12,8 @@ export interface Handle<Db, Tx, B extends Begins = { readonly db: Db; readonly t
   (tx: Tx): SqlTransaction;
   /**
    * Begins a transaction as the library does. It commits when `work` resolves, and rolls back when it fails. After that, `work` can no
-   * longer use what it was given: a late statement would run in another caller's transaction.
+   * longer use what it was given: a late statement would run in another caller's transaction. What was lent to `work` with `lend` of the
+   * core is taken back sooner, before Waybill's own last statements.
    */
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Only for the types. No object has it. */
@@ -22,6 +23,15 @@ export interface Handle<Db, Tx, B extends Begins = { readonly db: Db; readonly t
 /** The writer of a store that takes transactions of other libraries as well as those of its own client. */
 export interface SqlWriter {
   append(tx: SqlTransaction, rows: readonly Row[]): Promise<readonly Added[]>;
+}
+
+/** PostgreSQL answers the COMMIT of a failed transaction with no error, and libraries then report a commit. */
+export interface ProvingWriter extends SqlWriter {
+  /**
+   * Runs as the last statement. What it returns runs after the commit, and fails with TRANSACTION_LOST or COMMIT_UNKNOWN unless the database
+   * kept the transaction.
+   */
+  prove(tx: SqlTransaction): Promise<() => Promise<void>>;
 }
 
 /** MySQL continues in autocommit mode after it rolls a transaction back: later statements commit one by one. PostgreSQL refuses them. */

@@ -1,18 +1,27 @@
 import { causesOf, sqlStateOf } from "./causes.ts";
 import { isWaybillError, WaybillError } from "./errors.ts";
 
+/** Runs inside a transaction as its last statement. What it returns runs after the commit, and fails unless the database kept it. */
+type Prove<Tx> = (tx: Tx) => Promise<() => Promise<void>>;
+
 /**
  * Runs a transaction that `begin` opens and commits. Once the work is done, a failure that is not the database's own refusal does not
  * say whether the transaction was committed, and must not be taken for either: COMMIT_UNKNOWN.
  */
-export async function committed<Tx, T>(begin: (work: (tx: Tx) => Promise<T>) => Promise<T>, work: (tx: Tx) => T | Promise<T>): Promise<T> {
+export async function committed<Tx, T>(
+  begin: (work: (tx: Tx) => Promise<T>) => Promise<T>,
+  work: (tx: Tx) => T | Promise<T>,
+  prove?: Prove<Tx>,
+): Promise<T> {
   let done = false;
+  let proven = async (): Promise<void> => undefined;
   let failure: unknown;
   try {
     const result = await begin(async (tx) => {
       done = false;
       try {
         const value = await work(tx);
+        if (prove !== undefined) proven = await prove(tx);
         done = true;
         return value;
       } catch (error) {
@@ -20,7 +29,10 @@ export async function committed<Tx, T>(begin: (work: (tx: Tx) => Promise<T>) => 
         throw error;
       }
     });
-    if (done) return result;
+    if (done) {
+      await proven();
+      return result;
+    }
   } catch (error) {
     if (!done || isWaybillError(error) || isRefusal(error)) throw error;
     throw new WaybillError(

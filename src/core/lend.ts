@@ -1,19 +1,36 @@
 import { WaybillError } from "./errors.ts";
 
-/** By lent handle, what it stands for. */
-const behind = new WeakMap<object, object>();
+/** What a lent handle stands for, and how its loan ends. */
+interface Loan {
+  readonly thing: object;
+  takeBack(): void;
+}
+const loans = new WeakMap<object, Loan>();
 
 /** What a lent handle stands for, and any other thing itself: for what has to outlive the loan, such as a listener. */
-export function unlent<T extends object>(handle: T): T {
-  return (behind.get(handle) as T | undefined) ?? handle;
+export function unlent<T>(handle: T): T {
+  return (loans.get(handle as object)?.thing as T | undefined) ?? handle;
+}
+
+/**
+ * Ends the loan, and returns what the handle stands for. Before our last statements: a statement of the work's that comes between them and
+ * COMMIT, and fails, would undo everything.
+ */
+export function reclaim<T>(handle: T): T {
+  loans.get(handle as object)?.takeBack();
+  return unlent(handle);
 }
 
 /**
  * A handle of a transaction that works until it is taken back. Otherwise, work that timed out or forgot an await would write into the next
  * transaction of the same connection, and its effect would happen twice. `isOpen` says whether the transaction is still open: after the
- * work's own ROLLBACK, statements would commit one by one.
+ * work's own ROLLBACK, statements would commit one by one. `under`: what `thing` was made of, where a part of it is lent already.
  */
-export function lend<T extends object>(thing: T, isOpen = () => true): { readonly handle: T; takeBack(): void } {
+export function lend<T extends object>(
+  thing: T,
+  isOpen = () => true,
+  under: { readonly thing: T; takeBack(): void } = { thing, takeBack: () => undefined },
+): { readonly handle: T; takeBack(): void } {
   let lent = true;
   const guard = <Target extends object>(target: Target, self?: object, called?: PropertyKey): Target =>
     new Proxy(target, {
@@ -39,13 +56,12 @@ export function lend<T extends object>(thing: T, isOpen = () => true): { readonl
   const inner = (value: unknown): unknown =>
     typeof value === "function" ? (...given: unknown[]): unknown => Reflect.apply(value, undefined, given.map(guarded)) as unknown : value;
   const handle = guard(thing);
-  behind.set(handle, thing);
-  return {
-    handle,
-    takeBack() {
-      lent = false;
-    },
+  const takeBack = (): void => {
+    lent = false;
+    under.takeBack();
   };
+  loans.set(handle, { thing: under.thing, takeBack });
+  return { handle, takeBack };
 }
 
 /** Runs `work` with a handle that works only until `work` is done. */

@@ -6,6 +6,7 @@ import { show, WaybillError } from "../core/errors.ts";
 import type { Added, Draft, Row } from "../core/event.ts";
 import type { EventMap } from "./event-map.ts";
 import { uuidv7, type NewId } from "../core/ids.ts";
+import { reclaim } from "../core/lend.ts";
 import { checkOptions, whole } from "../core/options.ts";
 import { systemRandom, type Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
@@ -161,7 +162,8 @@ function outboxOf<Db, Tx, Given, Events extends EventMap, B extends Begins = { r
             buffer = null;
             wrote = rows.length > 0;
             const now = areReady(rows);
-            const last = now ? way.last(tx, rows) : all(rows).then((late) => way.last(tx, late));
+            const own = reclaim(tx);
+            const last = now ? way.last(own, rows) : all(rows).then((late) => way.last(own, late));
             return last === null || (now && synchronous) ? result : last.then(() => result);
           });
         });

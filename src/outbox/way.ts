@@ -1,7 +1,8 @@
-import type { Begins, Handle, SqlWriter, StayingWriter } from "../contracts/handle.ts";
+import type { Begins, Handle, ProvingWriter, SqlWriter, StayingWriter } from "../contracts/handle.ts";
 import type { OutboxWriter, Transactor } from "../contracts/outbox-store.ts";
 import { committed } from "../core/commit.ts";
 import type { Added, Row } from "../core/event.ts";
+import { unlent } from "../core/lend.ts";
 
 /** How an outbox reaches its store: with the store's own client, or with a library's handle. `Given` is what `add` takes. */
 export interface Way<Db, Tx, Given> {
@@ -11,7 +12,7 @@ export interface Way<Db, Tx, Given> {
   /** Calls `then` when the transaction has ended. False where the end is not reported. */
   onEnd(tx: Given, then: () => void): boolean;
   transaction<T>(db: Db, work: (tx: Tx) => T | Promise<T>): Promise<T>;
-  /** The last statement of a transaction; null when there is nothing to do. */
+  /** The last statement of the work in a transaction; null when there is nothing to do. */
   last(tx: Tx, rows: readonly Row[]): Promise<unknown> | null;
 }
 
@@ -30,9 +31,13 @@ export function ownWay<Db, Tx, Given>(
   };
 }
 
-export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter | StayingWriter, handle: Handle<Db, Tx, B>): Way<Db, Tx, Tx> {
+export function libraryWay<Db, Tx, B extends Begins>(
+  writer: SqlWriter | StayingWriter | ProvingWriter,
+  handle: Handle<Db, Tx, B>,
+): Way<Db, Tx, Tx> {
   const append = (tx: Tx, rows: readonly Row[]): Promise<readonly Added[]> => writer.append(handle(tx), rows);
   const guard = "staying" in writer ? writer : null;
+  const proving = "prove" in writer ? writer : null;
   return {
     synchronous: false,
     append,
@@ -40,12 +45,13 @@ export function libraryWay<Db, Tx, B extends Begins>(writer: SqlWriter | Staying
     transaction: (db, work) =>
       committed(
         (inner) => handle.begin(db, inner),
-        (tx: Tx) => (guard === null ? work(tx) : guard.staying(handle(tx), () => work(tx))),
+        (tx: Tx) => (guard === null ? work(tx) : guard.staying(handle(unlent(tx)), () => work(tx))),
+        proving === null ? undefined : (tx) => proving.prove(handle(unlent(tx))),
       ),
     last(tx, rows) {
       if (rows.length > 0) return append(tx, rows);
       // Without an event, the server is asked too: one that has given the transaction up would "commit" nothing, and report no error.
-      return guard === null ? handle(tx).query("SELECT 1", []) : null;
+      return guard === null && proving === null ? handle(tx).query("SELECT 1", []) : null;
     },
   };
 }

@@ -289,8 +289,9 @@ export function worksIn(adapter: Adapter, prepare: () => Promise<Ground>): void 
 
 type Event = Draft & { readonly id: string };
 
-/** Not a check of the transaction: MySQL cannot make it within the INSERT. */
-const isOfTheWork = (sql: string): boolean => !/^(RELEASE SAVEPOINT|SET @@transaction_read_only)/.test(sql);
+/** Not a check of the transaction: MySQL cannot make it within the INSERT, and PostgreSQL's is for what is asked after the commit. */
+const isOfTheWork = (sql: string): boolean =>
+  !/^(RELEASE SAVEPOINT|SET @@transaction_read_only|SELECT pg_catalog\.pg_current_xact_id_if_assigned)/.test(sql);
 
 function counting(handle: AnyHandle, asked: (sql: string) => void): AnyHandle {
   const counted = (tx: unknown): ReturnType<AnyHandle> => {

@@ -14,6 +14,7 @@ import { onMysql2 } from "./libraries/mysql2.ts";
 import { prismaOn } from "./libraries/prisma.ts";
 import { sequelizeOnMariadb } from "./libraries/sequelize.ts";
 import { typeormOnMariadb } from "./libraries/typeorm.ts";
+import { survivesLooseStatements } from "./loose.ts";
 import { present } from "./optional.ts";
 import { isInTheDocs } from "./table.ts";
 
@@ -64,5 +65,6 @@ for (const { name, title, start } of both) {
     };
     for (const adapter of adapters) worksIn(adapter, prepare);
     for (const adapter of adapters) tellsOfALostCommit(adapter, prepare);
+    for (const adapter of adapters) survivesLooseStatements(adapter, prepare);
   });
 }

@@ -14,6 +14,7 @@ import { onPostgresJs } from "./libraries/postgres-js.ts";
 import { prismaOn } from "./libraries/prisma.ts";
 import { sequelizeOnPostgres } from "./libraries/sequelize.ts";
 import { typeormOnPostgres } from "./libraries/typeorm.ts";
+import { survivesLooseStatements } from "./loose.ts";
 import { present } from "./optional.ts";
 import { isInTheDocs } from "./table.ts";
 
@@ -65,4 +66,5 @@ await describeWith("postgres", "handles on PostgreSQL", () => {
   };
   for (const adapter of adapters) worksIn(adapter, prepare);
   for (const adapter of adapters) tellsOfALostCommit(adapter, prepare);
+  for (const adapter of adapters) survivesLooseStatements(adapter, prepare);
 });

@@ -71,10 +71,12 @@ async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransa
   if (client === undefined) return lending(tx, work, open);
   const lent = lend(client, open);
   const guarded = Object.create(session!, { [name]: { value: lent.handle } }) as object;
+  const inside = Object.create(tx, { session: { value: guarded } }) as DrizzleTransaction;
+  const { handle: inner, takeBack } = lend(inside, open, { thing: tx, takeBack: lent.takeBack });
   try {
-    return await lending(Object.create(tx, { session: { value: guarded } }) as DrizzleTransaction, work, open);
+    return await work(inner);
   } finally {
-    lent.takeBack();
+    takeBack();
   }
 }
 

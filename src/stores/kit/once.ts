@@ -1,4 +1,5 @@
 import type { Applied, Inbox, OnceWork } from "../../contracts/inbox.ts";
+import { WaybillError } from "../../core/errors.ts";
 
 /** Distinct events of one consumer. */
 export interface Events {
@@ -15,3 +16,10 @@ export function onceBy<Tx>(apply: Apply<Tx>): Inbox<Tx>["once"] {
     return applied!;
   };
 }
+
+/** A library said that it had committed, and no finished marks are there. */
+export const rolledBack = (ids: readonly string[]): WaybillError =>
+  new WaybillError(
+    "TRANSACTION_LOST",
+    `the database rolled the transaction of event ${ids.join(", ")} back before its COMMIT: a statement that the handler did not await had failed`,
+  );

@@ -5,7 +5,7 @@ import { createExpiry } from "../kit/expiry.ts";
 import { lending } from "../../core/lend.ts";
 import { blamed, Conflict, MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
-import { onceBy, type Apply, type Events } from "../kit/once.ts";
+import { onceBy, rolledBack, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { Connection, MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
@@ -18,6 +18,8 @@ import { among, guardedBranch, refusedEnd, turnByTurn } from "./shared.ts";
 import { committing, plainly, stayingInside } from "./transactor.ts";
 
 export interface Applying<Tx> {
+  /** Whether `transaction` fails when the server has rolled back before COMMIT. A library cannot tell: the COMMIT of nothing succeeds. */
+  readonly hearsOfRollback: boolean;
   /** Begins a transaction. One that several events share is one that its handlers cannot end, where the server has such a thing. */
   transaction<T>(shared: boolean, work: (begun: Begun<Tx>) => Promise<T>): Promise<T>;
 }
@@ -64,7 +66,8 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   };
   const apply: Apply<Tx> = ({ consumer, ids }, handlerVersion, work, letter) => {
     let cutOff: Cut | undefined;
-    const attempt = (watch: WatchRollback) =>
+    let finished: { readonly n: Names; readonly ids: readonly string[] } | null = null;
+    const attempt = (watch: WatchRollback): Promise<readonly Applied[]> =>
       applying.transaction<readonly Applied[]>(ids.length > 1, async ({ ask: own, lend, guarded, cut }) => {
         cutOff = cut;
         const ask: AskTransaction = (sql, values) =>
@@ -119,9 +122,16 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         );
         await finish(ask, at.names, { consumer, ids: [...fresh] }, (rows) => goHome(ask, rows, at));
         await dropLetter();
+        finished = { n: at.names, ids: [...fresh] };
         return before;
       });
-    return rolledBackInTime(attempt, async () => cutOff?.());
+    const surely = async (watch: WatchRollback): Promise<readonly Applied[]> => {
+      const applied = await attempt(watch);
+      if (finished !== null && !applying.hearsOfRollback)
+        await kept(connection, finished.n, { consumer, ids: finished.ids }, handlerVersion);
+      return applied;
+    };
+    return rolledBackInTime(surely, async () => cutOff?.());
   };
 
   return {
@@ -265,6 +275,18 @@ async function finish(
   await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, key);
 }
 
+/**
+ * A statement that the handler did not await may lose a deadlock behind our last one. The server rolls everything back, and the library's
+ * COMMIT succeeds. Only the marks show it.
+ */
+async function kept({ run }: Connection, n: Names, { consumer, ids }: Events, handlerVersion: number): Promise<void> {
+  const [row] = await run(
+    `SELECT COUNT(*) AS marks FROM ${n.inbox} WHERE consumer = ? AND event_id ${among(ids)} AND finished = 1 AND handler_version = ?`,
+    [consumer, ...ids, handlerVersion],
+  );
+  if (numberOf(row!, "marks") !== ids.length) throw rolledBack(ids);
+}
+
 function databaseIn([row]: Awaited<ReturnType<AskTransaction>>): string | null {
   const name = row?.[0] ?? null;
   return name === null ? null : textIn(name);
@@ -293,6 +315,7 @@ function forgetSome(
  */
 export function onOwnConnections(connection: Connection): Applying<MysqlConnection> {
   return {
+    hearsOfRollback: true,
     transaction: (shared, work) =>
       connection.lend(async (own, server) => {
         // While a server runs a query, it does not notice that the client has gone, and the mark would stay locked. Behind a load balancer,

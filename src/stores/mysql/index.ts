@@ -3,6 +3,7 @@ import type { Store } from "../../contracts/store.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
+import { reclaim, unlent } from "../../core/lend.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { throughLibrary } from "../kit/library.ts";
@@ -109,9 +110,20 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
     return { ...own, writer, transactor: createTransactor(connection), inbox } satisfies MysqlStore;
   }
   const { tx: handle, db } = library;
-  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, (tx, work) => writer.staying(handle(tx), work));
+  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer);
   const applying: Applying<Tx> = {
-    transaction: (_shared, work) => begin(db, (tx) => work({ ask: askOf(handle(tx)), lend: (handler) => handler(tx), guarded: false })),
+    hearsOfRollback: false,
+    transaction: (_shared, work) =>
+      begin(db, (tx) => {
+        const lend = async (handler: (tx: Tx) => void | Promise<void>): Promise<void> => {
+          try {
+            await handler(tx);
+          } finally {
+            reclaim(tx);
+          }
+        };
+        return work({ ask: askOf(handle(unlent(tx))), lend, guarded: false });
+      }),
   };
   return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };
 }

@@ -3,7 +3,7 @@ import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { parkedVersion } from "../kit/letters.ts";
-import type { Apply } from "../kit/once.ts";
+import { rolledBack, type Apply } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { EventTransactions, Put, StatementRows, Statement } from "./applying.ts";
 import type { Connection } from "./connection.ts";
@@ -90,17 +90,35 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
       return ended ? new SessionEnded(place, error) : error;
     };
+    const surely = async (watch: WatchRollback): Promise<readonly Applied[]> => {
+      const applied = await attempt(watch);
+      if (made !== null && !applying.hearsOfRollback) await kept(connection, n, consumer, [...made.fresh], handlerVersion);
+      return applied;
+    };
     // The server does not notice a lost client while it runs that client's query, and the mark would stay locked.
     const cut = (): Promise<unknown> =>
       connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
         made?.backend,
         made?.xid,
       ]);
-    return rolledBackInTime(attempt, cut).catch((error: unknown) => {
+    return rolledBackInTime(surely, cut).catch((error: unknown) => {
       const held = made === null && causesOf(error).some((cause) => sqlStateOf(cause) === "55P03");
       throw held ? new MarkHeld(place, error) : error;
     });
   };
+}
+
+/**
+ * A statement that the handler did not await may fail behind our last one. PostgreSQL then answers COMMIT with ROLLBACK, and the library
+ * reports a commit. A savepoint of the handler's may also be rolled back there. Only the marks show it.
+ */
+async function kept({ run }: Connection, n: Names, consumer: string, ids: readonly string[], handlerVersion: number): Promise<void> {
+  if (ids.length === 0) return;
+  const [row] = await run(
+    `SELECT count(*) AS n FROM ${n.inbox} WHERE consumer = $1 AND event_id = ANY (ARRAY(SELECT json_array_elements_text($2::json))) AND finished AND handler_version = $3::integer`,
+    [consumer, JSON.stringify(ids), handlerVersion],
+  );
+  if (Number(row!["n"]) !== ids.length) throw rolledBack(ids);
 }
 
 /** A transaction, and the marks that it made. */

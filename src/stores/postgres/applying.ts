@@ -1,4 +1,4 @@
-import { lending, unlent } from "../../core/lend.ts";
+import { lending, reclaim, unlent } from "../../core/lend.ts";
 import type { Connection } from "./connection.ts";
 import { explain, type PgClient } from "./driver.ts";
 import { literal } from "./names.ts";
@@ -20,6 +20,8 @@ interface Done<T> {
 
 /** How a transaction for events begins and ends, and how statements run in it. */
 export interface EventTransactions<Tx> {
+  /** Whether `transaction` fails when the server answers COMMIT with ROLLBACK. Libraries do not look at the answer. */
+  readonly hearsOfRollback: boolean;
   /** `first` runs as the transaction begins; the work gets its rows. A transaction that several events share cannot be committed by the work. */
   transaction<T>(first: Statement, shared: boolean, work: (tx: Tx, rows: StatementRows) => Promise<Done<T>>): Promise<T>;
   query(tx: Tx, statement: Statement): Promise<StatementRows>;
@@ -54,14 +56,16 @@ export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransacti
   };
   return {
     query,
+    hearsOfRollback: false,
     notices: () => false,
     transaction: (first, shared, work) =>
       library.begin(async (tx) => {
         if (shared) await query(tx, () => guard.set).catch(explained);
         const { result, last, refused } = await work(tx, await query(tx, first).catch(explained));
+        const own = reclaim(tx);
         for (const statement of [last, shared ? () => guard.drop : null])
           if (statement !== null)
-            await query(tx, statement)
+            await query(own, statement)
               .catch(explained)
               .catch((error: unknown) => {
                 throw refused?.(error) ?? error;
@@ -79,6 +83,7 @@ export function onOwnClients(connection: Connection, patienceMs: number): EventT
   // A subscriber that is frozen inside its transaction must not keep its event from the others for ever.
   const begin = `BEGIN; SET LOCAL lock_timeout = ${patienceMs}; SET LOCAL idle_in_transaction_session_timeout = ${patienceMs * 10}; SET LOCAL tcp_user_timeout = ${patienceMs}`;
   return {
+    hearsOfRollback: true,
     transaction: (first, shared, work) =>
       connection.lend((client) => {
         const opening = `${begin}${shared ? `; ${guard.set}` : ""}; ${first(literal)}`;

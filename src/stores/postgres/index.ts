@@ -82,7 +82,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const clock = options.clock ?? systemClock;
   const newId = uuidv7(systemClock, systemRandom);
   const listening = options.listen === true ? createListening(connection) : null;
-  const writer = createWriter(names, connection.place);
+  const writer = createWriter(names, connection);
   const own = {
     name: "postgres",
     schema: createSchema(connection, names, partitions),
@@ -109,12 +109,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     return { ...own, writer, transactor: createTransactor(connection.place, statementTimeoutMs), inbox };
   }
   const { tx: handle, db } = library;
-  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer, async (tx, work) => {
-    const result = await work();
-    // If a statement has failed, COMMIT rolls back without an error. Any further statement fails, so this one finds out.
-    await handle(tx).query("SELECT 1", []);
-    return result;
-  });
+  const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer);
   const inTransaction = {
     begin: <T>(work: (tx: Tx) => Promise<T>) => begin(db, work),
     query: async (tx: Tx, sql: string, values: unknown[]) => handle(tx).query(sql, values),

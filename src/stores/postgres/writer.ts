@@ -1,10 +1,11 @@
-import type { SqlTransaction } from "../../contracts/handle.ts";
+import type { ProvingWriter, SqlTransaction } from "../../contracts/handle.ts";
 import type { OutboxWriter } from "../../contracts/outbox-store.ts";
 import { readSafely, WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
 import { unlent } from "../../core/lend.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
 import { idTaken } from "../kit/writing.ts";
+import type { Connection } from "./connection.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
 import type { Names } from "./names.ts";
 
@@ -12,7 +13,7 @@ import type { Names } from "./names.ts";
  * One statement, whichever library runs it. One event without a key is a plain insert, which costs PostgreSQL a fifth less than the
  * function. Several events, or a key, take the function.
  */
-export function createWriter(n: Names, place: string): OutboxWriter<SqlTransaction> {
+export function createWriter(n: Names, { place, run }: Connection): OutboxWriter<SqlTransaction> & ProvingWriter {
   const statementOf = (rows: readonly Row[]): [text: string, values: string[]] =>
     rows.length === 1 && rows[0]!.idempotencyKey === null
       ? insertOf(n, rows[0]!)
@@ -20,6 +21,19 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
   return {
     synchronous: false,
     onEnd: whenEnded,
+    // A role that may only insert can ask this too.
+    async prove(tx) {
+      const { rows } = await tx.query("SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text AS xid", []);
+      const xid = rows[0]?.["xid"] ?? null;
+      return async () => {
+        if (xid === null) return; // it wrote nothing
+        const [row] = await run("SELECT pg_xact_status($1::xid8) AS status", [xid]).catch((error: unknown) => {
+          throw unproven(place, error);
+        });
+        if (row?.["status"] === "committed") return;
+        throw row?.["status"] === "aborted" ? undone() : unproven(place);
+      };
+    },
     async append(tx, rows) {
       refuseLibrary(tx);
       refuseWithoutTransaction(tx);
@@ -41,6 +55,19 @@ export function createWriter(n: Names, place: string): OutboxWriter<SqlTransacti
       });
     },
   };
+}
+
+function undone(): WaybillError {
+  return new WaybillError(
+    "TRANSACTION_LOST",
+    "a statement of the transaction had failed, and PostgreSQL rolled everything back: await every statement, and let its error pass",
+  );
+}
+
+function unproven(place: string, cause?: unknown): WaybillError {
+  return new WaybillError("COMMIT_UNKNOWN", `${place} did not say whether it kept a transaction that the library reported as committed`, {
+    cause,
+  });
 }
 
 /** Callbacks that wait for the end of a client's transaction. All stores share one listener per client. */
