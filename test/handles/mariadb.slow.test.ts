@@ -15,6 +15,7 @@ import { prismaOn } from "./libraries/prisma.ts";
 import { sequelizeOnMariadb } from "./libraries/sequelize.ts";
 import { typeormOnMariadb } from "./libraries/typeorm.ts";
 import { survivesLooseStatements } from "./loose.ts";
+import { outlivesNestedTransactions } from "./nested.ts";
 import { present } from "./optional.ts";
 import { isInTheDocs } from "./table.ts";
 
@@ -66,5 +67,6 @@ for (const { name, title, start } of both) {
     for (const adapter of adapters) worksIn(adapter, prepare);
     for (const adapter of adapters) tellsOfALostCommit(adapter, prepare);
     for (const adapter of adapters) survivesLooseStatements(adapter, prepare);
+    for (const adapter of adapters) outlivesNestedTransactions(adapter, prepare);
   });
 }

@@ -15,6 +15,7 @@ import { prismaOn } from "./libraries/prisma.ts";
 import { sequelizeOnPostgres } from "./libraries/sequelize.ts";
 import { typeormOnPostgres } from "./libraries/typeorm.ts";
 import { survivesLooseStatements } from "./loose.ts";
+import { outlivesNestedTransactions } from "./nested.ts";
 import { present } from "./optional.ts";
 import { isInTheDocs } from "./table.ts";
 
@@ -67,4 +68,5 @@ await describeWith("postgres", "handles on PostgreSQL", () => {
   for (const adapter of adapters) worksIn(adapter, prepare);
   for (const adapter of adapters) tellsOfALostCommit(adapter, prepare);
   for (const adapter of adapters) survivesLooseStatements(adapter, prepare);
+  for (const adapter of adapters) outlivesNestedTransactions(adapter, prepare);
 });

@@ -23,8 +23,11 @@ interface SequelizeBegins extends Begins {
 interface Inside {
   readonly sequelize?: { query(sql: string, options: object): PromiseLike<unknown> };
   /** "commit" or "rollback", once the transaction has begun to end. A nested transaction ends with its parent. */
-  readonly finished?: string;
+  finished?: string;
   readonly parent?: Inside;
+  /** Its nested transactions. */
+  readonly savepoints?: readonly Inside[];
+  connection?: unknown;
 }
 
 /** The transaction that `sequelize.transaction(…)` gives. */
@@ -46,8 +49,28 @@ export const fromSequelize = handle<SequelizeDb, SequelizeTransaction, Sequelize
     };
   },
   isInside: (db) => "commit" in db,
-  begin: (db, work) => (db as unknown as Begin<SequelizeTransaction>).transaction(work),
+  async begin(db, work) {
+    let begun: Inside = {};
+    try {
+      return await (db as unknown as Begin<SequelizeTransaction>).transaction(async (transaction) => {
+        begun = transaction as Inside;
+        try {
+          return await work(transaction);
+        } finally {
+          for (const nested of nestedIn(begun)) nested.finished ??= "rollback";
+        }
+      });
+    } finally {
+      for (const each of [begun, ...nestedIn(begun)]) delete each.connection;
+    }
+  },
 });
+
+/**
+ * Sequelize lets nested transactions go on, and begin, after the end of the one they are in: in whatever transaction its connection has
+ * then. So they are ended with it, and lose the connection.
+ */
+const nestedIn = ({ savepoints = [] }: Inside): readonly Inside[] => savepoints.flatMap((nested) => [nested, ...nestedIn(nested)]);
 
 const bound = (sql: string): string =>
   rewrite(

@@ -1,4 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
+import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
@@ -42,6 +43,39 @@ export const fromTypeorm = handle<TypeormDb, TypeormTransaction, TypeormBegins>(
     };
   },
   isInside: (db) => db.queryRunner?.isTransactionActive === true,
-  // On SQLite, all managers share one query runner, which is never released.
-  begin: (db, work) => (db as Begin<TypeormTransaction>).transaction((manager) => lending(manager, work)),
+  begin: (db, work) =>
+    (db as Begin<TypeormTransaction>).transaction(async (manager) => {
+      const runner = manager.queryRunner as unknown as Runner;
+      // On SQLite, all managers share one query runner, which is never released.
+      if (runner.driver.createQueryRunner("master") === runner) return lending(manager, work);
+      try {
+        const result = await lending(manager, work);
+        // TypeORM would release a savepoint in place of COMMIT, and leave the transaction open.
+        if (runner.transactionDepth > 1)
+          throw new WaybillError(
+            "TRANSACTION_LOST",
+            "a nested transaction was still open at the end: await it inside the callback or handler",
+          );
+        return result;
+      } catch (error) {
+        await giveUp(runner);
+        throw error;
+      }
+    }),
 });
+
+interface Runner {
+  readonly driver: { createQueryRunner(mode: "master"): unknown };
+  readonly transactionDepth: number;
+  query(sql: string): Promise<unknown>;
+}
+
+/**
+ * While a nested transaction is open, TypeORM would only roll back to its savepoint. Whoever had the session next would commit the rest. All
+ * that TypeORM runs goes through this method, so what comes later, the nested COMMIT too, is refused.
+ */
+async function giveUp(runner: Runner): Promise<void> {
+  const rolledBack = runner.query("ROLLBACK");
+  runner.query = () => Promise.reject(ended("TypeORM"));
+  await rolledBack.catch(() => undefined);
+}
