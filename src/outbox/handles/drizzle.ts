@@ -1,4 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
+import type { PooledClient } from "../../core/check-out.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
@@ -53,11 +54,28 @@ export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>(
     };
   },
   isInside: (db) => typeof (db as Inside).rollback === "function",
-  begin(db, work) {
+  async begin(db, work) {
     refuseSynchronous(db as Inside);
-    return (db as Begin<DrizzleTransaction>).transaction((tx) => lendingClient(tx, work));
+    let stopListening = (): void => undefined;
+    try {
+      return await (db as Begin<DrizzleTransaction>).transaction((tx) => {
+        stopListening = listenTo(tx);
+        return lendingClient(tx, work);
+      });
+    } finally {
+      stopListening();
+    }
   },
 });
+
+/** The server may end a session between two statements. The error of a pg client that nobody listens to would end the process. */
+function listenTo({ session }: Inside): () => void {
+  const client = session?.client as Partial<PooledClient> | undefined;
+  if (typeof client?.on !== "function" || typeof client.off !== "function") return () => undefined;
+  const listen = (): void => undefined; // the next statement reports the error
+  client.on("error", listen);
+  return () => void client.off!("error", listen);
+}
 
 /**
  * Queries are built long before they are sent, and nested transactions are objects of their own. So the guard is beneath them, around the
