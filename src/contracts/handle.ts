@@ -12,8 +12,8 @@ export interface Handle<Db, Tx, B extends Begins = { readonly db: Db; readonly t
   (tx: Tx): SqlTransaction;
   /**
    * Begins a transaction as the library does. It commits when `work` resolves, and rolls back when it fails. After that, `work` can no
-   * longer use what it was given: a late statement would run in another caller's transaction. What was lent to `work` with `lend` of the
-   * core is taken back sooner, before Waybill's own last statements.
+   * longer use what it was given: a late statement would run in another caller's transaction. Those of
+   * waybill/handles take it back sooner where they can, before Waybill's own last statements.
    */
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Only for the types. No object has it. */

@@ -373,6 +373,30 @@ export const mutants: readonly Mutant[] = [
     tests("handles/late.slow", "that were built before a ROLLBACK of the handler's own"),
   ),
   mutant(
+    "handle-taken-back-late",
+    "E",
+    "PostgreSQL: a handler's statement that nobody awaits runs behind Waybill's last one in a library's transaction, and undoes it",
+    tests("handles/postgres.slow", "when the handler sends it"),
+  ),
+  mutant(
+    "library-commit-believed",
+    "L",
+    "PostgreSQL: an event is acknowledged when its library reports a COMMIT that was a ROLLBACK",
+    tests("handles/postgres.slow", "that undoes an event fails it"),
+  ),
+  mutant(
+    "mysql-library-commit-believed",
+    "L",
+    "MySQL: an event is acknowledged when its library commits nothing, after the server has rolled back",
+    tests("handles/mariadb.slow", "that undoes an event fails it"),
+  ),
+  mutant(
+    "typeorm-savepoint-only",
+    "E",
+    "TypeORM: a handler that fails inside a nested transaction leaves the outer one open, for others to commit",
+    tests("handles/postgres.slow", "that outlives its handler keeps nothing"),
+  ),
+  mutant(
     "marks-forgotten-early",
     "E",
     "marks are forgotten by age, although the broker still has messages of their time",
