@@ -119,6 +119,11 @@ describe("waybill init", () => {
     expect(names()).toEqual([]);
   });
 
+  test.skipIf(process.platform !== "linux")("a file system that makes no folders is refused, and does not hang", async () => {
+    const { code, stderr } = await init(["/proc/nope/shop", "--store", "sqlite", "--broker", "embedded"]);
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("/proc/nope/shop cannot be written to") as string });
+  });
+
   test("a folder that cannot be made is refused without a stack", async () => {
     writeFileSync(join(folder, "file"), "");
     const { code, stderr } = await init(["file/shop", "--store", "sqlite", "--broker", "embedded"]);

@@ -102,14 +102,21 @@ function write(at: string, shown: string, { files }: Project): void {
       `${listed(there)} ${there.length === 1 ? "is" : "are"} there already, and nothing was written: give another folder (waybill init FOLDER), or move ${there.length === 1 ? "it" : "them"} away`,
     );
   try {
-    mkdirSync(at, { recursive: true });
+    makeFolder(at);
     for (const [name, content] of files) {
-      mkdirSync(dirname(join(at, name)), { recursive: true });
+      makeFolder(dirname(join(at, name)));
       writeFileSync(join(at, name), content, { flag: "wx" });
     }
   } catch (cause) {
     throw new WaybillError("USAGE", `${shown} cannot be written to: ${asError(cause).message}`, { cause });
   }
+}
+
+/** Node's own recursive way tries for ever where a file system says that a parent which exists does not, as /proc does. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return;
+  makeFolder(dirname(path));
+  mkdirSync(path);
 }
 
 const listed = (names: readonly string[]): string => names.join(", ").replace(/, ([^,]+)$/, " and $1");
