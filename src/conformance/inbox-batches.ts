@@ -88,12 +88,12 @@ export function batchCases<Db, Tx>(suite: StoreSuite<Db, Tx>): void {
   test.needing("commitInside")("of several events, one whose work commits leaves the others with one effect each", async (scene) => {
     const { store, effect, effects, commitInside } = scene;
     const names = ids.map((_, at) => `paid ${at}`);
-    const ended = store.inbox.once(keys, 1, async (tx, fresh, next) => {
+    const ended = store.inbox.once(keys, 1, async (_tx, fresh, next) => {
       assert.deepEqual([...fresh].sort(), [...ids].sort());
       for (const [at, id] of ids.entries()) {
-        await next([id]);
-        await effect(tx, names[at]!);
-        if (at === 1) await commitInside!(tx);
+        const own = await next([id]);
+        await effect(own, names[at]!);
+        if (at === 1) await commitInside!(own);
       }
     });
     await assert.rejects(ended);

@@ -1,4 +1,5 @@
 import type { Added, Row } from "../core/event.ts";
+import type { Loan } from "../core/lend.ts";
 
 /** What a store needs of an open transaction, whatever library it belongs to. */
 export interface SqlTransaction {
@@ -16,6 +17,8 @@ export interface Handle<Db, Tx, B extends Begins = { readonly db: Db; readonly t
    * waybill/handles take it back sooner where they can, before Waybill's own last statements.
    */
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** The same transaction, for one of several handlers. Absent where a library's own object cannot be lent. */
+  lend?(tx: Tx): Loan<Tx>;
   /** Only for the types. No object has it. */
   readonly begins?: B;
 }

@@ -22,12 +22,15 @@ export type Applied = "done" | "seen" | "parked";
 
 /**
  * The work of the transaction. `fresh` has the ids of the events that have no mark yet. Work that applies several of them one after the
- * other awaits `next` with the ids of each before it begins with them.
+ * other awaits `next` with the ids of each before it begins with them, and applies them with the handle that `next` answers.
  */
-export type OnceWork<Tx> = (tx: Tx, fresh: ReadonlySet<string>, next: NextWork) => void | Promise<void>;
+export type OnceWork<Tx> = (tx: Tx, fresh: ReadonlySet<string>, next: NextWork<Tx>) => void | Promise<void>;
 
-/** Rejects when what ran before it has ended the transaction: whatever ran after it would commit by itself. */
-export type NextWork = (ids: readonly string[]) => void | Promise<void>;
+/**
+ * Takes back the handle that it answered before. Rejects when what ran before it has ended the transaction: whatever ran after it would
+ * commit by itself. It may also reject when a handler undid what others had done: if it does not, `once` does.
+ */
+export type NextWork<Tx> = (ids: readonly string[]) => Tx | Promise<Tx>;
 
 export interface Inbox<Tx> {
   /**

@@ -1,11 +1,22 @@
 import { WaybillError } from "./errors.ts";
 
-/** What a lent handle stands for, and how its loan ends. */
-interface Loan {
-  readonly thing: object;
+export interface Loan<T> {
+  readonly handle: T;
   takeBack(): void;
 }
-const loans = new WeakMap<object, Loan>();
+
+/** By lent handle, what it stands for, and how its loan ends. */
+const loans = new WeakMap<object, { readonly thing: object; takeBack(): void }>();
+
+/** Makes a call on a lent handle by `send`, which may throw: the function's name, what it is given, and its sending. */
+export type Through = (name: PropertyKey | undefined, given: readonly unknown[], send: () => unknown) => unknown;
+const plainly: Through = (_name, _given, send) => send();
+
+interface Lending<T> {
+  readonly through?: Through;
+  /** What the thing was made of, where a part of it is lent already. */
+  readonly under?: { readonly thing: T; takeBack(): void };
+}
 
 /** What a lent handle stands for, and any other thing itself: for what has to outlive the loan, such as a listener. */
 export function unlent<T>(handle: T): T {
@@ -24,13 +35,9 @@ export function reclaim<T>(handle: T): T {
 /**
  * A handle of a transaction that works until it is taken back. Otherwise, work that timed out or forgot an await would write into the next
  * transaction of the same connection, and its effect would happen twice. `isOpen` says whether the transaction is still open: after the
- * work's own ROLLBACK, statements would commit one by one. `under`: what `thing` was made of, where a part of it is lent already.
+ * work's own ROLLBACK, statements would commit one by one.
  */
-export function lend<T extends object>(
-  thing: T,
-  isOpen = () => true,
-  under: { readonly thing: T; takeBack(): void } = { thing, takeBack: () => undefined },
-): { readonly handle: T; takeBack(): void } {
+export function lend<T extends object>(thing: T, isOpen = () => true, { through = plainly, under }: Lending<T> = {}): Loan<T> {
   let lent = true;
   const guard = <Target extends object>(target: Target, self?: object, called?: PropertyKey): Target =>
     new Proxy(target, {
@@ -42,10 +49,12 @@ export function lend<T extends object>(
         return typeof value === "function" ? guard(value, of, name) : value;
       },
       apply(of, _, values) {
-        if (!lent) throw ended();
-        if (!isOpen()) throw endedInside();
         const given: unknown[] = called === "savepoint" ? values.map(inner) : values;
-        const result: unknown = Reflect.apply(of as () => unknown, self, given);
+        const result: unknown = through(called, given, () => {
+          if (!lent) throw ended();
+          if (!isOpen()) throw endedInside();
+          return Reflect.apply(of as () => unknown, self, given);
+        });
         // A prepared statement of mysql2 runs without the connection's own methods.
         if (called === "prepare" && result instanceof Promise) return result.then(guarded);
         return isLazy(result) || isStatement(result) ? guard(result) : result;
@@ -58,9 +67,9 @@ export function lend<T extends object>(
   const handle = guard(thing);
   const takeBack = (): void => {
     lent = false;
-    under.takeBack();
+    under?.takeBack();
   };
-  loans.set(handle, { thing: under.thing, takeBack });
+  loans.set(handle, { thing: unlent(under?.thing ?? thing), takeBack });
   return { handle, takeBack };
 }
 

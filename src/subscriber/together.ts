@@ -54,7 +54,7 @@ async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<voi
   let applied: ReadonlySet<string> = new Set();
   try {
     await failpoints.hit("before-handle", [id, ...also]);
-    await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (tx, fresh, next) => {
+    await path.inbox.once({ consumer, id, also }, path.handlerVersion, async (_tx, fresh, next) => {
       if (!ours(members)) throw givenUp();
       applied = fresh;
       step.extend(handlerTimeoutMs + graceMs);
@@ -63,9 +63,9 @@ async function once<Tx>(path: Path<Tx>, members: readonly Member[]): Promise<voi
       await path.inTime({ slowMs, ms: handlerTimeoutMs, onSlow }, async (signal) => {
         for (const call of path.calls(deliveries)) {
           signal.throwIfAborted();
-          await next(call.map(({ envelope }) => envelope.id));
+          const own = await next(call.map(({ envelope }) => envelope.id));
           signal.throwIfAborted();
-          await path.handle(call, tx, signal);
+          await path.handle(call, own, signal);
         }
       });
       await failpoints.hit("before-commit", [...fresh]);

@@ -332,6 +332,7 @@ function createInbox(clock: Clock, database: Database, db: SimDb, { inTurn, writ
         for (const mark of marks) mark.finished = true;
         const turn = new Set(ids.map((each) => nameOf({ consumer, id: each })));
         for (const mark of waiting.filter(({ name }) => turn.has(name))) marks.push(...waiting.splice(waiting.indexOf(mark), 1));
+        return tx;
       });
       if (tx.server.givenUp === true) throw new WaybillError("TRANSACTION_LOST", "the transaction was rolled back inside the handler");
       marks.push(...waiting);

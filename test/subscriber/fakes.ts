@@ -270,16 +270,13 @@ export function fakeInbox(clock: Clock): FakeInbox {
           const written: string[] = [];
           let open = true;
           try {
-            await work(
-              {
-                write(effect) {
-                  if (!open) throw new Error("the transaction has ended");
-                  written.push(effect);
-                },
+            const tx: FakeTx = {
+              write(effect) {
+                if (!open) throw new Error("the transaction has ended");
+                written.push(effect);
               },
-              fresh,
-              () => undefined,
-            );
+            };
+            await work(tx, fresh, () => tx);
           } finally {
             open = false;
           }

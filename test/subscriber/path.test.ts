@@ -41,7 +41,8 @@ afterEach(async () => {
 function mapped<Tx>(inbox: Inbox<Tx>, writeOf: (tx: Tx) => Write): Inbox<Write> {
   return {
     ...inbox,
-    once: (key, version, work, letter) => inbox.once(key, version, (tx, fresh, next) => work(writeOf(tx), fresh, next), letter),
+    once: (key, version, work, letter) =>
+      inbox.once(key, version, (tx, fresh, next) => work(writeOf(tx), fresh, async (ids) => writeOf(await next(ids))), letter),
   };
 }
 

@@ -334,7 +334,7 @@ describe("live traffic", () => {
       inbox: {
         ...scene.store.inbox,
         once: async (...[{ id }, , work]: Parameters<typeof scene.store.inbox.once>) => (
-          await work({} as never, new Set([id]), () => undefined),
+          await work({} as never, new Set([id]), () => ({}) as never),
           "done" as const
         ),
       },

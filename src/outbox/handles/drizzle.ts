@@ -1,7 +1,8 @@
 import type { Begins } from "../../contracts/handle.ts";
 import type { PooledClient } from "../../core/check-out.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { lend, lending } from "../../core/lend.ts";
+import { lend, unlent, type Loan } from "../../core/lend.ts";
+import { lendTurn } from "../../core/lend-turn.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { isInside, type PgTransaction } from "./pg.ts";
@@ -54,13 +55,15 @@ export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>(
     };
   },
   isInside: (db) => typeof (db as Inside).rollback === "function",
+  lend: (tx) => lendClient(tx, lendTurn),
   async begin(db, work) {
     refuseSynchronous(db as Inside);
     let stopListening = (): void => undefined;
     try {
       return await (db as Begin<DrizzleTransaction>).transaction((tx) => {
         stopListening = listenTo(tx);
-        return lendingClient(tx, work);
+        const lent = lendClient(tx, lend);
+        return work(lent.handle).finally(() => lent.takeBack());
       });
     } finally {
       stopListening();
@@ -81,21 +84,17 @@ function listenTo({ session }: Inside): () => void {
  * Queries are built long before they are sent, and nested transactions are objects of their own. So the guard is beneath them, around the
  * driver's client. Drizzle itself keeps the unguarded client, for COMMIT and ROLLBACK.
  */
-async function lendingClient<T>(tx: DrizzleTransaction, work: (tx: DrizzleTransaction) => Promise<T>): Promise<T> {
+function lendClient(given: DrizzleTransaction, by: typeof lend): Loan<DrizzleTransaction> {
+  const tx = unlent(given); // a handle's methods would use the handle's own client
   const { session } = tx as Inside;
   const open = (): boolean => isOpen(tx);
   const name = session?.tx === undefined ? "client" : "tx"; // libsql has a client for each transaction
   const client = session?.[name];
-  if (client === undefined) return lending(tx, work, open);
-  const lent = lend(client, open);
+  if (client === undefined) return lend(tx, open);
+  const lent = by(client, open);
   const guarded = Object.create(session!, { [name]: { value: lent.handle } }) as object;
   const inside = Object.create(tx, { session: { value: guarded } }) as DrizzleTransaction;
-  const { handle: inner, takeBack } = lend(inside, open, { thing: tx, takeBack: lent.takeBack });
-  try {
-    return await work(inner);
-  } finally {
-    takeBack();
-  }
+  return lend(inside, open, { under: { thing: tx, takeBack: lent.takeBack } });
 }
 
 /** A pg client before 8.21, which does not say whether its transaction is open. */

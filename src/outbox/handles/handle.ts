@@ -1,5 +1,6 @@
 import type { Begins, Handle, SqlTransaction } from "../../contracts/handle.ts";
 import { show, WaybillError } from "../../core/errors.ts";
+import type { Loan } from "../../core/lend.ts";
 
 interface Library<Db, Tx> {
   readonly name: string;
@@ -10,9 +11,10 @@ interface Library<Db, Tx> {
   /** Whether it is a transaction already: a nested one would be a savepoint, and `outbox.transaction` promises a commit. */
   isInside(db: Db): boolean | Promise<boolean>;
   begin<T>(db: Db, work: (tx: Tx) => Promise<T>): Promise<T>;
+  lend?(tx: Tx): Loan<Tx>;
 }
 
-export function handle<Db, Tx, B extends Begins>({ name, owns, open, isInside, begin }: Library<Db, Tx>): Handle<Db, Tx, B> {
+export function handle<Db, Tx, B extends Begins>({ name, owns, open, isInside, begin, lend }: Library<Db, Tx>): Handle<Db, Tx, B> {
   const isOwn = (given: unknown): boolean =>
     ((typeof given === "object" && given !== null) || typeof given === "function") && owns(given as Readonly<Record<string, unknown>>);
   const transactionOf = (tx: Tx): SqlTransaction => {
@@ -26,6 +28,7 @@ export function handle<Db, Tx, B extends Begins>({ name, owns, open, isInside, b
       if (await isInside(db)) throw alreadyInside(name);
       return begin(db, work);
     },
+    ...(lend !== undefined && { lend }),
   });
 }
 

@@ -1,4 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
+import { lend } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { raw } from "./raw.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
@@ -25,5 +26,6 @@ export const fromKnex = handle<KnexDb, KnexTransaction, KnexBegins>({
     return raw(trx);
   },
   isInside: (db) => "isCompleted" in db,
+  lend: (tx) => lend(tx),
   begin: (db, work) => (db as Begin<KnexTransaction>).transaction(work),
 });

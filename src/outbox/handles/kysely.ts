@@ -1,5 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
-import { lending } from "../../core/lend.ts";
+import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { ended, handle, noTransaction } from "./handle.ts";
 import { isKnown, refuseOld } from "./kysely-class.ts";
@@ -51,6 +51,7 @@ export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
     };
   },
   isInside: (db) => db.isTransaction,
+  lend: (tx) => lend(tx),
   async begin(db, work) {
     await refuseOld(db);
     return (db as Begin).transaction().execute((tx) => lending(tx, work));

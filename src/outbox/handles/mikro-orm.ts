@@ -1,5 +1,6 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { lend } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
 import { raw } from "./raw.ts";
 import { ended, handle, isMethod, noTransaction } from "./handle.ts";
@@ -41,5 +42,6 @@ export const fromMikroOrm = handle<MikroOrmDb, MikroOrmTransaction, MikroOrmBegi
     };
   },
   isInside: (db) => db.isInTransaction(),
+  lend: (tx) => lend(tx),
   begin: (db, work) => (db as unknown as Begin).transactional(work),
 });

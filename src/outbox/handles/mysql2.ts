@@ -1,5 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
-import { lending } from "../../core/lend.ts";
+import { lend, lending } from "../../core/lend.ts";
 import { handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
 
@@ -30,6 +30,7 @@ export const fromMysql2 = handle<Mysql2Db, Mysql2Transaction, Mysql2Begins>({
     return async (sql, values) => ({ rows: rowsOf(await (values.length === 0 ? run.query(sql, []) : run.execute(sql, values))) });
   },
   isInside: (db) => !isPool(db) && isInside(db), // a second START TRANSACTION would commit the open one
+  lend: (connection) => lend(connection),
   begin: (db, work) => (isPool(db) ? onPool(db, work) : run(db, work)),
 });
 

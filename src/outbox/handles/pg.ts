@@ -3,6 +3,7 @@ import { sqlStateOf } from "../../core/causes.ts";
 import { checkOut, type PooledClient } from "../../core/check-out.ts";
 import { asError, WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
+import { lendTurn } from "../../core/lend-turn.ts";
 import { alreadyInside, handle, isMethod, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
 
@@ -39,6 +40,7 @@ export const fromPg = handle<PgDb, PgTransaction, PgBegins>({
     };
   },
   isInside: (db) => !isPool(db) && isInside(db),
+  lend: (client) => lendTurn(client, () => client.getTransactionStatus?.() !== "I"),
   async begin(db, work) {
     if (!isPool(db)) return run(db, work);
     const listen = (): void => undefined; // the next statement reports the error; without a listener, the process would end

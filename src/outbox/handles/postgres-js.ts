@@ -1,5 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
-import { lending } from "../../core/lend.ts";
+import { lend, lending } from "../../core/lend.ts";
 import type { Method, TakenBy } from "./method.ts";
 import { handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
@@ -43,6 +43,7 @@ export const fromPostgresJs = handle<PostgresJsDb, PostgresJsTransaction, Postgr
     };
   },
   isInside: (db) => "savepoint" in db,
+  lend: (tx) => lend(tx),
   async begin(db, work) {
     // Wrapped in an object: postgres.js would look for promises inside an array.
     const { value } = await (db as Begin).begin((sql) => lending(sql, async (tx) => ({ value: await work(tx) })));

@@ -1,5 +1,6 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { sqlStateOf } from "../../core/causes.ts";
+import { lend } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { rowsOf } from "./result.ts";
@@ -37,6 +38,7 @@ export const fromPrisma = handle<PrismaDb, PrismaTransaction, PrismaBegins>({
     };
   },
   isInside: (db) => !isClient(db),
+  lend: (tx) => lend(tx),
   begin: (db, work) => (db as unknown as Inside).$transaction(work),
 });
 

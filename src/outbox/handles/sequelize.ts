@@ -1,4 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
+import { lend } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
 import { rewrite } from "./placeholders.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
@@ -49,6 +50,7 @@ export const fromSequelize = handle<SequelizeDb, SequelizeTransaction, Sequelize
     };
   },
   isInside: (db) => "commit" in db,
+  lend: (tx) => lend(tx),
   async begin(db, work) {
     let begun: Inside = {};
     try {

@@ -1,6 +1,6 @@
 import type { Begins } from "../../contracts/handle.ts";
 import { WaybillError } from "../../core/errors.ts";
-import { lending } from "../../core/lend.ts";
+import { lend, lending } from "../../core/lend.ts";
 import type { Method } from "./method.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { unwrapped, type Rows } from "./result.ts";
@@ -43,6 +43,7 @@ export const fromTypeorm = handle<TypeormDb, TypeormTransaction, TypeormBegins>(
     };
   },
   isInside: (db) => db.queryRunner?.isTransactionActive === true,
+  lend: (tx) => lend(tx),
   begin: (db, work) =>
     (db as Begin<TypeormTransaction>).transaction(async (manager) => {
       const runner = manager.queryRunner as unknown as Runner;

@@ -43,7 +43,7 @@ export function createInbox(database: Database, clock: Clock, tables: Tables, { 
           return letter === undefined ? "parked" : "done";
         });
         const fresh = new Set(ids.filter((_, at) => before[at] === "done"));
-        if (fresh.size > 0) await work(tx, fresh, () => undefined);
+        if (fresh.size > 0) await work(tx, fresh, () => tx);
         database.changesOf(tx).marks.push(() => {
           for (const id of ids) {
             const name = nameOf({ consumer, id });

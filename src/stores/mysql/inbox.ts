@@ -2,7 +2,8 @@ import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
-import { lending } from "../../core/lend.ts";
+import { lending, type Loan } from "../../core/lend.ts";
+import { lendTurn, type TurnLoan } from "../../core/lend-turn.ts";
 import { blamed, Conflict, MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
 import { onceBy, rolledBack, type Apply, type Events } from "../kit/once.ts";
@@ -29,12 +30,15 @@ interface Begun<Tx> {
   readonly ask: AskTransaction;
   /** Gives it to a handler. */
   lend(handler: Handler<Tx>): void | Promise<void>;
+  /** Gives it to one of several. */
+  readonly turn: () => Turn<Tx>;
   /** Whether the server refuses statements of a handler that would end it. */
   readonly guarded: boolean;
   /** Cuts it off, where that can be done. */
   readonly cut?: Cut;
 }
 
+type Turn<Tx> = Loan<Tx> & Partial<TurnLoan<Tx>>;
 type Cut = () => Promise<void>;
 type Handler<Tx> = (tx: Tx) => void | Promise<void>;
 
@@ -68,7 +72,7 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
     let cutOff: Cut | undefined;
     let finished: { readonly n: Names; readonly ids: readonly string[] } | null = null;
     const attempt = (watch: WatchRollback): Promise<readonly Applied[]> =>
-      applying.transaction<readonly Applied[]>(ids.length > 1, async ({ ask: own, lend, guarded, cut }) => {
+      applying.transaction<readonly Applied[]>(ids.length > 1, async ({ ask: own, lend, turn: begin, guarded, cut }) => {
         cutOff = cut;
         const ask: AskTransaction = (sql, values) =>
           own(sql, values).catch((error: unknown) => {
@@ -102,17 +106,27 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           });
         let over = false;
         // After the transaction's end, a mark would be committed by itself.
-        const during: AskTransaction = (sql, values) => (over ? Promise.reject(new Error("the work is over")) : ask(sql, values));
-        const next = guarded || fresh.size === 1 ? () => undefined : turnByTurn(during, at.names, consumer, [...fresh], handlerVersion);
-        const working = async (): Promise<void> => {
+        const during: AskTransaction = (sql, values) => (over ? Promise.reject(ended()) : ask(sql, values));
+        let turn: Turn<Tx> | undefined;
+        const turns = turnByTurn(during, at.names, consumer, [...fresh], handlerVersion);
+        const working = async (renew: () => Promise<void>): Promise<void> => {
+          const next = async (now: readonly string[]): Promise<Tx> => {
+            turn?.takeBack();
+            if (over) throw ended();
+            if (fresh.size > 1 && !guarded) await turns(now);
+            else if (turn?.mayLeaveSavepoints?.() === true) await renew();
+            if (over) throw ended();
+            return (turn = begin()).handle;
+          };
           try {
             await lend((tx) => work(tx, fresh, next));
           } finally {
             over = true;
+            turn?.takeBack();
           }
         };
-        await stayingInside(inSession, () =>
-          watch(working).catch(async (error: unknown) => {
+        await stayingInside(inSession, (renew) =>
+          watch(() => working(renew)).catch(async (error: unknown) => {
             // The handler may have thrown anything. Only a statement in its session shows whether the session is still there.
             await own("SELECT DATABASE() AS home")
               .then((rows) => goHome(own, rows, at))
@@ -287,6 +301,8 @@ async function kept({ run }: Connection, n: Names, { consumer, ids }: Events, ha
   if (numberOf(row!, "marks") !== ids.length) throw rolledBack(ids);
 }
 
+const ended = (): WaybillError => new WaybillError("NO_TRANSACTION", "the work is over");
+
 function databaseIn([row]: Awaited<ReturnType<AskTransaction>>): string | null {
   const name = row?.[0] ?? null;
   return name === null ? null : textIn(name);
@@ -331,7 +347,9 @@ export function onOwnConnections(connection: Connection): Applying<MysqlConnecti
         try {
           const branch = shared ? await guardedBranch(own, server) : null;
           const lend = (handler: Handler<MysqlConnection>): Promise<void> => lending(own, async (lent) => handler(lent));
-          return await committing(own, connection, branch ?? plainly, () => work({ ask: askOf(own), lend, guarded: branch !== null, cut }));
+          const turn = (): TurnLoan<MysqlConnection> => lendTurn(own);
+          const begun = { ask: askOf(own), lend, turn, guarded: branch !== null, cut };
+          return await committing(own, connection, branch ?? plainly, () => work(begun));
         } finally {
           over = true;
         }

@@ -122,7 +122,8 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
             reclaim(tx);
           }
         };
-        return work({ ask: askOf(handle(unlent(tx))), lend, guarded: false });
+        const turn = () => handle.lend?.(tx) ?? { handle: tx, takeBack: () => undefined };
+        return work({ ask: askOf(handle(unlent(tx))), lend, turn, guarded: false });
       }),
   };
   return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };

@@ -1,4 +1,3 @@
-import type { NextWork } from "../../contracts/inbox.ts";
 import type { MysqlServer } from "./connection.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { errnoOf, type MysqlConnection } from "./driver.ts";
@@ -12,10 +11,10 @@ export const among = (ids: readonly string[]): string => `IN (${ids.map(() => "?
  * A handler's COMMIT, TRUNCATE or DDL would commit the marks of events whose handlers have not run. So each event gets its mark when its
  * turn comes, and the mark of the one before it is finished. The marks that are taken away stay locked until the transaction ends.
  */
-export function turnByTurn(ask: AskTransaction, n: Names, consumer: string, ids: readonly string[], handlerVersion: number): NextWork {
+export function turnByTurn(ask: AskTransaction, n: Names, consumer: string, ids: readonly string[], handlerVersion: number) {
   let begun: readonly string[] | null = null;
   let stayed = async (): Promise<void> => undefined;
-  return async (now) => {
+  return async (now: readonly string[]): Promise<void> => {
     const others = begun === null ? ids.filter((id) => !now.includes(id)) : [];
     if (others.length > 0) await ask(`DELETE FROM ${n.inbox} WHERE consumer = ? AND event_id ${among(others)}`, [consumer, ...others]);
     if (begun !== null) {

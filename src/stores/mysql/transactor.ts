@@ -3,6 +3,7 @@ import type { Transactor } from "../../contracts/outbox-store.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
 import { createQueue } from "../../core/queue.ts";
+import { systemRandom } from "../../core/random.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { errnoOf, explain, isSilence, type MysqlConnection, type MysqlPool } from "./driver.ts";
 import { inMysqlTransaction, inTransaction, isUnprepared, onPool } from "./pool.ts";
@@ -76,20 +77,28 @@ export async function committing<T>(
   return result;
 }
 
+/** No handler can roll back to it. One name for all transactions, because the server keeps statistics of each statement's text. */
+const savepoint = `waybill_${Buffer.from(systemRandom.bytes(8)).toString("hex")}`;
+
 /**
  * A deadlock rolls the whole transaction back, and statements such as COMMIT end it. Work that swallows the deadlock's error, or runs such
  * a statement, goes on outside. The savepoint exists at the end only if the transaction is the one that it was made in.
  */
-export async function stayingInside<T>(query: Query, work: () => T | Promise<T>): Promise<T> {
-  const stayed = await staying(query);
-  const result = await work();
+export async function stayingInside<T>(query: Query, work: (renew: () => Promise<void>) => T | Promise<T>): Promise<T> {
+  let stayed = await staying(query);
+  // The server takes all later savepoints away with it.
+  const renew = async (): Promise<void> => {
+    await stayed();
+    stayed = await staying(query);
+  };
+  const result = await work(renew);
   await stayed();
   return result;
 }
 
 /** Makes the savepoint. What it answers fails unless the savepoint is still there, and takes it away. */
 export async function staying(query: Query): Promise<() => Promise<void>> {
-  const kept = await query("SAVEPOINT waybill_work").then(
+  const kept = await query(`SAVEPOINT ${savepoint}`).then(
     () => true,
     (error: unknown) => {
       if (isUnprepared(error)) return false;
@@ -103,7 +112,7 @@ export async function staying(query: Query): Promise<() => Promise<void>> {
       return;
     }
     try {
-      await query("RELEASE SAVEPOINT waybill_work");
+      await query(`RELEASE SAVEPOINT ${savepoint}`);
     } catch (error) {
       throw errnoOf(error) === 1305 ? transactionLost(error) : error;
     }

@@ -1,4 +1,4 @@
-import type { Applied } from "../../contracts/inbox.ts";
+import type { Applied, NextWork } from "../../contracts/inbox.ts";
 import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
@@ -9,6 +9,7 @@ import type { EventTransactions, Put, StatementRows, Statement } from "./applyin
 import type { Connection } from "./connection.ts";
 import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
 import type { Names } from "./names.ts";
+import { turnNow, turnsIn } from "./turns.ts";
 
 /** The error of a statement that would finish another transaction's marks: the SQL function of the schema raises it too. */
 const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
@@ -53,12 +54,13 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
             last: letter === undefined ? null : (put) => `DELETE FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint`,
           };
         }
-        const next = async (): Promise<void> => {
-          if (fresh.size === 1 || applying.notices(tx)) return;
-          const [now] = await query(tx, () => "SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text AS xid");
-          if (now?.["xid"] !== xid) throw lostBy(ids);
+        const turns = turnsIn(applying, tx, (statement) => query(tx, statement), xid);
+        const next: NextWork<Tx> = async () => {
+          if (fresh.size === 1) return tx;
+          return (await turns.next()) ?? Promise.reject(lostBy(ids));
         };
-        await watch(async () => work(tx, fresh, next)).catch(async (error: unknown) => {
+        const working = (): Promise<void> => turns.during(async () => work(tx, fresh, next));
+        await watch(working).catch(async (error: unknown) => {
           // The handler may have thrown anything. Only a statement shows whether its session is still there.
           await applying
             .query(tx, () => "SELECT 1")
@@ -69,7 +71,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
         });
         return {
           result,
-          last: finishing(n, consumer, [...fresh], handlerVersion, xid, letter),
+          last: finishing(n, consumer, [...fresh], handlerVersion, { xid, turn: turns.last() }, letter),
           refused: (error) => refusal(error, ids),
         };
       });
@@ -159,14 +161,21 @@ function inserting(n: Names, consumer: string, ids: readonly string[], handlerVe
  * take effect alone. So only the transaction that made the marks can finish them: in any other, a text that is no boolean fails the
  * statement, and with it the COMMIT behind it. A mark that the handler has deleted is recreated.
  */
-function finishing(n: Names, consumer: string, ids: readonly string[], handlerVersion: number, made: string, letter?: bigint): Statement {
+function finishing(
+  n: Names,
+  consumer: string,
+  ids: readonly string[],
+  handlerVersion: number,
+  { xid, turn }: { readonly xid: string; readonly turn: number },
+  letter?: bigint,
+): Statement {
   if (ids.length === 1 && letter === undefined)
-    return (put) =>
-      `SELECT ${n.finish}(${put(consumer)}::text, ${put(ids[0]!)}::text, ${put(handlerVersion)}::integer, ${put(made)}::text)`;
+    return (put) => `SELECT ${n.finish}(${put(consumer)}::text, ${put(ids[0]!)}::text, ${put(handlerVersion)}::integer, ${put(xid)}::text)`;
   return (put) => {
     const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint),`;
     const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer ${is} ${put(consumer)} AND event_id ${among(ids, put)})`;
-    const finished = `(CASE WHEN ${currentXid} ${is} ${put(made)} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
+    const kept = turn === 0 ? "" : `AND ${turnNow} ${is} ${put(String(turn))}`;
+    const finished = `(CASE WHEN ${currentXid} ${is} ${put(xid)} ${kept} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
     return `WITH ${letters} ${counts} ${inserting(n, consumer, ids, handlerVersion, finished, put)}
       ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
   };

@@ -1,4 +1,5 @@
-import { lending, reclaim, unlent } from "../../core/lend.ts";
+import { lending, reclaim, unlent, type Loan } from "../../core/lend.ts";
+import { lendTurn } from "../../core/lend-turn.ts";
 import type { Connection } from "./connection.ts";
 import { explain, type PgClient } from "./driver.ts";
 import { literal } from "./names.ts";
@@ -18,6 +19,16 @@ interface Done<T> {
   readonly refused?: (error: unknown) => unknown;
 }
 
+interface Turn<Tx> extends Loan<Tx> {
+  /**
+   * After the call: whether its handle has refused statements since the transaction ended, and nothing of it is left to which a later one
+   * could roll back. Otherwise the server is asked.
+   */
+  leftNothing(): boolean;
+  /** Resolves when what it sent has been answered, as far as that is known. */
+  answered(): Promise<void>;
+}
+
 /** How a transaction for events begins and ends, and how statements run in it. */
 export interface EventTransactions<Tx> {
   /** Whether `transaction` fails when the server answers COMMIT with ROLLBACK. Libraries do not look at the answer. */
@@ -25,8 +36,8 @@ export interface EventTransactions<Tx> {
   /** `first` runs as the transaction begins; the work gets its rows. A transaction that several events share cannot be committed by the work. */
   transaction<T>(first: Statement, shared: boolean, work: (tx: Tx, rows: StatementRows) => Promise<Done<T>>): Promise<T>;
   query(tx: Tx, statement: Statement): Promise<StatementRows>;
-  /** Whether a handle refuses statements by itself once the work has ended the transaction. */
-  notices(tx: Tx): boolean;
+  /** The handle for one call of several that share the transaction. */
+  turn(tx: Tx): Turn<Tx>;
 }
 
 /**
@@ -42,6 +53,7 @@ const guard = {
 interface Bound<Tx> {
   begin<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   query(tx: Tx, sql: string, values: unknown[]): Promise<{ readonly rows: StatementRows }>;
+  lend?(tx: Tx): Loan<Tx>;
 }
 
 /** In transactions that a library begins and ends. */
@@ -57,7 +69,10 @@ export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransacti
   return {
     query,
     hearsOfRollback: false,
-    notices: () => false,
+    turn(tx) {
+      const { handle, takeBack } = library.lend?.(tx) ?? { handle: tx, takeBack: () => undefined };
+      return { handle, takeBack, leftNothing: () => false, answered: () => Promise.resolve() };
+    },
     transaction: (first, shared, work) =>
       library.begin(async (tx) => {
         if (shared) await query(tx, () => guard.set).catch(explained);
@@ -75,6 +90,8 @@ export function inLibrary<Tx>(library: Bound<Tx>, place: string): EventTransacti
   };
 }
 
+const isOpen = (client: PgClient): boolean => client.getTransactionStatus?.() !== "I";
+
 /**
  * On clients of the store's own pool. The handler's handle ends with its transaction. BEGIN, the settings and the first statement are one
  * write, and so are the last statement and COMMIT: writes and answers are half of an event's cost.
@@ -88,13 +105,20 @@ export function onOwnClients(connection: Connection, patienceMs: number): EventT
       connection.lend((client) => {
         const opening = `${begin}${shared ? `; ${guard.set}` : ""}; ${first(literal)}`;
         return transact(client, { place: connection.place, patienceMs }, opening, async (rows) => {
-          const isOpen = (): boolean => client.getTransactionStatus?.() !== "I";
-          const { last, ...done } = await lending(client, (tx) => work(tx, rows), isOpen);
+          const { last, ...done } = await lending(
+            client,
+            (tx) => work(tx, rows),
+            () => isOpen(client),
+          );
           const ending = [...(last === null ? [] : [last(literal)]), ...(shared ? [guard.drop] : []), "COMMIT"];
           return { ...done, commit: ending.join("; ") };
         });
       }),
-    notices: (tx) => unlent(tx).getTransactionStatus !== undefined,
+    turn(tx) {
+      const client = unlent(tx);
+      const { mayLeaveSavepoints, ...loan } = lendTurn(client, () => isOpen(client));
+      return { ...loan, leftNothing: () => client.getTransactionStatus !== undefined && !mayLeaveSavepoints() };
+    },
     query: async (tx, statement) => (await tx.query(statement(literal))).rows,
   };
 }

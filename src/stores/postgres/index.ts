@@ -113,6 +113,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const inTransaction = {
     begin: <T>(work: (tx: Tx) => Promise<T>) => begin(db, work),
     query: async (tx: Tx, sql: string, values: unknown[]) => handle(tx).query(sql, values),
+    ...(handle.lend !== undefined && { lend: handle.lend }),
   };
   const applying = inLibrary(inTransaction, connection.place);
   return { ...own, ...parts, inbox: createInbox(connection, names, applying, clock) };

@@ -38,7 +38,9 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           statements.run("UPDATE inbox SET finished = 1 WHERE consumer = ? AND event_id = ?", [consumer, id]) === 1;
         // A handler's COMMIT would commit the marks of events whose handlers have not run: each gets its mark when its turn comes.
         let begun: readonly string[] | null = null;
-        const next = (now: readonly string[]): void => {
+        let lent = lend(db, () => isOpen(db));
+        const next = (now: readonly string[]): SqliteDatabase => {
+          lent.takeBack();
           if (!inTransaction(db)) throw lost(now[0]!);
           if (begun === null && now.length < fresh.size)
             for (const id of fresh)
@@ -46,8 +48,8 @@ export function createInbox(connection: Connection, clock: Clock): Inbox<SqliteD
           const missing = begun?.find((id) => !finish(id)) ?? (begun === null ? undefined : now.find((id) => !mark(id)));
           if (missing !== undefined) throw lost(missing);
           begun = now;
+          return (lent = lend(db, () => isOpen(db))).handle;
         };
-        const lent = lend(db, () => isOpen(db));
         try {
           await work(lent.handle, fresh, next);
         } catch (cause) {
