@@ -319,6 +319,30 @@ export const mutants: readonly Mutant[] = [
     tests("compositions/ended.slow", "on PostgreSQL"),
   ),
   mutant(
+    "turn-not-followed",
+    "E",
+    "PostgreSQL: in a batch, a handler may roll back to a savepoint of another one unnoticed",
+    tests("compositions/loose.slow", "on PostgreSQL"),
+  ),
+  mutant(
+    "turn-keeps-its-handle",
+    "E",
+    "the handle of a handler in a batch works after its call",
+    tests("compositions/loose.slow", "on PostgreSQL"),
+  ),
+  mutant(
+    "behind-a-commit",
+    "E",
+    "PostgreSQL: a handler's statement is sent behind a COMMIT that is on its way",
+    tests("core/lend-turn", "a statement behind a COMMIT that fails is refused"),
+  ),
+  mutant(
+    "savepoints-not-renewed",
+    "E",
+    "MySQL: the savepoints that a handler in a batch left open stay for the next one",
+    tests("compositions/loose.slow", "what a handler in a batch leaves behind"),
+  ),
+  mutant(
     "batch-marks-at-once",
     "I",
     "SQLite: a batch marks all of its events before the first handler runs",
