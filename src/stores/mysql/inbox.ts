@@ -6,7 +6,7 @@ import { lending, type Loan } from "../../core/lend.ts";
 import { lendTurn, type TurnLoan } from "../../core/lend-turn.ts";
 import { blamed, Conflict, MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { parkedVersion } from "../kit/letters.ts";
-import { onceBy, rolledBack, type Apply, type Events } from "../kit/once.ts";
+import { onceBy, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { Connection, MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
@@ -15,7 +15,7 @@ import { leaseColumns, leaseOf } from "./lease-store.ts";
 import { keepLetter } from "./keep-letter.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
-import { among, guardedBranch, refusedEnd, turnByTurn } from "./shared.ts";
+import { among, guardedBranch, kept, refusedEnd, turnByTurn } from "./shared.ts";
 import { committing, plainly, stayingInside } from "./transactor.ts";
 
 export interface Applying<Tx> {
@@ -287,18 +287,6 @@ async function finish(
     throw new WaybillError("TRANSACTION_LOST", `the mark of event ${ids.join(", ")} went away inside its handler`);
   if (textIn(counts) !== "0") await ask(`DELETE FROM ${n.attempts} ${ours}`, key);
   await ask(`UPDATE ${n.inbox} SET finished = 1 ${ours}`, key);
-}
-
-/**
- * A statement that the handler did not await may lose a deadlock behind our last one. The server rolls everything back, and the library's
- * COMMIT succeeds. Only the marks show it.
- */
-async function kept({ run }: Connection, n: Names, { consumer, ids }: Events, handlerVersion: number): Promise<void> {
-  const [row] = await run(
-    `SELECT COUNT(*) AS marks FROM ${n.inbox} WHERE consumer = ? AND event_id ${among(ids)} AND finished = 1 AND handler_version = ?`,
-    [consumer, ...ids, handlerVersion],
-  );
-  if (numberOf(row!, "marks") !== ids.length) throw rolledBack(ids);
 }
 
 const ended = (): WaybillError => new WaybillError("NO_TRANSACTION", "the work is over");

@@ -1,8 +1,10 @@
-import type { MysqlServer } from "./connection.ts";
+import type { Connection, MysqlServer } from "./connection.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { rolledBack, type Events } from "../kit/once.ts";
 import { errnoOf, type MysqlConnection } from "./driver.ts";
 import type { AskTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
+import { numberOf } from "./rows.ts";
 import { staying, type Ends } from "./transactor.ts";
 
 export const among = (ids: readonly string[]): string => `IN (${ids.map(() => "?").join(", ")})`;
@@ -54,4 +56,16 @@ export function refusedEnd(error: unknown, ids: readonly string[]): WaybillError
   if (errnoOf(error) !== 1399) return null;
   const what = `a handler would have ended the transaction of events ${ids.join(", ")}: leave COMMIT and ROLLBACK to Waybill`;
   return new WaybillError("TRANSACTION_LOST", what, { cause: error });
+}
+
+/**
+ * A statement that the handler did not await may lose a deadlock behind our last one. The server rolls everything back, and the library's
+ * COMMIT succeeds. Only the marks show it.
+ */
+export async function kept({ run }: Connection, n: Names, { consumer, ids }: Events, handlerVersion: number): Promise<void> {
+  const [row] = await run(
+    `SELECT COUNT(*) AS marks FROM ${n.inbox} WHERE consumer = ? AND event_id ${among(ids)} AND finished = 1 AND handler_version = ?`,
+    [consumer, ...ids, handlerVersion],
+  );
+  if (numberOf(row!, "marks") !== ids.length) throw rolledBack(ids);
 }
