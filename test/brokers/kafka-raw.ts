@@ -88,7 +88,7 @@ function reader(bytes: Buffer) {
 }
 
 /** The leaders of a topic's partitions. */
-async function leadersOf(url: string, topic: string): Promise<readonly At[] | "no topic" | "no leader"> {
+export async function leadersOf(url: string, topic: string): Promise<readonly At[] | "no topic" | "no leader"> {
   const r = await ask(at(url), 3, 1, list([text(topic)]));
   const brokers = new Map(
     r.list(() => {

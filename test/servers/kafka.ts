@@ -28,6 +28,15 @@ interface KafkaRecipe {
   readonly sasl?: { readonly user: string; readonly password: string };
   /** One more listener, which is reached through a proxy. */
   readonly proxied?: boolean;
+  /** One of several: see clusters.ts. */
+  readonly member?: KafkaMember;
+}
+
+export interface KafkaMember {
+  readonly id: number;
+  readonly cluster: string;
+  /** The controllers' ports, by their ids: each node is broker and controller. */
+  readonly controllers: ReadonlyMap<number, number>;
 }
 
 /** Every message is flushed before it is acknowledged. Its own topics have one partition each, and it does not wait for more members. */
@@ -55,12 +64,13 @@ const defaults: Settings = {
 /** A broker that was killed may come back when its controller has missed it for so long. */
 export const backSoon: Settings = { "broker.session.timeout.ms": 1_000 };
 
-const quick = ["-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"];
+const quick = ["-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"];
 const logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"];
 
 /** One node that is broker and controller, on files. Another program may take one of its ports between our look and its start. */
 export async function startKafka(recipe: KafkaRecipe = {}): Promise<KafkaServer> {
-  for (let tries = 3; ; tries--) {
+  // The others of a cluster know a member's ports.
+  for (let tries = recipe.member === undefined ? 3 : 1; ; tries--) {
     try {
       return await startOnce(recipe);
     } catch (error) {
@@ -69,17 +79,21 @@ export async function startKafka(recipe: KafkaRecipe = {}): Promise<KafkaServer>
   }
 }
 
-async function startOnce({ settings = {}, secure, sasl, proxied = false }: KafkaRecipe): Promise<KafkaServer> {
+async function startOnce({ settings = {}, secure, sasl, proxied = false, member }: KafkaRecipe): Promise<KafkaServer> {
   const { java, version, classes } = await kafkaBinaries();
-  const [controller, tlsPort, saslPort, saslTlsPort, behind] = [
+  const [ownController, tlsPort, saslPort, saslTlsPort, behind] = [
     await freePort(),
     await freePort(),
     await freePort(),
     await freePort(),
     await freePort(),
   ];
+  // One that begins with a dash would be taken for an option.
+  const newCluster = randomBytes(16).toString("base64url").replace(/^-/, "A");
+  const { id, cluster, controllers } = member ?? { id: 1, cluster: newCluster, controllers: new Map([[1, ownController]]) };
+  const heap = member === undefined ? "-Xmx384m" : "-Xmx256m";
   const proxy = proxied ? await startTcpProxy(behind) : null;
-  const run = (...rest: readonly string[]): readonly string[] => [...quick, ...logging, "-cp", classes, ...rest];
+  const run = (...rest: readonly string[]): readonly string[] => [heap, ...quick, ...logging, "-cp", classes, ...rest];
 
   const propertiesOf = (folder: string, port: number): string => {
     const listeners: (readonly [name: string, port: number, protocol: string, advertised?: number])[] = [
@@ -94,11 +108,11 @@ async function startOnce({ settings = {}, secure, sasl, proxied = false }: Kafka
       ...defaults,
       ...settings,
       "process.roles": "broker,controller",
-      "node.id": 1,
-      "controller.quorum.voters": `1@127.0.0.1:${controller}`,
+      "node.id": id,
+      "controller.quorum.voters": [...controllers].map(([voter, at]) => `${voter}@127.0.0.1:${at}`).join(","),
       "controller.listener.names": "CONTROLLER",
       "inter.broker.listener.name": "PLAIN",
-      listeners: `${at(listeners)},CONTROLLER://127.0.0.1:${controller}`,
+      listeners: `${at(listeners)},CONTROLLER://127.0.0.1:${controllers.get(id)!}`,
       "advertised.listeners": at(listeners.map(([name, own, protocol, advertised]) => [name, advertised ?? own, protocol])),
       "listener.security.protocol.map": ["CONTROLLER:PLAINTEXT", ...listeners.map(([name, , protocol]) => `${name}:${protocol}`)].join(","),
       "log.dirs": join(folder, "data"),
@@ -123,9 +137,7 @@ async function startOnce({ settings = {}, secure, sasl, proxied = false }: Kafka
     async prepare(folder, runs) {
       const scram = sasl === undefined ? [] : ["SCRAM-SHA-256", "SCRAM-SHA-512"];
       const users = scram.flatMap((kind) => ["--add-scram", `${kind}=[name=${sasl!.user},password=${sasl!.password}]`]);
-      // One that begins with a dash would be taken for an option.
-      const id = randomBytes(16).toString("base64url").replace(/^-/, "A");
-      await runs(java, run("kafka.tools.StorageTool", "format", "-t", id, "-c", write(folder, 1), ...users));
+      await runs(java, run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", write(folder, 1), ...users));
     },
     args: (folder, port) => run("kafka.Kafka", write(folder, port)),
     url: (port) => `kafka://127.0.0.1:${port}`,

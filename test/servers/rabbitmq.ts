@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chownSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { rabbitmqBinaries } from "../../scripts/servers.mjs";
@@ -18,16 +18,25 @@ export interface RabbitmqServer extends Server {
   readonly management: string;
 }
 
-interface RabbitmqRecipe {
+export interface RabbitmqRecipe {
   /** Lines of rabbitmq.conf. */
   readonly settings?: Settings;
   /** Its only port speaks TLS, with these files. */
   readonly secure?: { readonly ca: string; readonly cert: string; readonly key: string };
   readonly management?: boolean;
   /** The machine's own where it is left out. */
-  readonly version?: 4 | "newest";
+  readonly version?: 4 | "newest" | undefined;
   /** Users, virtual hosts and permissions, as rabbitmqctl exports them; then there is no guest. */
   readonly definitions?: object;
+  /** One of several: see clusters.ts. */
+  readonly member?: RabbitmqMember;
+}
+
+export interface RabbitmqMember {
+  readonly name: string;
+  /** Of a port mapper that outlives each of them. */
+  readonly mapperPort: number;
+  readonly cookie: string;
 }
 
 /** Erlang's own port mapper would be left behind: this one ends with its server, and the server with us. */
@@ -37,6 +46,7 @@ export HOME="$folder" ERL_EPMD_PORT="$port" ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_
 export RABBITMQ_MNESIA_BASE="$folder/data" RABBITMQ_LOG_BASE="$folder/logs" RABBITMQ_LOGS=- RABBITMQ_PID_FILE="$folder/pid"
 export RABBITMQ_CONFIG_FILE="$folder/rabbitmq.conf" RABBITMQ_ENABLED_PLUGINS_FILE="$folder/plugins" RABBITMQ_CONF_ENV_FILE=/dev/null
 export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} +S 2:2" RUNNING_UNDER_SYSTEMD=true
+test -z "$mapper" && exec "$server"
 "$mapper" -port "$port" -address 127.0.0.1 & first=$!
 "$server" & second=$!
 trap 'kill -TERM $second' TERM
@@ -47,7 +57,7 @@ exit $how
 
 /** It needs four ports, and another program may take one of them between our look and its start. */
 export async function startRabbitmq(recipe: RabbitmqRecipe = {}): Promise<RabbitmqServer> {
-  for (let tries = 3; ; tries--) {
+  for (let tries = recipe.member === undefined ? 3 : 1; ; tries--) {
     try {
       return await startOnce(recipe);
     } catch (error) {
@@ -57,10 +67,10 @@ export async function startRabbitmq(recipe: RabbitmqRecipe = {}): Promise<Rabbit
 }
 
 async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
-  const { settings = {}, secure, management = false, definitions } = recipe;
+  const { settings = {}, secure, management = false, definitions, member } = recipe;
   const { server: program, control, epmd, env: own } = await rabbitmqBinaries(recipe.version);
-  const [mapperPort, nodePort, pagePort] = [await freePort(), await freePort(), await freePort()];
-  const name = `waybill-${mapperPort}@localhost`;
+  const [mapperPort, nodePort, pagePort] = [member?.mapperPort ?? (await freePort()), await freePort(), await freePort()];
+  const name = member?.name ?? `waybill-${mapperPort}@localhost`;
   const version = versionOf(program);
   const account = accountFor("rabbitmq");
   const server = await superviseServer({
@@ -69,7 +79,12 @@ async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
     command: "/bin/sh",
     account,
     env: own,
-    prepare: () => undefined,
+    prepare(folder) {
+      if (member === undefined) return;
+      const file = join(folder, ".erlang.cookie");
+      writeFileSync(file, member.cookie, { mode: 0o400 });
+      if (account.uid !== undefined && account.gid !== undefined) chownSync(file, account.uid, account.gid);
+    },
     args: (folder, port) => {
       const files = secure && {
         "ssl_options.cacertfile": secure.ca,
@@ -88,7 +103,7 @@ async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
       const lines = Object.entries(all).map(([setting, value]) => `${setting} = ${value}\n`);
       writeFileSync(join(folder, "rabbitmq.conf"), lines.join(""), { mode: 0o644 });
       writeFileSync(join(folder, "plugins"), management ? "[rabbitmq_management].\n" : "[].\n", { mode: 0o644 });
-      return ["-c", script, "rabbitmq", folder, program, epmd, name, String(mapperPort), String(nodePort)];
+      return ["-c", script, "rabbitmq", folder, program, member === undefined ? epmd : "", name, String(mapperPort), String(nodePort)];
     },
     url: (port, vhost = "") =>
       `amqp${secure === undefined ? "" : "s"}://guest:guest@127.0.0.1:${port}${vhost && `/${encodeURIComponent(vhost)}`}`,
@@ -106,6 +121,23 @@ async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
     } as RabbitmqServer,
     Object.getOwnPropertyDescriptors(server),
   );
+}
+
+/** What tells the nodes of a cluster each other's ports. */
+export async function startPortMapper(version: RabbitmqRecipe["version"]): Promise<Server> {
+  const { epmd, env } = await rabbitmqBinaries(version);
+  return superviseServer({
+    name: "Erlang port mapper",
+    version: "",
+    command: epmd,
+    account: accountFor("rabbitmq"),
+    env,
+    prepare: () => undefined,
+    args: (_, port) => ["-d", "-port", String(port), "-address", "127.0.0.1"],
+    url: String,
+    ready: /epmd running/,
+    signals: { fast: "SIGTERM", immediate: "SIGKILL" },
+  });
 }
 
 function versionOf(program: string): string {
