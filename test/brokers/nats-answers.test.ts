@@ -239,4 +239,34 @@ describe("nats: a server that says anything", () => {
       expect(count).toBeLessThan(300);
     });
   });
+
+  test.each(["409 Batch Completed", "408 Request Timeout"])(
+    "that says %s before it delivers, as one of a cluster does, is read to the end",
+    async (said) => {
+      let last = 0;
+      const script: NatsScript = {
+        pulled: (socket, inbox, sid, batch) => {
+          const head = `NATS/1.0 ${said}\r\nNats-Pending-Messages: 1\r\nNats-Pending-Bytes: 0\r\n\r\n`;
+          socket.write(`HMSG ${inbox} ${sid} ${head.length} ${head.length}\r\n${head}\r\n`);
+          // It waits until the other servers know that it delivers them. One fewer than was asked for.
+          setTimeout(() => {
+            for (let left = batch - 1; left > 0; left--) {
+              last += 1;
+              socket.write(`MSG ${topic} ${sid} $JS.ACK.S.d.1.${last}.${last}.1700000000000000000.9 4\r\nxxxx\r\n`);
+            }
+          }, 20);
+        },
+      };
+      await against(script, async (broker) => {
+        let count = 0;
+        const read = async (): Promise<void> => {
+          for await (const delivery of broker.receive({ consumer: "shop", topics: [topic], prefetch: 8 }, never)) {
+            await delivery.ack();
+            if ((count += 1) === 50) return;
+          }
+        };
+        await within(5_000, "the end", read());
+      });
+    },
+  );
 });

@@ -8,8 +8,8 @@ export interface NatsScript {
   readonly greeted?: (socket: Socket) => void;
   /** The data of the answer to a message; null for none. @default a stream S that takes everything */
   readonly answer?: (subject: string, data: string) => string | null;
-  /** Called with a pull's inbox and the subscription that its answers go to. */
-  readonly pulled?: (socket: Socket, inbox: string, sid: string) => void;
+  /** Called with a pull's inbox, the subscription that its answers go to, and how many messages it asks for. */
+  readonly pulled?: (socket: Socket, inbox: string, sid: string, batch: number) => void;
 }
 
 export interface ScriptedNats extends AsyncDisposable {
@@ -94,7 +94,10 @@ function converse(socket: Socket, { answer = rightAnswer, greeted, pulled }: Nat
       } else if (verb === "SUB") subscriptions.push({ prefix: args[0]!.replace(/\*$/, ""), sid: args.at(-1)! });
       else if (isMessage) {
         const [subject = "", reply = ""] = args;
-        if (subject.startsWith("$JS.API.CONSUMER.MSG.NEXT.")) pulled?.(socket, reply, sidOf(reply));
+        if (subject.startsWith("$JS.API.CONSUMER.MSG.NEXT.")) {
+          const { batch } = JSON.parse(data.slice(data.indexOf("{"))) as { batch: number };
+          pulled?.(socket, reply, sidOf(reply), batch);
+        }
         const said = answer(subject, data);
         if (said !== null) socket.write(`MSG ${reply} ${sidOf(reply)} ${Buffer.byteLength(said, "latin1")}\r\n${said}\r\n`, "latin1");
       }

@@ -98,7 +98,7 @@ export function openReader(options: TopicReaderOptions): TopicReader {
       }
       return changed();
     }
-    const { status, description } = message.head;
+    const { status, description, headers } = message.head;
     if (status === 100) return;
     const tooLarge = status === 409 && /max ?bytes/i.test(description);
     // How NATS 2.10 and later end a pull with `max_bytes` that has got all it asked for.
@@ -107,7 +107,8 @@ export function openReader(options: TopicReaderOptions): TopicReader {
       return fail(`stream ${stream} has ended the reading of ${topic} with status ${status}: its consumer was deleted or taken over`);
     }
     if (message.subject === `${inbox}.${pull}`) {
-      asked = 0;
+      // One of several replicas sends a message once the others know of the delivery. The end of the pull overtakes such messages.
+      asked = Math.max(0, asked - (pendingIn(headers) ?? asked));
       large ||= tooLarge;
     }
     changed();
@@ -154,6 +155,12 @@ export function openReader(options: TopicReaderOptions): TopicReader {
     },
   };
   return reader;
+}
+
+/** How many of the requested messages a pull that has ended leaves out; null where the server does not say. */
+function pendingIn(headers: NatsMessage["head"]["headers"]): number | null {
+  const said = headers.find(([name]) => name === "Nats-Pending-Messages")?.[1] ?? "";
+  return /^\d{1,9}$/.test(said) ? Number(said) : null;
 }
 
 /**

@@ -55,8 +55,8 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
     const stored = (_: string, topic: string) => given.stored(cluster, topic);
     await using scene = await openScene({ ...given.subject, stored } as unknown as Subject, reach);
     const load = scene.load();
-    await scene.warm(200);
     try {
+      await scene.warm(200);
       await work(scene);
       await scene.warm(scene.effects().length + 500);
       await load.end();
@@ -70,6 +70,8 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
         `${given.subject.name} of three: ${scene.added.length} events, ${known} stored, ${log.length - known} copies, ${scene.effects().length} effects, ` +
           `${of("destination.opened")} openings, ${of("destination.closed")} closings, ${of("subscriber.trouble")} troubles`,
       );
+      for (const event of scene.events) if ("error" in event) console.log(`DEBUG ${event.type} ${String(event.error).slice(0, 200)}`);
+      console.log("DEBUG", JSON.stringify((await scene.status()).states));
     }
   }
 
