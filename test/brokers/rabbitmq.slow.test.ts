@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { createServer, type AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { rabbitmq } from "../../src/brokers/rabbitmq/index.ts";
 import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
@@ -14,6 +15,23 @@ await describeOn(["rabbitmq", "rabbitmq4"], "rabbitmq", (on) => {
   beforeAll(async () => void (server = await startRabbitmq({ ...on, management: true })));
   afterAll(() => server[Symbol.asyncDispose]());
   everySuite(() => ({ url: server.url(), management: server.management }), true);
+
+  test("a management plugin that is away, or says nothing, keeps no probe from seeing that the broker is there", async () => {
+    const topic = freshTopic();
+    await provision(server.url(), [topic]);
+    const silent = createServer();
+    await new Promise<void>((listening) => silent.listen(0, "127.0.0.1", listening));
+    try {
+      const ports = [(silent.address() as AddressInfo).port, 1];
+      for (const port of ports) {
+        await using broker = rabbitmq({ url: server.url(), management: `http://guest:guest@127.0.0.1:${port}` });
+        await broker.probe(topic, AbortSignal.timeout(1_000));
+        await expect(broker.probe(topic, AbortSignal.abort())).rejects.toThrow(/was called off/);
+      }
+    } finally {
+      silent.close();
+    }
+  });
 });
 
 /** Its user may make exchanges and queues, which stay there. */

@@ -127,13 +127,19 @@ export function createSink({
       const connection = await links.publishing.open(signal);
       // The server does not answer on a connection that it has blocked.
       if (connection.blocked !== null) throw blockedBy(shown, connection.blocked);
-      const looked = onChannel(connection, (channel) => ready(connection, channel)).then(() => management?.bindings(exchange, signal));
+      // Once the broker has answered, the plugin can say that a queue is missing, and nothing else: its node may be away while others publish.
+      let answered = false;
+      const looked = onChannel(connection, (channel) => ready(connection, channel)).then(() => {
+        answered = true;
+        return management?.bindings(exchange, signal).catch(() => undefined);
+      });
       const bindings = await orAborted(
         looked.catch((error: unknown) => {
           throw explainSend(error, shown, topic);
         }),
         signal,
         () => {
+          if (answered) return undefined;
           throw outage(`the probe was called off before ${shown} answered`);
         },
       );

@@ -71,7 +71,8 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
           `${of("destination.opened")} openings, ${of("destination.closed")} closings, ${of("subscriber.trouble")} troubles`,
       );
       for (const event of scene.events) if ("error" in event) console.log(`DEBUG ${event.type} ${String(event.error).slice(0, 200)}`);
-      console.log("DEBUG", JSON.stringify((await scene.status()).states));
+      const { states, breakers } = await scene.status();
+      console.log("DEBUG", JSON.stringify([states, breakers]));
     }
   }
 
