@@ -82,7 +82,7 @@ function countsIn(path: string): Pick<VersionResult, "passed" | "failed" | "skip
 
 const tell = ({ name, version, passed, failed, skipped, why, seconds, failures }: VersionResult): void => {
   const counts = why === null ? `${passed} passed, ${failed} failed, ${skipped} skipped` : `skipped: ${why}`;
-  console.log(`${name.padEnd(18)}${(version ?? "").padEnd(12)}${String(seconds).padStart(5)} s  ${counts}`);
+  console.log(`${name.padEnd(28)}${(version ?? "").padEnd(12)}${String(seconds).padStart(5)} s  ${counts}`);
   for (const failure of failures) console.log(`    ${failure}`);
 };
 
@@ -98,7 +98,7 @@ const names = someOf(
   versionRows.map(({ name }) => name.replaceAll(",", "")),
 );
 const chosen = versionRows.filter(({ name }) => names === null || names.includes(name.replaceAll(",", "")));
-if (values.list) for (const { name, files } of chosen) console.log(`${name.padEnd(18)}${files.length} files`);
+if (values.list) for (const { name, files } of chosen) console.log(`${name.padEnd(28)}${files.length} files`);
 else {
   const results: VersionResult[] = [];
   for (const row of chosen) {

@@ -1,4 +1,5 @@
 import { nodeOf } from "../../scripts/newest-node.mjs";
+import { startKafkaCluster, startNatsCluster, startRabbitmqCluster } from "../servers/clusters.ts";
 import { startKafka } from "../servers/kafka.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import { startMysql } from "../servers/mysql.ts";
@@ -14,7 +15,7 @@ export interface VersionRow {
   /** What stands in for the machine's own: WAYBILL_INSTEAD. */
   readonly instead?: Readonly<Record<string, string | number>>;
   /** Starts the server, which tells its version. */
-  readonly start?: () => Promise<Server>;
+  readonly start?: () => Promise<Pick<Server, "version"> & AsyncDisposable>;
   readonly node?: { readonly line: number; find(): Promise<string> };
   readonly files: readonly string[];
   /** Only tests with such a name: a file may have its own tests of other versions. */
@@ -45,6 +46,7 @@ const redisFiles = brokers(
 const kafkaFiles = brokers(
   "kafka.slow kafka-path.slow kafka-groups.slow kafka-moves.slow kafka-lost.slow kafka-redrive.slow kafka-faults.long",
 );
+const natsClusterFiles = brokers("nats-cluster.long");
 const nodeFiles = [
   ...["sqlite", "sqlite-file", "memory"].map((name) => `test/stores/${name}.test.ts`),
   ...brokers("embedded embedded-source memory embedded-processes.slow"),
@@ -116,5 +118,10 @@ export const versionRows: readonly VersionRow[] = [
   { name: "Redis 8", instead: { redis: "redis-8" }, start: () => startRedis({ version: "redis-8" }), files: redisFiles },
   { name: "Valkey, newest", instead: { redis: "valkey-newest" }, start: () => startRedis({ version: "valkey-newest" }), files: redisFiles },
   { name: "Kafka 4.1", start: () => startKafka(), files: kafkaFiles },
+  { name: "Kafka 4.1, three brokers", start: startKafkaCluster, files: brokers("kafka-cluster.long") },
+  { name: "NATS 2.9, three servers", start: () => startNatsCluster(), files: natsClusterFiles },
+  { name: "NATS 2.10, three servers", instead: { nats: "2.10" }, start: () => startNatsCluster("2.10"), files: natsClusterFiles },
+  { name: "NATS, newest, three servers", instead: { nats: "newest" }, start: () => startNatsCluster("newest"), files: natsClusterFiles },
+  { name: "RabbitMQ 3.10, three nodes", start: () => startRabbitmqCluster(), files: brokers("rabbitmq-cluster.long") },
   ...[22, 24].map((line) => ({ name: `Node ${line}`, node: { line, find: () => nodeOf(line) }, files: nodeFiles })),
 ];
