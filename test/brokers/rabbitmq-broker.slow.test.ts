@@ -160,6 +160,12 @@ await describeOn(["rabbitmq", "rabbitmq4"], "rabbitmq: exchanges, queues and bin
       }
       expect(new Set(results.map(({ status }) => status))).toEqual(new Set(["stored", "refused"]));
       for (const result of results) if (result.status !== "stored") expect(result).toMatchObject(refused(/did not take it: it is full/));
+      // A cluster goes on refusing what comes over a channel that it refused a message of.
+      const channels = async (): Promise<readonly string[]> => (await server.control("list_channels", "pid")).match(/<\S+>/g) ?? [];
+      const before = await channels();
+      for (let n = 0; n < 3; n++) expect(await broker.publish(outgoing(many(1), topic), never)).not.toEqual([stored]);
+      await expect.poll(async () => (await channels()).filter((one) => before.includes(one))).toEqual([]);
+      expect((await channels()).length).toBeLessThanOrEqual(1);
       const { take } = receiving(url, { topics: [topic], prefetch: 1_000 });
       const took = results.flatMap(({ status }, i) => (status === "stored" ? [events[i]!.id] : []));
       for (const delivery of await take(took.length)) {

@@ -95,6 +95,16 @@ export function createSink({
     return known;
   };
 
+  /**
+   * While a quorum queue chooses a leader, RabbitMQ refuses messages, and a channel whose first message it refused may refuse all others too,
+   * until the old leader is back. Another channel does not. This one ends when its last message has an answer.
+   */
+  const retired = new WeakSet<Publisher>();
+  const retire = (connection: Connection, topic: string, publisher: Publisher): void => {
+    if (!retired.has(publisher)) publishers.get(connection)?.delete(topic);
+    retired.add(publisher);
+  };
+
   /** Sends the messages of a flight that go to one topic. */
   const sendTo = async (connection: Connection, { topic, places, messages }: TopicPart, results: PublishResult[], signal: AbortSignal) => {
     const say = (result: PublishResult): void => places.forEach((at) => void (results[at] = result));
@@ -103,8 +113,12 @@ export function createSink({
     if (publisher instanceof Error) return say(unavailable(explainSend(publisher, shown, topic)));
     say(unanswered);
     const landed = silenceOf(connection, publisher).begin();
-    await publisher.fly(messages, (fate, i) => (results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange)));
+    await publisher.fly(messages, (fate, i) => {
+      if (fate.is === "nacked") retire(connection, topic, publisher);
+      results[places[i]!] = resultOf(fate, messages[i]!, shown, exchange);
+    });
     landed();
+    if (retired.has(publisher) && publisher.pending === 0) publisher.end(outage("the channel was replaced after a refusal"));
   };
 
   const fly = async (flight: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> => {
