@@ -23,5 +23,6 @@ await describeWith("kafka", "three Kafka brokers: whatever happens to one or two
     },
     copies: { replicas: "3", "min.insync.replicas": "2" },
     frozenMs: 9_000,
+    missesFrozen: true,
   });
 });

@@ -21,5 +21,6 @@ await describeWith("nats", "three NATS servers: whatever happens to one or two o
       }),
     copies: { num_replicas: "3" },
     frozenMs: 12_000,
+    missesFrozen: true,
   });
 });

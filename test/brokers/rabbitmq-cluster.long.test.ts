@@ -23,5 +23,7 @@ await describeWith("rabbitmq", "three RabbitMQ nodes: whatever happens to one or
     },
     copies: { "type of": "quorum on 3 of 3 nodes" },
     frozenMs: 12_000,
+    // Before its net_ticktime of 60 s, Erlang takes a frozen node for a slow one.
+    missesFrozen: false,
   });
 });

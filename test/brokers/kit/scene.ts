@@ -15,8 +15,8 @@ export interface Scene extends AsyncDisposable {
   readonly sink: Broker;
   readonly events: readonly PathEvent[];
   add(aggregate: string, more?: object): Promise<void>;
-  /** Adds until it is ended, which resolves when the last is committed. */
-  load(): { end(): Promise<void> };
+  /** Adds until it is ended, which resolves when the last is committed. No further ahead of the effects than so many. */
+  load(ahead?: number): { end(): Promise<void> };
   readonly added: readonly Change[];
   effects(): readonly Change[];
   stored(): Promise<readonly Change[]>;
@@ -96,11 +96,11 @@ export async function openScene(
 
   return {
     ...{ topic, bench, sink, events, add, added, effects, stored, status },
-    load() {
+    load(ahead = Infinity) {
       on = true;
       working = (async () => {
         while (on) {
-          for (const aggregate of orders) await add(aggregate);
+          if (added.length - inbox.db.table("effects").size < ahead) for (const aggregate of orders) await add(aggregate);
           await pause(20);
         }
       })();
