@@ -22,7 +22,7 @@ export interface Scene extends AsyncDisposable {
   stored(): Promise<readonly Change[]>;
   status(): Promise<Status>;
   /** Until so many effects are there, all at work. */
-  warm(effects: number): Promise<void>;
+  warm(effects: number, withinMs?: number): Promise<void>;
   /** Until the outage is to be seen; nothing may have been spent on it. Resolves with the moment, by the monotonic clock. */
   seen(why?: RegExp): Promise<number>;
   /** Until no breaker is open. */
@@ -106,7 +106,7 @@ export async function openScene(
       })();
       return { end };
     },
-    warm: (count) => expect.poll(() => effects().length, { timeout: 20_000, interval: 50 }).toBeGreaterThanOrEqual(count),
+    warm: (count, timeout = 20_000) => expect.poll(() => effects().length, { timeout, interval: 50 }).toBeGreaterThanOrEqual(count),
     async seen(why = /./) {
       const waiting = async (): Promise<string> => {
         const { breakers } = await status();
