@@ -147,6 +147,16 @@ describe("fencing", () => {
     expect(short(verdict([...over, sent(4, "invoked", [held("e1", -1, -1)])]))).toMatch(/^broken 1 times: relay-1 published 1 events/);
   });
 
+  test("and one that took a lane after the fail-over may lose it before it renews, and learn of it with the look behind its next renewal", () => {
+    const over = [...well, fault(2.5, "failover", 0), took(3, "relay-1", 2), took(3.2, "relay-2", 3)];
+    const renewed = (at: number): Entry => entry(at, "relay-1", "ok", { op: "lease", what: "renew", mono: at * 1_000, ttlMs: 60_000 });
+    const late = sent(4, "invoked", [held("e1", 5, 2)]);
+    expect(short(verdict([...over, renewed(3.5), late]))).toBe("holds, 1 × lease-forgotten-by-the-database");
+    expect(short(verdict([...over, renewed(3.5), renewed(3.7), late]))).toMatch(/^broken 1 times: relay-1 published 1 events/);
+    const held3 = [...well, fault(2.5, "failover", 0), took(3, "relay-1", 2), renewed(3.1), took(3.2, "relay-2", 3)];
+    expect(short(verdict([...held3, renewed(3.5), late]))).toMatch(/^broken 1 times: relay-1 published 1 events/);
+  });
+
   test("is unknown when nobody recorded the lease of one that published", () => {
     expect(short(verdict([...well, sent(4, "invoked", [held("e1")], { relay: "relay-7" })]))).toMatch(/^unknown: relay-7 published/);
   });

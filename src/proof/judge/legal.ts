@@ -26,7 +26,7 @@ export const legal = {
   // The store cannot be stricter: the replica may have the relay's lanes and an older lease, and a window that was claimed before the fail-over
   // is sent without another look at the store. With a `take` that gives nothing without a lease, seeds 704 and 1044 still come to this.
   "lease-forgotten-by-the-database":
-    "a fail-over forgot the relay's lease, so another relay took its lanes before the next renewal told it so; what it sent meanwhile are copies",
+    "a fail-over forgot the relay's lease, so another relay took its lanes before the look behind its next renewal told it so; what it sent meanwhile are copies",
   "harmed-by-a-fault": "the event was under way while something that harms everything was broken",
 } as const;
 
