@@ -14,6 +14,11 @@ export interface Feed {
 
 export interface FedWindow extends Window {
   readonly id: string;
+  /**
+   * By the monotonic clock, a moment before the window's read began: followers of what was settled as not published before that moment are
+   * not in here. It never goes back from one window to the next.
+   */
+  readonly asOf: number;
 }
 
 /** Whether this window's only event has a payload that is still to be read. In a window with others, an unread event is to be parked. */

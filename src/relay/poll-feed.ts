@@ -5,14 +5,12 @@ import { alarm, orAborted } from "../core/time.ts";
 import { asError } from "../core/errors.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import type { RelayParts } from "./parts.ts";
-import type { Order } from "./order.ts";
 
 interface PollFeedOptions extends Pick<
   RelayParts,
   "outbox" | "wake" | "coordinator" | "clock" | "failpoints" | "batch" | "batchesInFlight" | "pollIntervalMs"
 > {
   readonly steps: Progress;
-  readonly order: Pick<Order, "claiming">;
   /** A lane with this many events in flight gets no more until some are settled: a slow aggregate must not take the room of all others. */
   readonly laneShare: number;
   /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
@@ -67,7 +65,7 @@ interface OpenWindow {
  * one, so that other events go on meanwhile.
  */
 export function createPollFeed(options: PollFeedOptions): Feed {
-  const { outbox, coordinator, clock, steps, order } = options;
+  const { outbox, coordinator, clock, steps } = options;
   const open = new Map<string, OpenWindow>();
   const worthwhile = Math.ceil(options.batch / 4);
   let found = true;
@@ -132,7 +130,6 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (draining.aborted) return;
       const begun = clock.monotonic();
       narrow = suspects > 0 && !narrow;
-      order.claiming();
       const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
       // The holding as it is now. A lane that is to be given away stays in use until the claim has said what it took.
       const holding = (): Holding => {
@@ -155,7 +152,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       suspects = window.suspects;
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
-        const fed: FedWindow = { ...window, id: window.id };
+        const fed: FedWindow = { ...window, id: window.id, asOf: begun };
         for (const { lane } of fed.claims) countIn(lane, 1);
         open.set(fed.id, {
           window: fed,

@@ -131,7 +131,6 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
   const feed = createPollFeed({
     ...parts,
     steps,
-    order,
     storeTimeoutMs: parts.leaseMs,
     largest: () => sink.can.maxBytes,
     laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
@@ -169,7 +168,11 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
       troubles.over("settle");
     }
     const stopped = concluded.filter(({ outcome }) => outcome.as !== "published");
-    if (stopped.length > 0) order.settled(stopped.map(({ parcel }) => parcel));
+    if (stopped.length > 0)
+      order.settled(
+        stopped.map(({ parcel }) => parcel),
+        clock.monotonic(),
+      );
     for (const { outcome } of stopped) report(observe, outcome);
     counted(concluded);
   };

@@ -196,7 +196,7 @@ export const mutants: readonly Mutant[] = [
     "stops-are-kept",
     null,
     "a relay remembers every event that failed until nothing is on its way, so its memory grows with a backlog",
-    tests("relay/order", "a stop that is settled is forgotten when the next claim begins"),
+    tests("relay/order", "a stop that is settled is forgotten with the next window"),
   ),
   mutant(
     "records-without-bound",

@@ -6,7 +6,6 @@ import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createWake } from "../../src/core/wake.ts";
 import { createPollFeed } from "../../src/relay/poll-feed.ts";
 import { createProgress } from "../../src/core/progress.ts";
-import { createOrder } from "../../src/relay/order.ts";
 
 const window = (lane: number): Window => ({
   id: "w",
@@ -37,7 +36,6 @@ test("a lane is not given away while it is not known what a claim has taken from
     clock: systemClock,
     failpoints: noFailpoints,
     steps: createProgress(systemClock),
-    order: createOrder(),
     batch: 10,
     batchesInFlight: 1,
     laneShare: Infinity,

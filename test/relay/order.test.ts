@@ -8,10 +8,14 @@ import { createOrder, type Order } from "../../src/relay/order.ts";
 import { pack, type Parcel } from "../../src/relay/parcel.ts";
 import { claim, publishing } from "./publishing.ts";
 
-function parcels(order: Order, ...names: readonly (readonly [aggregate: string, n: number])[]): readonly Parcel[] {
-  order.claiming();
+let moment = 0;
+const settled = (order: Order, ...stopped: readonly Parcel[]): void => order.settled(stopped, ++moment);
+
+/** A window that is read now. */
+function parcels(...names: readonly (readonly [aggregate: string, n: number])[]): readonly Parcel[] {
   const window: FedWindow = {
     ...{ id: "w", suspects: 0, destinations: [], more: false },
+    asOf: ++moment,
     claims: names.map(([aggregate, n]) => claim(aggregate, n)),
   };
   return pack(window, { topics: null, route: () => "t", source: "/", sink: { name: "s", can: { maxBytes: 1e6 } } });
@@ -19,19 +23,19 @@ function parcels(order: Order, ...names: readonly (readonly [aggregate: string, 
 
 test("an aggregate's next event may go when the one before it is published; others do not wait", () => {
   const order = createOrder();
-  const [a1, a2, b3, a4] = parcels(order, ["a", 1], ["a", 2], ["b", 3], ["a", 4]);
+  const [a1, a2, b3, a4] = parcels(["a", 1], ["a", 2], ["b", 3], ["a", 4]);
   expect([a1, a2, b3, a4].map((each) => order.admit(each!))).toEqual(["go", "wait", "go", "wait"]);
   expect(order.published(a1!)).toBe(a2);
   expect(order.published(b3!)).toBeNull();
   expect(order.published(a2!)).toBe(a4);
   expect(order.published(a4!)).toBeNull();
-  const [a5] = parcels(order, ["a", 5]);
+  const [a5] = parcels(["a", 5]);
   expect(order.admit(a5!)).toBe("go");
 });
 
 test("behind an event that was not published, all followers go back, and an earlier event that waits may go", () => {
   const order = createOrder();
-  const [a5, a6, a3, a7] = parcels(order, ["a", 5], ["a", 6], ["a", 3], ["a", 7]);
+  const [a5, a6, a3, a7] = parcels(["a", 5], ["a", 6], ["a", 3], ["a", 7]);
   for (const each of [a5, a6, a3, a7]) order.admit(each!);
   const { next, back } = order.stopped(a5!);
   expect(next).toBe(a3);
@@ -41,43 +45,45 @@ test("behind an event that was not published, all followers go back, and an earl
 
 test("what the sink has of a stopped aggregate is concluded by its own result", () => {
   const order = createOrder();
-  const [a1, a2, a3] = parcels(order, ["a", 1], ["a", 2], ["a", 3]);
+  const [a1, a2, a3] = parcels(["a", 1], ["a", 2], ["a", 3]);
   for (const each of [a1, a2, a3]) order.admit(each!);
   a1!.sent = a2!.sent = true;
   expect(order.stopped(a1!)).toEqual({ next: a2, back: [a3] });
   expect(order.stopped(a2!)).toEqual({ next: null, back: [] });
 });
 
-test("followers claimed before a stop was settled go back; events before it, and windows claimed later, do not", () => {
+test("followers read before a stop was settled go back; events before it, and windows read later, do not", () => {
   const order = createOrder();
-  const [stopped] = parcels(order, ["x", 5]);
-  const [follower, earlier, other] = parcels(order, ["x", 6], ["x", 4], ["y", 6]);
-  const [late] = parcels(order, ["x", 7]);
+  const [stopped] = parcels(["x", 5]);
+  const [follower, earlier, other] = parcels(["x", 6], ["x", 4], ["y", 6]);
+  const [late] = parcels(["x", 7]);
   order.admit(stopped!);
   order.stopped(stopped!);
   expect([follower, earlier, other].map((each) => order.admit(each!))).toEqual(["back", "go", "go"]);
-  order.settled([stopped!]);
-  expect(order.admit(late!), "its claim began before that").toBe("back");
-  order.settled([follower!, late!]);
+  settled(order, stopped!);
+  expect(order.admit(late!), "its read began before that").toBe("back");
+  settled(order, follower!, late!);
   order.published(earlier!);
-  const [after] = parcels(order, ["x", 6]);
+  const [after] = parcels(["x", 6]);
   expect(order.admit(after!)).toBe("go");
 });
 
-test("a stop that is settled is forgotten when the next claim begins, whatever else is on its way: no failure stays in memory", async () => {
+test("a stop that is settled is forgotten with the next window that is read, whatever else is on its way: no failure stays in memory", async () => {
   const order = createOrder();
   const stopped = (): WeakRef<object> => {
-    const [under, failed] = parcels(order, ["on-its-way", 1], ["x", 2]);
+    const [under, failed] = parcels(["on-its-way", 1], ["x", 2]);
     for (const each of [under, failed]) order.admit(each!);
     order.stopped(failed!);
-    order.settled([failed!]);
+    const [meanwhile] = parcels(["y", 3]);
+    settled(order, failed!);
+    order.admit(meanwhile!);
     return new WeakRef(failed!.stop!);
   };
   const stop = stopped();
   await turn();
   collect();
-  expect(stop.deref(), "a window that is being claimed may hold its followers").toBeDefined();
-  order.claiming();
+  expect(stop.deref(), "a window that is being read may hold its followers").toBeDefined();
+  order.admit(parcels(["z", 4])[0]!);
   await turn();
   collect();
   expect(stop.deref()).toBeUndefined();

@@ -77,9 +77,9 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
     onPublished: () => undefined,
     settle: async (window, concluded) => void known.get(window)!.push(...concluded),
   });
+  let moment = 0;
   const claimed = (...claims: readonly Claim[]): FedWindow => {
-    order.claiming();
-    const window = { id: "w", claims, suspects: 0, destinations: [], more: false };
+    const window = { id: "w", claims, suspects: 0, destinations: [], more: false, asOf: ++moment };
     known.set(window, []);
     return window;
   };
@@ -93,6 +93,9 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
       return window.claims.map(({ envelope }) => outcomes.get(envelope.id) ?? "under way");
     },
     settled: (window: FedWindow) =>
-      order.settled(known.get(window)!.flatMap(({ parcel, outcome }) => (outcome.as === "published" ? [] : [parcel]))),
+      order.settled(
+        known.get(window)!.flatMap(({ parcel, outcome }) => (outcome.as === "published" ? [] : [parcel])),
+        ++moment,
+      ),
   };
 }
