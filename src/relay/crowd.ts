@@ -4,6 +4,7 @@ import { otherTopics } from "../core/other-topics.ts";
 import type { Observe } from "../core/path-events.ts";
 import { orAborted } from "../core/time.ts";
 import { createWake } from "../core/wake.ts";
+import type { Feed } from "./feed.ts";
 import type { RelayParts } from "./parts.ts";
 
 /**
@@ -24,6 +25,7 @@ export interface Crowd {
 }
 
 interface CrowdOptions extends Pick<RelayParts, "outbox" | "coordinator" | "probeMs"> {
+  readonly feed: Pick<Feed, "release">;
   /** One look, without a pause between pages. */
   readonly once: boolean;
   /** Whether a topic has a record of its own. */
@@ -82,7 +84,7 @@ export function createCrowd(clock: Clock, observe: Observe): Crowd {
     },
     quiet: () => !present || looks > 0 || clock.monotonic() - since > onceMs,
     async watch(options, ending) {
-      const { coordinator, outbox, probeMs, once } = options;
+      const { coordinator, feed, probeMs, once } = options;
       let waitMs = probeMs.first;
       while (!ending.aborted) {
         if (!present) {
@@ -101,7 +103,7 @@ export function createCrowd(clock: Clock, observe: Observe): Crowd {
           waitMs = well ? probeMs.first : Math.min(2 * waitMs, probeMs.last);
           if (met || came || ending.aborted) continue;
           // The record stays in lanes where something waits for a topic without a record after all: the next claim tells of it.
-          await options.step(() => outbox.release(coordinator.holding, otherTopics, 1));
+          await feed.release(otherTopics, 1);
           if (came) continue;
           [present, waitMs] = [false, probeMs.first];
           observe({ type: "destination.closed", topic: otherTopics });

@@ -4,17 +4,17 @@ import type { Wake } from "../core/wake.ts";
 import { type Progress, stepping } from "../core/progress.ts";
 import type { Breaker, BreakerWork } from "./breaker.ts";
 import type { Crowd } from "./crowd.ts";
+import type { Feed } from "./feed.ts";
 import type { RelayParts } from "./parts.ts";
 
 interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "topics" | "coordinator" | "clock" | "probeMs"> {
   readonly breaker: Breaker;
   readonly crowd: Crowd;
+  readonly feed: Pick<Feed, "release">;
   readonly once: boolean;
   readonly steps: Progress;
-  /** A release that takes longer is no progress: the lanes must go to a relay that can release what waits. */
+  /** A store call that takes longer is no progress. */
   readonly storeTimeoutMs: number;
-  /** Tells the feed that there may be something to claim. */
-  readonly wake: Wake;
   /** Notified by the breaker. */
   readonly changed: Wake;
   readonly probeTimeoutMs: number;
@@ -32,10 +32,8 @@ const troubleMs = 500;
  * then releases one waiting aggregate after the other until one is stored, then all that wait.
  */
 export async function watchDestinations(options: DestinationsOptions, ending: AbortSignal): Promise<void> {
-  const { breaker, coordinator, clock } = options;
+  const { breaker, feed, coordinator, clock } = options;
   const { signal, release: unfollow } = follow(ending);
-  const letGo = (topic: string, limit: number): Promise<number> =>
-    stepping(options.steps, options.storeTimeoutMs, () => options.outbox.release(coordinator.holding, topic, limit));
 
   /** Why the topic is not well; null when it is. */
   const faultOf = async (topic: string): Promise<Error | null> => {
@@ -53,26 +51,21 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
       return;
     }
     if (!breaker.probed(topic)) return;
-    if ((await letGo(topic, 1)) === 0) breaker.released(topic);
-    options.wake.notify();
+    if ((await feed.release(topic, 1)) === 0) breaker.released(topic);
   };
 
   const visit = async (topic: string): Promise<boolean> => {
     // The relay parks these events as soon as it has them.
-    if (options.topics?.has(topic) === false) return (await letGo(topic, releasePerStep)) > 0;
+    if (options.topics?.has(topic) === false) return (await feed.release(topic, releasePerStep)) > 0;
     if ((await faultOf(topic)) !== null || signal.aborted || breaker.has(topic)) return false;
     const over = breaker.invite(topic);
-    if ((await letGo(topic, 1)) === 0) {
-      breaker.released(topic);
-      return false;
-    }
-    options.wake.notify();
-    return over;
+    if ((await feed.release(topic, 1)) > 0) return over;
+    breaker.released(topic);
+    return false;
   };
 
   const release = async (topic: string): Promise<void> => {
-    if ((await letGo(topic, releasePerStep)) < releasePerStep) breaker.released(topic);
-    options.wake.notify();
+    if ((await feed.release(topic, releasePerStep)) < releasePerStep) breaker.released(topic);
   };
 
   // Each topic is a step of its own, the one that has been due for longest first: a slow probe keeps no other topic waiting.

@@ -1,4 +1,4 @@
-import type { Claim, Outcome, Window } from "../contracts/outbox-store.ts";
+import type { Claim, Outcome, OutboxStore, Window } from "../contracts/outbox-store.ts";
 
 /** Where a relay's windows come from. Polling is the only way in this version; the relay would not notice another one. */
 export interface Feed {
@@ -6,6 +6,10 @@ export interface Feed {
   windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;
   /** Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. */
   settle(window: FedWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
+  /** As the store's. */
+  readonly payload: OutboxStore["payload"];
+  /** As the store's, for the relay's lanes. What was released is read without a wait. */
+  release(destination: string, limit: number): Promise<number>;
   /** Lanes of windows that are not settled yet. */
   lanesInUse(): ReadonlySet<number>;
   /** True when the last look found nothing to claim and every window is settled. */

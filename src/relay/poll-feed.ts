@@ -17,7 +17,7 @@ interface PollFeedOptions extends Pick<
   readonly windowBytes: number;
   /** How many bytes a message may have now. */
   largest(): number;
-  /** A store call that takes longer is no progress. */
+  /** A store call that takes longer is no progress: the lanes must go to a relay whose calls end. */
   readonly storeTimeoutMs: number;
   onClaimed(window: FedWindow, narrow: boolean): void;
   /** Has what is not sent yet of all open windows settled as returned. */
@@ -226,6 +226,12 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         await settleWindow(entry, entry.known.splice(0), stopping);
       })();
       await (entry.settling = entry.next);
+    },
+    payload: (...asked) => outbox.payload(...asked),
+    async release(destination, limit) {
+      const released = await stepping(steps, options.storeTimeoutMs, () => outbox.release(coordinator.holding, destination, limit));
+      if (released > 0) options.wake.notify();
+      return released;
     },
     lanesInUse: () => new Set([...claiming.keys(), ...[...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))]),
     empty: () => !found && open.size === 0,

@@ -1,11 +1,11 @@
-import type { Outcome, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Outcome } from "../contracts/outbox-store.ts";
 import type { PublishResult } from "../contracts/sink.ts";
 import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import { otherTopics } from "../core/other-topics.ts";
 import type { Progress } from "../core/progress.ts";
 import { onAbort } from "../core/time.ts";
 import type { Breaker } from "./breaker.ts";
-import type { FedWindow } from "./feed.ts";
+import type { FedWindow, Feed } from "./feed.ts";
 import { judge, refuse } from "./judge.ts";
 import type { Order } from "./order.ts";
 import { pack, type Concluded, type Parcel } from "./parcel.ts";
@@ -17,7 +17,7 @@ interface PublisherOptions extends Pick<
   RelayParts,
   "sink" | "route" | "topics" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "batch"
 > {
-  readonly outbox: Pick<OutboxStore, "payload">;
+  readonly feed: Pick<Feed, "payload">;
   readonly breaker: Breaker;
   readonly order: Order;
   readonly steps: Progress;

@@ -1,11 +1,12 @@
-import type { Claim, OutboxStore } from "../contracts/outbox-store.ts";
+import type { Claim } from "../contracts/outbox-store.ts";
 import type { Clock } from "../core/clock.ts";
 import { WaybillError } from "../core/errors.ts";
 import { follow } from "../core/time.ts";
+import type { Feed } from "./feed.ts";
 import { graceMs } from "./send.ts";
 
 interface Reading {
-  readonly outbox: Pick<OutboxStore, "payload">;
+  readonly feed: Pick<Feed, "payload">;
   readonly clock: Clock;
   /** When nothing of a payload arrives for this long, that is its event's failure. */
   readonly readTimeoutMs: number;
@@ -16,7 +17,7 @@ interface Reading {
  * in memory, nor hold two connections.
  */
 export async function readPayload(
-  { outbox, clock, readTimeoutMs }: Reading,
+  { feed, clock, readTimeoutMs }: Reading,
   claim: Claim,
   draining: AbortSignal,
 ): Promise<Uint8Array | null> {
@@ -35,7 +36,7 @@ export async function readPayload(
     return null;
   };
   try {
-    const read = outbox.payload(claim, reading.signal, () => (heardAt = clock.monotonic()));
+    const read = feed.payload(claim, reading.signal, () => (heardAt = clock.monotonic()));
     const data = await Promise.race([read, giveUp()]);
     if (data !== null || !late) return data;
   } catch (error) {

@@ -191,7 +191,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
 
   const publisher = createPublisher({
     ...parts,
-    ...{ breaker, order, steps, readTimeoutMs: readLeases * parts.leaseMs, track, onPublished, settle },
+    ...{ breaker, order, feed, steps, readTimeoutMs: readLeases * parts.leaseMs, track, onPublished, settle },
     draining: noMore,
     stopping: run.stopping,
   });
@@ -210,6 +210,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
       ...parts,
       breaker,
       crowd,
+      feed,
       once,
       changed,
       steps,

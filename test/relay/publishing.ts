@@ -57,7 +57,7 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
   });
   const known = new Map<FedWindow, Concluded[]>();
   const { take } = createPublisher({
-    outbox: { payload: () => Promise.reject(new Error("nothing is unread")) },
+    feed: { payload: () => Promise.reject(new Error("nothing is unread")) },
     ...{
       sink,
       breaker,
