@@ -1,4 +1,4 @@
-import type { Claim, Outcome, OutboxStore, Window } from "../contracts/outbox-store.ts";
+import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 
 /** Where a relay's windows come from. Polling is the only way in this version; the relay would not notice another one. */
 export interface Feed {
@@ -16,8 +16,10 @@ export interface Feed {
   empty(): boolean;
 }
 
-export interface FedWindow extends Window {
-  readonly id: string;
+/** Events that a feed has read. What else it knows of them is its own. */
+export interface FedWindow {
+  /** By seq, ascending. */
+  readonly claims: readonly Claim[];
   /**
    * By the monotonic clock, a moment before the window's read began: followers of what was settled as not published before that moment are
    * not in here. It never goes back from one window to the next.

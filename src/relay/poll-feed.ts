@@ -1,4 +1,4 @@
-import type { Holding, Outcome } from "../contracts/outbox-store.ts";
+import type { Claim, Holding, Outcome } from "../contracts/outbox-store.ts";
 import { type Clock, turn } from "../core/clock.ts";
 import { type Progress, stepping } from "../core/progress.ts";
 import { alarm, orAborted } from "../core/time.ts";
@@ -19,7 +19,7 @@ interface PollFeedOptions extends Pick<
   largest(): number;
   /** A store call that takes longer is no progress: the lanes must go to a relay whose calls end. */
   readonly storeTimeoutMs: number;
-  onClaimed(window: FedWindow, narrow: boolean): void;
+  onClaimed(claims: readonly Claim[], narrow: boolean): void;
   /** Has what is not sent yet of all open windows settled as returned. */
   recall(windows: readonly FedWindow[]): void;
   /** Events of these lanes wait for these topics. */
@@ -45,8 +45,9 @@ const turnMs = { narrow: 1_000, ordinary: 250 };
 /** How many windows of one event whose payload is still to be read may be open: payloads are read one after the other. */
 const mostUnread = 32;
 
-interface OpenWindow {
-  readonly window: FedWindow;
+interface OpenWindow extends FedWindow {
+  /** The store's name for it. */
+  readonly id: string;
   readonly narrow: boolean;
   /** Held in memory until the whole window is settled. */
   readonly bytes: number;
@@ -66,7 +67,7 @@ interface OpenWindow {
  */
 export function createPollFeed(options: PollFeedOptions): Feed {
   const { outbox, coordinator, clock, steps } = options;
-  const open = new Map<string, OpenWindow>();
+  const open = new Map<FedWindow, OpenWindow>();
   const worthwhile = Math.ceil(options.batch / 4);
   let found = true;
   let fruitless = false;
@@ -100,14 +101,14 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const lanes = [...coordinator.holding.lanes.keys()];
       const bytes = [...open.values()].reduce((sum, entry) => sum + entry.bytes, 0);
       const heavy = bytes > options.windowBytes * (options.batchesInFlight - 1);
-      const unread = [...open.values()].filter(({ window }) => window.claims[0]?.unread !== undefined).length;
+      const unread = [...open.values()].filter(({ claims }) => claims[0]?.unread !== undefined).length;
       if (open.size > 0 && (apart || heavy || unread >= mostUnread || (lanes.length > 0 && !lanes.some(hasRoom)))) return 0;
       return Math.min(width, options.batch, options.batch * options.batchesInFlight - unsettled());
     };
     const recall = (): void => {
       for (const entry of open.values()) entry.recalled = true;
       width = firstWidth; // much of a wide window would only come back
-      options.recall([...open.values()].map(({ window }) => window));
+      options.recall([...open.values()]);
     };
     const untilRoom = async (): Promise<void> => {
       const cancel = open.size > 0 && isApart() ? alarm(clock, isNarrow() ? turnMs.narrow : turnMs.ordinary, recall) : null;
@@ -130,7 +131,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (draining.aborted) return;
       const begun = clock.monotonic();
       narrow = suspects > 0 && !narrow;
-      const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: [...open.keys()], narrow };
+      const ids = [...open.values()].map(({ id }) => id);
+      const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: ids, narrow };
       // The holding as it is now. A lane that is to be given away stays in use until the claim has said what it took.
       const holding = (): Holding => {
         const lanes = [...coordinator.holding.lanes];
@@ -152,25 +154,20 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       suspects = window.suspects;
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
-        const fed: FedWindow = { ...window, id: window.id, asOf: begun };
-        for (const { lane } of fed.claims) countIn(lane, 1);
-        open.set(fed.id, {
-          window: fed,
-          narrow,
-          bytes: bytesOf(fed),
-          unsettled: fed.claims.length,
-          recalled: false,
-          known: [],
-          settling: Promise.resolve(),
-          next: null,
-        });
+        const { id, claims } = window;
+        for (const { lane } of claims) countIn(lane, 1);
+        const entry: OpenWindow = {
+          ...{ id, claims, asOf: begun, narrow, bytes: bytesOf(claims), unsettled: claims.length, recalled: false },
+          ...{ known: [], settling: Promise.resolve(), next: null },
+        };
+        open.set(entry, entry);
         claiming = none;
         width = window.more ? Math.min(width * 2, options.batch) : firstWidth;
-        run = fed.claims.length > 1 || run > 0 ? run + 1 : 0;
+        run = claims.length > 1 || run > 0 ? run + 1 : 0;
         if (!window.more && run > 0) lull = begun + lullMs;
-        options.onClaimed(fed, narrow);
-        await options.failpoints.hit("after-claim", idsOf(fed.claims));
-        yield fed;
+        options.onClaimed(claims, narrow);
+        await options.failpoints.hit("after-claim", idsOf(claims));
+        yield entry;
         // After a narrow window comes an ordinary one, with the events that waited for it: nothing hints at them.
         if (!window.more && run === 0 && suspects === 0 && !narrow) await pause();
       } else {
@@ -188,7 +185,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     const report = await untilDone(
       clock,
       { end: stopping, now: stopping },
-      () => stepping(steps, options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.window.id, outcomes)),
+      () => stepping(steps, options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.id, outcomes)),
       (error) => options.onTrouble("settle", error),
     );
     if (report !== undefined) {
@@ -205,14 +202,14 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     for (const { lane } of claims) countIn(lane, -1);
     if (full.some(hasRoom)) options.wake.notify();
     entry.unsettled -= outcomes.length;
-    if (entry.unsettled === 0) open.delete(entry.window.id);
+    if (entry.unsettled === 0) open.delete(entry);
     settledSome();
   };
 
   return {
     windows,
     async settle(window, outcomes, stopping) {
-      const entry = open.get(window.id);
+      const entry = open.get(window);
       if (entry === undefined) return;
       for (const outcome of outcomes) entry.known.push(outcome);
       // Settles of one window run one after the other. Outcomes that come meanwhile go together with the next.
@@ -233,14 +230,14 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       if (released > 0) options.wake.notify();
       return released;
     },
-    lanesInUse: () => new Set([...claiming.keys(), ...[...open.values()].flatMap(({ window }) => window.claims.map(({ lane }) => lane))]),
+    lanesInUse: () => new Set([...claiming.keys(), ...[...open.values()].flatMap(({ claims }) => claims.map(({ lane }) => lane))]),
     empty: () => !found && open.size === 0,
   };
 }
 
-const bytesOf = ({ claims }: FedWindow): number => claims.reduce((sum, { envelope }) => sum + envelope.data.byteLength, 0);
+const bytesOf = (claims: readonly Claim[]): number => claims.reduce((sum, { envelope }) => sum + envelope.data.byteLength, 0);
 
-const idsOf = (claims: FedWindow["claims"]): readonly string[] => claims.map(({ envelope }) => envelope.id);
+const idsOf = (claims: readonly Claim[]): readonly string[] => claims.map(({ envelope }) => envelope.id);
 
 /** Retries with backoff until it succeeds, or `end` aborts. Answers undefined then, or at once when `now` aborts. */
 async function untilDone<T>(

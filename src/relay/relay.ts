@@ -134,7 +134,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     storeTimeoutMs: parts.leaseMs,
     largest: () => sink.can.maxBytes,
     laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
-    onClaimed: ({ claims }, narrow) =>
+    onClaimed: (claims, narrow) =>
       observe({
         type: "relay.claimed",
         relay: name,

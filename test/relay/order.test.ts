@@ -13,11 +13,7 @@ const settled = (order: Order, ...stopped: readonly Parcel[]): void => order.set
 
 /** A window that is read now. */
 function parcels(...names: readonly (readonly [aggregate: string, n: number])[]): readonly Parcel[] {
-  const window: FedWindow = {
-    ...{ id: "w", suspects: 0, destinations: [], more: false },
-    asOf: ++moment,
-    claims: names.map(([aggregate, n]) => claim(aggregate, n)),
-  };
+  const window: FedWindow = { asOf: ++moment, claims: names.map(([aggregate, n]) => claim(aggregate, n)) };
   return pack(window, { topics: null, route: () => "t", source: "/", sink: { name: "s", can: { maxBytes: 1e6 } } });
 }
 

@@ -79,7 +79,7 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
   });
   let moment = 0;
   const claimed = (...claims: readonly Claim[]): FedWindow => {
-    const window = { id: "w", claims, suspects: 0, destinations: [], more: false, asOf: ++moment };
+    const window = { claims, asOf: ++moment };
     known.set(window, []);
     return window;
   };
