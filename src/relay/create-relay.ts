@@ -17,6 +17,7 @@ import { type RetryOptions, retrySchedule } from "../core/retry.ts";
 import { createWake, type Wake } from "../core/wake.ts";
 import { createHousekeeping, type HousekeepingParts } from "./housekeeping/housekeeping.ts";
 import { defaultThresholds, type Thresholds } from "./housekeeping/warnings.ts";
+import { createPollFeed } from "./poll-feed.ts";
 import { createRelayService, type Relay } from "./relay.ts";
 import { DEFAULT_ROUTE, listOf, type Route, routeOf } from "./route.ts";
 
@@ -163,6 +164,7 @@ export function createRelay(options: RelayOptions): Relay {
   return createRelayService({
     check: async () => store.schema?.check(),
     outbox: store.outbox,
+    feed: createPollFeed,
     wake: store.wake ?? createWake(),
     sink,
     coordinator,

@@ -3,9 +3,12 @@ import type { Claim, Outcome, OutboxStore } from "../contracts/outbox-store.ts";
 /** Where a relay's windows come from. Polling is the only way in this version; the relay would not notice another one. */
 export interface Feed {
   /** Yields windows until `draining` aborts, as many at once as may be unsettled. */
-  windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow>;
-  /** Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. */
-  settle(window: FedWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void>;
+  windows(): AsyncIterableIterator<FedWindow>;
+  /**
+   * Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. Until `draining`
+   * aborts, a feed may make what was published durable later: with what is open, that is no more than it may send again.
+   */
+  settle(window: FedWindow, outcomes: readonly Outcome[]): Promise<void>;
   /** As the store's. */
   readonly payload: OutboxStore["payload"];
   /** As the store's, for the relay's lanes. What was released is read without a wait. */

@@ -4,8 +4,10 @@ import type { Sink } from "../contracts/sink.ts";
 import type { Clock } from "../core/clock.ts";
 import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe } from "../core/path-events.ts";
+import type { Progress } from "../core/progress.ts";
 import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
+import type { FedWindow, Feed } from "./feed.ts";
 import type { Policy } from "./judge.ts";
 import type { Route } from "./route.ts";
 
@@ -14,6 +16,7 @@ export interface RelayParts {
   /** Rejects when the store is away, or its tables are not those of this code. */
   readonly check: () => Promise<void>;
   readonly outbox: OutboxStore;
+  readonly feed: (parts: FeedParts) => Feed;
   readonly wake: Wake;
   readonly sink: Sink;
   readonly coordinator: Coordinator;
@@ -24,6 +27,7 @@ export interface RelayParts {
   readonly policy: Policy;
   readonly batch: number;
   readonly batchesInFlight: number;
+  /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
   readonly windowBytes: number;
   readonly pollIntervalMs: number;
   readonly publishTimeoutMs: number;
@@ -37,4 +41,19 @@ export interface RelayParts {
   readonly random: Random;
   readonly failpoints: Failpoints;
   readonly observe: Observe;
+}
+
+/** What a feed is made of: the relay's parts, and what it tells the relay. */
+export interface FeedParts extends RelayParts {
+  /** Nothing more is read. */
+  readonly draining: AbortSignal;
+  /** Nothing more is waited for. */
+  readonly stopping: AbortSignal;
+  /** Whatever the relay waits for is a step: while one is overdue, the lease is not renewed. */
+  readonly steps: Progress;
+  /** Has what is not sent yet of all open windows settled as returned. */
+  recall(windows: readonly FedWindow[]): void;
+  /** The outbox could be read. Events of this relay's lanes wait for these topics. */
+  onRead(destinations: readonly string[]): void;
+  onTrouble(step: "claim" | "settle", error: Error): void;
 }

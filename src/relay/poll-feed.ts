@@ -1,37 +1,23 @@
 import type { Claim, Holding, Outcome } from "../contracts/outbox-store.ts";
 import { type Clock, turn } from "../core/clock.ts";
-import { type Progress, stepping } from "../core/progress.ts";
+import { stepping } from "../core/progress.ts";
 import { alarm, orAborted } from "../core/time.ts";
 import { asError } from "../core/errors.ts";
+import { idsFor } from "../core/path-events.ts";
 import type { FedWindow, Feed } from "./feed.ts";
-import type { RelayParts } from "./parts.ts";
-
-interface PollFeedOptions extends Pick<
-  RelayParts,
-  "outbox" | "wake" | "coordinator" | "clock" | "failpoints" | "batch" | "batchesInFlight" | "pollIntervalMs"
-> {
-  readonly steps: Progress;
-  /** A lane with this many events in flight gets no more until some are settled: a slow aggregate must not take the room of all others. */
-  readonly laneShare: number;
-  /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
-  readonly windowBytes: number;
-  /** How many bytes a message may have now. */
-  largest(): number;
-  /** A store call that takes longer is no progress: the lanes must go to a relay whose calls end. */
-  readonly storeTimeoutMs: number;
-  onClaimed(claims: readonly Claim[], narrow: boolean): void;
-  /** Has what is not sent yet of all open windows settled as returned. */
-  recall(windows: readonly FedWindow[]): void;
-  /** Events of these lanes wait for these topics. */
-  onHeld(destinations: readonly string[]): void;
-  onTrouble(step: "claim" | "settle", error: Error): void;
-}
+import type { FeedParts } from "./parts.ts";
 
 /** While events come steadily, the next claim begins this long after one that took all there were: claiming a few costs as much as one. */
 const lullMs = 7;
 
 /** After more windows in a row than this, one claim that finds nothing does not end the row: at random, some intervals have no event. */
 const longRun = 8;
+
+/**
+ * Where an aggregate's events go one per round trip, a lane with this part of a batch in flight gets no more until some are settled: a slow
+ * aggregate must not take the room of all others.
+ */
+const shareOfBatch = 8;
 
 /** The most events of the first window. After a window that did not take all there is, the next is twice as wide, up to `batch`. */
 const firstWidth = 250;
@@ -65,8 +51,8 @@ interface OpenWindow extends FedWindow {
  * with nothing else in flight, so that an event which ends the process can be told from its neighbours. Every second window is an ordinary
  * one, so that other events go on meanwhile.
  */
-export function createPollFeed(options: PollFeedOptions): Feed {
-  const { outbox, coordinator, clock, steps } = options;
+export function createPollFeed(options: FeedParts): Feed {
+  const { outbox, coordinator, clock, sink, observe, draining, stopping } = options;
   const open = new Map<FedWindow, OpenWindow>();
   const worthwhile = Math.ceil(options.batch / 4);
   let found = true;
@@ -77,12 +63,16 @@ export function createPollFeed(options: PollFeedOptions): Feed {
   /** By lane, how many events are in flight. */
   const inLane = new Map<number, number>();
   const countIn = (lane: number, change: number): void => void inLane.set(lane, (inLane.get(lane) ?? 0) + change);
-  const hasRoom = (lane: number): boolean => (inLane.get(lane) ?? 0) < options.laneShare;
+  const laneShare = sink.can.run === undefined ? Infinity : Math.ceil(options.batch / shareOfBatch);
+  const hasRoom = (lane: number): boolean => (inLane.get(lane) ?? 0) < laneShare;
   /** Lanes that the last claim left out. */
   let full: readonly number[] = [];
   const unsettled = (): number => [...open.values()].reduce((sum, window) => sum + window.unsettled, 0);
 
-  async function* windows(draining: AbortSignal, stopping: AbortSignal): AsyncIterableIterator<FedWindow> {
+  /** A call of the store that takes longer is no progress: the lanes must go to a relay whose calls end. */
+  const step = <T>(work: () => Promise<T>): Promise<T> => stepping(options.steps, options.leaseMs, work);
+
+  async function* windows(): AsyncIterableIterator<FedWindow> {
     draining.addEventListener("abort", () => settledSome());
     let suspects = 0;
     let narrow = false;
@@ -132,7 +122,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const begun = clock.monotonic();
       narrow = suspects > 0 && !narrow;
       const ids = [...open.values()].map(({ id }) => id);
-      const request = { limit: room(), bytes: options.windowBytes, largest: options.largest(), open: ids, narrow };
+      const request = { limit: room(), bytes: options.windowBytes, largest: sink.can.maxBytes, open: ids, narrow };
       // The holding as it is now. A lane that is to be given away stays in use until the claim has said what it took.
       const holding = (): Holding => {
         const lanes = [...coordinator.holding.lanes];
@@ -143,14 +133,14 @@ export function createPollFeed(options: PollFeedOptions): Feed {
       const window = await untilDone(
         clock,
         { end: draining, now: stopping },
-        () => stepping(steps, options.storeTimeoutMs, () => outbox.claim(holding(), request)),
+        () => step(() => outbox.claim(holding(), request)),
         (error) => options.onTrouble("claim", error),
       );
       if (window === undefined) {
         claiming = none;
         return;
       }
-      options.onHeld(window.destinations);
+      options.onRead(window.destinations);
       suspects = window.suspects;
       found = window.id !== null || window.more || (suspects > 0 && !narrow);
       if (window.id !== null) {
@@ -165,7 +155,8 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         width = window.more ? Math.min(width * 2, options.batch) : firstWidth;
         run = claims.length > 1 || run > 0 ? run + 1 : 0;
         if (!window.more && run > 0) lull = begun + lullMs;
-        options.onClaimed(claims, narrow);
+        const { relay } = coordinator.holding;
+        observe({ type: "relay.claimed", relay, count: claims.length, narrow, ...idsFor(observe, claims, ({ envelope }) => envelope.id) });
         await options.failpoints.hit("after-claim", idsOf(claims));
         yield entry;
         // After a narrow window comes an ordinary one, with the events that waited for it: nothing hints at them.
@@ -179,13 +170,13 @@ export function createPollFeed(options: PollFeedOptions): Feed {
     }
   }
 
-  const settleWindow = async (entry: OpenWindow, outcomes: readonly Outcome[], stopping: AbortSignal): Promise<void> => {
+  const settleWindow = async (entry: OpenWindow, outcomes: readonly Outcome[]): Promise<void> => {
     const claims = outcomes.map(({ claim }) => claim);
     await options.failpoints.hit("before-settle", idsOf(claims));
     const report = await untilDone(
       clock,
       { end: stopping, now: stopping },
-      () => stepping(steps, options.storeTimeoutMs, () => outbox.settle(coordinator.holding.relay, entry.id, outcomes)),
+      () => step(() => outbox.settle(coordinator.holding.relay, entry.id, outcomes)),
       (error) => options.onTrouble("settle", error),
     );
     if (report !== undefined) {
@@ -208,7 +199,7 @@ export function createPollFeed(options: PollFeedOptions): Feed {
 
   return {
     windows,
-    async settle(window, outcomes, stopping) {
+    async settle(window, outcomes) {
       const entry = open.get(window);
       if (entry === undefined) return;
       for (const outcome of outcomes) entry.known.push(outcome);
@@ -220,13 +211,13 @@ export function createPollFeed(options: PollFeedOptions): Feed {
         // A settle of few events costs nearly as much as one of many: more of the window may be concluded in a moment.
         if (entry.known.length < entry.unsettled) await clock.sleep(lullMs, stopping);
         entry.next = null;
-        await settleWindow(entry, entry.known.splice(0), stopping);
+        await settleWindow(entry, entry.known.splice(0));
       })();
       await (entry.settling = entry.next);
     },
     payload: (...asked) => outbox.payload(...asked),
     async release(destination, limit) {
-      const released = await stepping(steps, options.storeTimeoutMs, () => outbox.release(coordinator.holding, destination, limit));
+      const released = await step(() => outbox.release(coordinator.holding, destination, limit));
       if (released > 0) options.wake.notify();
       return released;
     },

@@ -14,7 +14,6 @@ import type { FedWindow } from "./feed.ts";
 import { createOrder } from "./order.ts";
 import type { Concluded, Parcel } from "./parcel.ts";
 import type { RelayParts } from "./parts.ts";
-import { createPollFeed } from "./poll-feed.ts";
 import { createPublisher } from "./publish.ts";
 import { wholly } from "../core/reason.ts";
 
@@ -48,8 +47,6 @@ export function createRelayService(parts: RelayParts): Relay {
 }
 
 const stopMs = 1_000;
-/** Where an aggregate's events go one per round trip, a lane with this part of a batch in flight has enough to do. */
-const shareOfBatch = 8;
 
 /** When nothing of a payload arrives for this many leases, that is its event's failure. The lease is renewed meanwhile. */
 const readLeases = 3;
@@ -128,22 +125,13 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
   const failingSince = new Map<"claim" | "settle", number>();
   const troubles = relayTroubles(observe, name, clock);
 
-  const feed = createPollFeed({
+  const feed = parts.feed({
     ...parts,
     steps,
-    storeTimeoutMs: parts.leaseMs,
-    largest: () => sink.can.maxBytes,
-    laneShare: sink.can.run === undefined ? Infinity : Math.ceil(parts.batch / shareOfBatch),
-    onClaimed: (claims, narrow) =>
-      observe({
-        type: "relay.claimed",
-        relay: name,
-        count: claims.length,
-        narrow,
-        ...idsFor(observe, claims, ({ envelope }) => envelope.id),
-      }),
+    draining: noMore,
+    stopping: run.stopping,
     recall: (windows) => publisher.recall(windows),
-    onHeld: (topics) => {
+    onRead: (topics) => {
       failingSince.delete("claim");
       troubles.over("claim");
       topics.forEach((topic) => breaker.adopt(topic));
@@ -160,7 +148,6 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
     await feed.settle(
       window,
       concluded.map(({ outcome }) => outcome),
-      run.stopping,
     );
     if (!run.stopping.aborted) {
       run.settled();
@@ -233,7 +220,7 @@ async function relay(parts: RelayParts, run: RelayRun, once: boolean, counted: (
       () => undefined,
     );
     await connected.catch((error: unknown) => troubles.met("publish", error));
-    for await (const window of feed.windows(noMore, run.stopping)) publisher.take(window);
+    for await (const window of feed.windows()) publisher.take(window);
     while (underWay.size > 0) await Promise.all(underWay);
     if (failure !== null) throw failure as Error;
   } finally {

@@ -4,6 +4,7 @@ import type { Claim, Holding, OutboxStore, Window } from "../../src/contracts/ou
 import { systemClock, turn } from "../../src/core/clock.ts";
 import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createWake } from "../../src/core/wake.ts";
+import type { FeedParts } from "../../src/relay/parts.ts";
 import { createPollFeed } from "../../src/relay/poll-feed.ts";
 import { createProgress } from "../../src/core/progress.ts";
 
@@ -29,6 +30,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     },
   } as unknown as OutboxStore;
   const coordinator = { holding: { relay: "r", lanes }, trustedForMs: () => 1_000, lost: () => undefined } as unknown as Coordinator;
+  const { signal } = new AbortController();
   const feed = createPollFeed({
     outbox,
     coordinator,
@@ -38,18 +40,18 @@ test("a lane is not given away while it is not known what a claim has taken from
     steps: createProgress(systemClock),
     batch: 10,
     batchesInFlight: 1,
-    laneShare: Infinity,
     windowBytes: 1_000,
-    largest: () => 1_000,
+    sink: { can: { maxBytes: 1_000 } },
     pollIntervalMs: 1,
-    storeTimeoutMs: 1_000,
-    onClaimed: () => undefined,
+    leaseMs: 1_000,
+    observe: () => undefined,
+    draining: signal,
+    stopping: signal,
     recall: () => undefined,
-    onHeld: () => undefined,
+    onRead: () => undefined,
     onTrouble: () => undefined,
-  });
-  const { signal } = new AbortController();
-  const next = feed.windows(signal, signal)[Symbol.asyncIterator]().next();
+  } as unknown as FeedParts);
+  const next = feed.windows()[Symbol.asyncIterator]().next();
   await turn();
   lanes.delete(2); // the coordinator means to give it away
   expect([...feed.lanesInUse()]).toEqual([1, 2]);
