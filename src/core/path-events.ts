@@ -152,7 +152,8 @@ type RecoveringStep = Extract<PathEvent, { readonly type: "relay.recovered" }>["
 
 /** Reports what a relay could not do, and reports once when it works again. */
 export interface RelayTroubles {
-  met(step: RelayStep, cause: unknown): void;
+  /** Answers for how many milliseconds the step has not worked. */
+  met(step: RelayStep, cause: unknown): number;
   /** The step has worked. */
   over(step: RecoveringStep): void;
 }
@@ -161,9 +162,12 @@ export function relayTroubles(observe: Observe, relay: string, clock: Clock): Re
   const since = new Map<RelayStep, number>();
   return {
     met(step, cause) {
-      if (!since.has(step)) since.set(step, clock.monotonic());
+      const now = clock.monotonic();
+      const from = since.get(step) ?? now;
+      since.set(step, from);
       const error = asError(cause);
       observe({ type: "relay.trouble", relay, step, error: error.message, code: isWaybillError(error) ? error.code : null });
+      return now - from;
     },
     over(step) {
       const from = since.get(step);

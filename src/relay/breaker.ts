@@ -1,22 +1,10 @@
-import type { Clock } from "../core/clock.ts";
-import type { Observe } from "../core/path-events.ts";
-import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
 import { otherTopics } from "../core/other-topics.ts";
 import { createAgenda, type AgendaEntry } from "./agenda.ts";
 import type { Crowd } from "./crowd.ts";
+import type { RelayParts } from "./parts.ts";
 
-interface BreakerOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly observe: Observe;
-  /** First wait before a probe; doubled up to the last. */
-  readonly firstProbeMs: number;
-  readonly lastProbeMs: number;
-  /** The relay's list of topics; null: any topic. */
-  readonly named: ReadonlySet<string> | null;
-  /** How many topics may have records that have not taken events of this relay; twice as many of those that have. */
-  readonly records: number;
+interface BreakerOptions extends Pick<RelayParts, "clock" | "random" | "observe" | "probeMs" | "topics" | "topicRecords"> {
   readonly crowd: Pick<Crowd, "join" | "adopt">;
   /** Notified whenever there may be something to do. */
   readonly changed: Pick<Wake, "notify">;
@@ -148,8 +136,8 @@ export function createBreaker(options: BreakerOptions): Breaker {
     topic.leave?.(welcome);
   };
 
-  const most = { named: Infinity, familiar: 2 * options.records, stranger: options.records };
-  const isNamed = (name: string): boolean => options.named?.has(name) === true;
+  const most = { named: Infinity, familiar: 2 * options.topicRecords, stranger: options.topicRecords };
+  const isNamed = (name: string): boolean => options.topics?.has(name) === true;
   const isFamiliar = (name: string): boolean => isNamed(name) || successes.has(name);
   /** What a topic's own record would be; null beyond the bound. */
   const standing = (name: string): Exclude<Standing, "guest"> | null => {
@@ -167,7 +155,7 @@ export function createBreaker(options: BreakerOptions): Breaker {
     }
     before?.leave?.(false);
     const failures = (before?.failures ?? 0) + 1;
-    const wait = Math.min(options.firstProbeMs * 2 ** (failures - 1), options.lastProbeMs) * (0.75 + options.random.next() / 2);
+    const wait = Math.min(options.probeMs.first * 2 ** (failures - 1), options.probeMs.last) * (0.75 + options.random.next() / 2);
     if (before?.told !== true) observe({ type: "destination.opened", topic: name, error: why, probeInMs: Math.round(wait) });
     set(name, { state: "open", why, failures, probeAt: clock.monotonic() + wait, trial: null, told: true, as });
   };

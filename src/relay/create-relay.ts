@@ -164,7 +164,7 @@ export function createRelay(options: RelayOptions): Relay {
   return createRelayService({
     check: async () => store.schema?.check(),
     outbox: store.outbox,
-    feed: createPollFeed,
+    feedOf: createPollFeed,
     wake: store.wake ?? createWake(),
     sink,
     coordinator,

@@ -2,10 +2,11 @@ import type { Clock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
 import { otherTopics } from "../core/other-topics.ts";
 import type { Observe } from "../core/path-events.ts";
+import { stepping } from "../core/progress.ts";
 import { orAborted } from "../core/time.ts";
 import { createWake } from "../core/wake.ts";
 import type { Feed } from "./feed.ts";
-import type { RelayParts } from "./parts.ts";
+import type { LifeParts } from "./parts.ts";
 
 /**
  * The topics in trouble that have no record of their own: a writer may invent any number of them. This process keeps nothing for each, the
@@ -24,16 +25,12 @@ export interface Crowd {
   watch(options: CrowdOptions, ending: AbortSignal): Promise<void>;
 }
 
-interface CrowdOptions extends Pick<RelayParts, "outbox" | "coordinator" | "probeMs"> {
+interface CrowdOptions extends LifeParts {
   readonly feed: Pick<Feed, "release">;
-  /** One look, without a pause between pages. */
-  readonly once: boolean;
   /** Whether a topic has a record of its own. */
   isKnown(topic: string): boolean;
   /** Probes a topic, and lets go what waits for it where it is well. True when events waited in this relay's lanes and were let go. */
   visit(topic: string): Promise<boolean>;
-  /** Runs a call of the store as a step of the relay. */
-  step<T>(work: () => Promise<T>): Promise<T>;
   onTrouble(error: Error): void;
 }
 
@@ -65,7 +62,7 @@ export function createCrowd(clock: Clock, observe: Observe): Crowd {
     const seen = { met: false, well: false };
     for (let after: string | undefined = ""; after !== undefined && !ending.aborted;) {
       const from: string = after;
-      const page = await options.step(() => outbox.waitingFor(from, pageSize));
+      const page = await stepping(options.steps, options.leaseMs, () => outbox.waitingFor(from, pageSize));
       const topics = page.filter((topic) => !options.isKnown(topic));
       const visits = await orAborted(Promise.all(topics.map((topic) => options.visit(topic))), ending, () => []);
       const well = visits.includes(true);

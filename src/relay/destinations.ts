@@ -1,23 +1,17 @@
 import { asError, WaybillError } from "../core/errors.ts";
 import { follow, withDeadline } from "../core/time.ts";
 import type { Wake } from "../core/wake.ts";
-import { type Progress, stepping } from "../core/progress.ts";
 import type { Breaker, BreakerWork } from "./breaker.ts";
 import type { Crowd } from "./crowd.ts";
 import type { Feed } from "./feed.ts";
-import type { RelayParts } from "./parts.ts";
+import type { LifeParts } from "./parts.ts";
 
-interface DestinationsOptions extends Pick<RelayParts, "outbox" | "sink" | "topics" | "coordinator" | "clock" | "probeMs"> {
+interface DestinationsOptions extends LifeParts {
   readonly breaker: Breaker;
   readonly crowd: Crowd;
   readonly feed: Pick<Feed, "release">;
-  readonly once: boolean;
-  readonly steps: Progress;
-  /** A store call that takes longer is no progress. */
-  readonly storeTimeoutMs: number;
   /** Notified by the breaker. */
   readonly changed: Wake;
-  readonly probeTimeoutMs: number;
   onTrouble(error: Error): void;
 }
 
@@ -31,14 +25,14 @@ const troubleMs = 500;
  * Finds out when broken destinations work again, beside the relay's loop, so that they never slow the others. It probes the metadata first,
  * then releases one waiting aggregate after the other until one is stored, then all that wait.
  */
-export async function watchDestinations(options: DestinationsOptions, ending: AbortSignal): Promise<void> {
+export async function watchDestinations(options: DestinationsOptions): Promise<void> {
   const { breaker, feed, coordinator, clock } = options;
-  const { signal, release: unfollow } = follow(ending);
+  const { signal, release: unfollow } = follow(options.draining);
 
   /** Why the topic is not well; null when it is. */
   const faultOf = async (topic: string): Promise<Error | null> => {
     try {
-      await withDeadline(clock, options.probeTimeoutMs, signal, (late) => options.sink.probe(topic, late), tooLate);
+      await withDeadline(clock, options.publishTimeoutMs, signal, (late) => options.sink.probe(topic, late), tooLate);
       return null;
     } catch (error) {
       return asError(error);
@@ -83,15 +77,7 @@ export async function watchDestinations(options: DestinationsOptions, ending: Ab
       options.changed.notify();
     }
   };
-  const crowd = options.crowd.watch(
-    {
-      ...options,
-      visit,
-      isKnown: (topic) => breaker.has(topic),
-      step: (work) => stepping(options.steps, options.storeTimeoutMs, work),
-    },
-    signal,
-  );
+  const crowd = options.crowd.watch({ ...options, visit, isKnown: (topic) => breaker.has(topic) }, signal);
   while (!signal.aborted) {
     if (coordinator.trustedForMs() <= 0) {
       await clock.sleep(troubleMs, signal);

@@ -6,7 +6,7 @@ export interface Feed {
   windows(): AsyncIterableIterator<FedWindow>;
   /**
    * Resolves once the outcomes are durable, or cannot become so because the lanes are lost or the relay is stopping. Until `draining`
-   * aborts, a feed may make what was published durable later: with what is open, that is no more than it may send again.
+   * aborts, a feed may make `published` durable later. Such events count as open, since a crash sends them again.
    */
   settle(window: FedWindow, outcomes: readonly Outcome[]): Promise<void>;
   /** As the store's. */

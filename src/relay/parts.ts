@@ -7,16 +7,17 @@ import type { Observe } from "../core/path-events.ts";
 import type { Progress } from "../core/progress.ts";
 import type { Random } from "../core/random.ts";
 import type { Wake } from "../core/wake.ts";
+import type { Ending } from "./ending.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import type { Policy } from "./judge.ts";
 import type { Route } from "./route.ts";
 
-/** What a relay is made of. Its feed, publisher and destinations take what they need of it. */
+/** What a relay is made of. */
 export interface RelayParts {
   /** Rejects when the store is away, or its tables are not those of this code. */
   readonly check: () => Promise<void>;
   readonly outbox: OutboxStore;
-  readonly feed: (parts: FeedParts) => Feed;
+  readonly feedOf: (parts: FeedParts) => Feed;
   readonly wake: Wake;
   readonly sink: Sink;
   readonly coordinator: Coordinator;
@@ -32,8 +33,9 @@ export interface RelayParts {
   readonly pollIntervalMs: number;
   readonly publishTimeoutMs: number;
   readonly leaseMs: number;
+  /** The first wait before a probe; doubled up to the last. */
   readonly probeMs: { readonly first: number; readonly last: number };
-  /** How many topics in trouble have a record of their own. */
+  /** How many topics may have records that have not taken events of this relay; twice as many of those that have. */
   readonly topicRecords: number;
   /** What a relay does besides publishing, except in `runOnce`, until the signal aborts. It never fails. */
   readonly chores: (ending: AbortSignal) => Promise<void>;
@@ -43,14 +45,16 @@ export interface RelayParts {
   readonly observe: Observe;
 }
 
-/** What a feed is made of: the relay's parts, and what it tells the relay. */
-export interface FeedParts extends RelayParts {
-  /** Nothing more is read. */
-  readonly draining: AbortSignal;
-  /** Nothing more is waited for. */
-  readonly stopping: AbortSignal;
-  /** Whatever the relay waits for is a step: while one is overdue, the lease is not renewed. */
+/** The parts of a relay that runs. */
+export interface LifeParts extends RelayParts, Pick<Ending, "draining" | "stopping" | "track"> {
+  /** It ends when nothing is due, and a store that stays away fails it. */
+  readonly once: boolean;
+  /** Whatever the relay waits for is a step: while one is overdue, the lease is not renewed, and other relays take over. */
   readonly steps: Progress;
+}
+
+/** What a feed is made of, and what it tells the relay. */
+export interface FeedParts extends LifeParts {
   /** Has what is not sent yet of all open windows settled as returned. */
   recall(windows: readonly FedWindow[]): void;
   /** The outbox could be read. Events of this relay's lanes wait for these topics. */

@@ -2,33 +2,21 @@ import type { Outcome } from "../contracts/outbox-store.ts";
 import type { PublishResult } from "../contracts/sink.ts";
 import { asError, isWaybillError, WaybillError } from "../core/errors.ts";
 import { otherTopics } from "../core/other-topics.ts";
-import type { Progress } from "../core/progress.ts";
 import { onAbort } from "../core/time.ts";
 import type { Breaker } from "./breaker.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import { judge, refuse } from "./judge.ts";
 import type { Order } from "./order.ts";
 import { pack, type Concluded, type Parcel } from "./parcel.ts";
-import type { RelayParts } from "./parts.ts";
+import type { LifeParts } from "./parts.ts";
 import { readPayload } from "./read.ts";
 import { send } from "./send.ts";
+import { tellPublished } from "./tell.ts";
 
-interface PublisherOptions extends Pick<
-  RelayParts,
-  "sink" | "route" | "topics" | "source" | "policy" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "batch"
-> {
+interface PublisherOptions extends LifeParts {
   readonly feed: Pick<Feed, "payload">;
   readonly breaker: Breaker;
   readonly order: Order;
-  readonly steps: Progress;
-  readonly readTimeoutMs: number;
-  /** Parcels that are ready and not sent when it aborts go back. */
-  readonly draining: AbortSignal;
-  readonly stopping: AbortSignal;
-  /** Work that the relay waits for before it ends. */
-  track(work: Promise<unknown>): void;
-  /** The sink answered: these parcels were published in `ms` milliseconds. */
-  onPublished(parcels: readonly Parcel[], ms: number): void;
   /** Resolves once the outcomes of this window's parcels are durable. */
   settle(window: FedWindow, concluded: readonly Concluded[]): Promise<void>;
 }
@@ -211,7 +199,7 @@ export function createPublisher(options: PublisherOptions): Publisher {
       if (outcome.as !== "published") stopped.add(parcel.aggregate);
       conclude(parcel, followed ? returned(parcel) : outcome);
     });
-    if (published.length > 0) options.onPublished(published, ms);
+    if (published.length > 0) tellPublished(options, published, ms);
   };
   const unsent = (parcel: Parcel): Outcome => {
     breaker.unsent(parcel.topic, parcel.envelope.id);

@@ -1,26 +1,23 @@
 import type { Claim } from "../contracts/outbox-store.ts";
-import type { Clock } from "../core/clock.ts";
 import { WaybillError } from "../core/errors.ts";
 import { follow } from "../core/time.ts";
 import type { Feed } from "./feed.ts";
+import type { LifeParts } from "./parts.ts";
 import { graceMs } from "./send.ts";
 
-interface Reading {
+interface Reading extends Pick<LifeParts, "clock" | "leaseMs"> {
   readonly feed: Pick<Feed, "payload">;
-  readonly clock: Clock;
-  /** When nothing of a payload arrives for this long, that is its event's failure. */
-  readonly readTimeoutMs: number;
 }
+
+/** When nothing of a payload arrives for this many leases, that is its event's failure. The lease is renewed meanwhile. */
+const readLeases = 3;
 
 /**
  * Reads the payload that the claim left out; null when the relay is draining. The read has ended when this does: two payloads must not be
  * in memory, nor hold two connections.
  */
-export async function readPayload(
-  { feed, clock, readTimeoutMs }: Reading,
-  claim: Claim,
-  draining: AbortSignal,
-): Promise<Uint8Array | null> {
+export async function readPayload({ feed, clock, leaseMs }: Reading, claim: Claim, draining: AbortSignal): Promise<Uint8Array | null> {
+  const readTimeoutMs = readLeases * leaseMs;
   const ended = follow(draining);
   const reading = follow(ended.signal);
   let heardAt = clock.monotonic();

@@ -1,15 +1,12 @@
-import type { PublishResult, Sink } from "../contracts/sink.ts";
+import type { PublishResult } from "../contracts/sink.ts";
 import { asError, WaybillError } from "../core/errors.ts";
 import { noFailpoints, type Failpoint } from "../core/failpoints.ts";
-import { type Progress, stepping } from "../core/progress.ts";
+import { stepping } from "../core/progress.ts";
 import { withDeadline } from "../core/time.ts";
 import type { Parcel } from "./parcel.ts";
-import type { RelayParts } from "./parts.ts";
+import type { LifeParts } from "./parts.ts";
 
-interface Sending extends Pick<RelayParts, "coordinator" | "clock" | "failpoints" | "publishTimeoutMs"> {
-  readonly sink: Pick<Sink, "name" | "publish">;
-  readonly steps: Progress;
-}
+type Sending = Pick<LifeParts, "sink" | "coordinator" | "clock" | "failpoints" | "publishTimeoutMs" | "steps">;
 
 /** No publish begins when the lease is trusted for less than `publishTimeoutMs / leastShare`: called off, it may leave a copy. */
 const leastShare = 4;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Coordinator } from "../../src/contracts/coordinator.ts";
 import type { Claim, Holding, OutboxStore, Window } from "../../src/contracts/outbox-store.ts";
+import type { Sink } from "../../src/contracts/sink.ts";
 import { systemClock, turn } from "../../src/core/clock.ts";
 import { noFailpoints } from "../../src/core/failpoints.ts";
 import { createWake } from "../../src/core/wake.ts";
@@ -32,6 +33,7 @@ test("a lane is not given away while it is not known what a claim has taken from
   const coordinator = { holding: { relay: "r", lanes }, trustedForMs: () => 1_000, lost: () => undefined } as unknown as Coordinator;
   const { signal } = new AbortController();
   const feed = createPollFeed({
+    ...({} as FeedParts),
     outbox,
     coordinator,
     wake: createWake(),
@@ -41,7 +43,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     batch: 10,
     batchesInFlight: 1,
     windowBytes: 1_000,
-    sink: { can: { maxBytes: 1_000 } },
+    sink: { can: { maxBytes: 1_000 } } as Sink,
     pollIntervalMs: 1,
     leaseMs: 1_000,
     observe: () => undefined,
@@ -50,7 +52,7 @@ test("a lane is not given away while it is not known what a claim has taken from
     recall: () => undefined,
     onRead: () => undefined,
     onTrouble: () => undefined,
-  } as unknown as FeedParts);
+  });
   const next = feed.windows()[Symbol.asyncIterator]().next();
   await turn();
   lanes.delete(2); // the coordinator means to give it away

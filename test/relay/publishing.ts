@@ -13,6 +13,7 @@ import { createCrowd } from "../../src/relay/crowd.ts";
 import { createOrder } from "../../src/relay/order.ts";
 import type { Concluded } from "../../src/relay/parcel.ts";
 import { createPublisher } from "../../src/relay/publish.ts";
+import type { LifeParts } from "../../src/relay/parts.ts";
 import type { Route } from "../../src/relay/route.ts";
 
 export function claim(aggregateId: string, n: number, type = "T"): Claim {
@@ -48,15 +49,15 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
     clock,
     random,
     observe,
-    firstProbeMs: 1,
-    lastProbeMs: 1,
+    probeMs: { first: 1, last: 1 },
     changed,
-    named: null,
-    records: 32,
+    topics: null,
+    topicRecords: 32,
     crowd: createCrowd(clock, observe),
   });
   const known = new Map<FedWindow, Concluded[]>();
   const { take } = createPublisher({
+    ...({} as LifeParts),
     feed: { payload: () => Promise.reject(new Error("nothing is unread")) },
     ...{
       sink,
@@ -70,11 +71,10 @@ export function publishing({ sink, clock, route }: { readonly sink: Sink; readon
       steps: createProgress(clock),
       source: "/",
     },
-    ...{ publishTimeoutMs: 1_000, readTimeoutMs: 1_000, draining: never, stopping: never },
+    ...{ publishTimeoutMs: 1_000, leaseMs: 1_000, observe, draining: never, stopping: never },
     policy: { retry: retrySchedule({}, random), skips: () => false },
     coordinator: { holding: { relay: "r", lanes: new Map([[0, 1n]]) }, trustedForMs: () => trust.ms } as never,
     track: (work) => void work,
-    onPublished: () => undefined,
     settle: async (window, concluded) => void known.get(window)!.push(...concluded),
   });
   let moment = 0;

@@ -15,8 +15,8 @@ test("a topic that is on trial with an event from elsewhere stays so, though not
   const told: string[] = [];
   const observe: Observe = ({ type }) => void told.push(type);
   const breaker = createBreaker({
-    ...{ clock, random: seededRandom(1), firstProbeMs: 1, lastProbeMs: 1, changed: createWake() },
-    ...{ observe, named: null, records: 32, crowd: createCrowd(clock, observe) },
+    ...{ clock, random: seededRandom(1), probeMs: { first: 1, last: 1 }, changed: createWake() },
+    ...{ observe, topics: null, topicRecords: 32, crowd: createCrowd(clock, observe) },
   });
   breaker.failed("late", "e1", new Error("away"), false);
   expect(breaker.probed("late")).toBe(true);

@@ -33,7 +33,7 @@ export function createHousekeeping(parts: HousekeepingParts): (ending: AbortSign
   const { relay } = coordinator.holding;
   const inCharge = (): boolean => coordinator.holding.lanes.has(0) && coordinator.trustedForMs() > 0;
   const troubles = relayTroubles(observe, relay, clock);
-  const trouble = (cause: unknown): void => troubles.met("housekeeping", cause);
+  const trouble = (cause: unknown): void => void troubles.met("housekeeping", cause);
   const told = new Map<string, number>();
   /** Reports a lasting condition once per interval. */
   const warn = (warnings: readonly WatchWarning[]): void => {
