@@ -6,6 +6,7 @@ import { lendTurn } from "../../core/lend-turn.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { type Begin, ended, handle, isMethod, noTransaction } from "./handle.ts";
 import { isInside, type PgTransaction } from "./pg.ts";
+import { keepSession } from "./postgres-js.ts";
 import { rowsOf, unwrapped, type Rows } from "./result.ts";
 
 /** What `db.transaction(…)` gives to its callback. */
@@ -63,13 +64,22 @@ export const fromDrizzle = handle<DrizzleDb, DrizzleTransaction, DrizzleBegins>(
       return await (db as Begin<DrizzleTransaction>).transaction((tx) => {
         stopListening = listenTo(tx);
         const lent = lendClient(tx, lend);
-        return work(lent.handle).finally(() => lent.takeBack());
+        const letGo = isPostgresJs(tx) ? keepSession(tx.session.client) : (): void => undefined;
+        return work(lent.handle).finally(() => {
+          lent.takeBack();
+          letGo();
+        });
       });
     } finally {
       stopListening();
     }
   },
 });
+
+const isPostgresJs = (tx: Inside): tx is Inside & { readonly session: { readonly client: object } } => {
+  const { savepoint, unsafe } = (tx.session?.client ?? {}) as Readonly<Record<string, unknown>>;
+  return isMethod(savepoint) && isMethod(unsafe);
+};
 
 /** The server may end a session between two statements. The error of a pg client that nobody listens to would end the process. */
 function listenTo({ session }: Inside): () => void {

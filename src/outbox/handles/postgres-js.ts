@@ -45,8 +45,39 @@ export const fromPostgresJs = handle<PostgresJsDb, PostgresJsTransaction, Postgr
   isInside: (db) => "savepoint" in db,
   lend: (tx) => lend(tx),
   async begin(db, work) {
-    // Wrapped in an object: postgres.js would look for promises inside an array.
-    const { value } = await (db as Begin).begin((sql) => lending(sql, async (tx) => ({ value: await work(tx) })));
+    const { value } = await (db as Begin).begin(async (sql) => {
+      const letGo = keepSession(sql);
+      try {
+        // Wrapped in an object: postgres.js would look for promises inside an array.
+        return await lending(sql, async (tx) => ({ value: await work(tx) }));
+      } finally {
+        letGo();
+      }
+    });
     return value;
   },
 });
+
+/** Of postgres.js, and not public: what a session does when it is reserved and has answered. */
+interface Session {
+  readonly reserved?: { release?: boolean } | null;
+}
+
+/**
+ * After a COMMIT or ROLLBACK of the callback's own, postgres.js gives the session to other callers while the callback goes on: their
+ * statements mix, and some are never answered. A session that `reserve()` gave stays with its caller, and so does this one until it is let
+ * go. An empty statement, which goes out together with the next one, shows which session it is.
+ */
+export function keepSession(sql: object): () => void {
+  let reserved: { release?: boolean } | null | undefined;
+  const onexecute = (session: Session): true => {
+    reserved = session.reserved;
+    if (reserved) reserved.release = true;
+    return true;
+  };
+  const { unsafe } = sql as { unsafe(text: string, values: readonly [], options: object): PromiseLike<unknown> };
+  unsafe("", [], { onexecute }).then(undefined, () => undefined);
+  return () => {
+    if (reserved) reserved.release = false;
+  };
+}
