@@ -1,6 +1,7 @@
 import type { Applied, NextWork } from "../../contracts/inbox.ts";
 import { MarkHeld, SessionEnded } from "../../core/blameless.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
+import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { parkedVersion } from "../kit/letters.ts";
 import { rolledBack, type Apply } from "../kit/once.ts";
@@ -11,6 +12,8 @@ import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
 import type { Names } from "./names.ts";
 import { turnNow, turnsIn } from "./turns.ts";
 
+/** A query that is cancelled ends at once, or never. */
+const cancelMs = 2_000;
 /** The error of a statement that would finish another transaction's marks: the SQL function of the schema raises it too. */
 const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
 /**
@@ -97,12 +100,20 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       if (made !== null && !applying.hearsOfRollback) await kept(connection, n, consumer, [...made.fresh], handlerVersion);
       return applied;
     };
-    // The server does not notice a lost client while it runs that client's query, and the mark would stay locked.
-    const cut = (): Promise<unknown> =>
-      connection.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::integer AND backend_xid = $2::xid8::xid", [
-        made?.backend,
-        made?.xid,
-      ]);
+    // The server does not notice a lost client while it runs that client's query, and the mark would stay locked. After the handler's own COMMIT
+    // or ROLLBACK, only its hanging query tells its session from one that a pool has given to others. Its session ends only if that query does
+    // not: some clients end the process when they write to a session that has ended.
+    const end = (by: "pg_cancel_backend" | "pg_terminate_backend"): Promise<unknown> =>
+      connection.run(
+        `SELECT ${by}(pid) FROM pg_stat_activity WHERE pid = $1::integer
+           AND (backend_xid = $2::xid8::xid OR state = 'active' AND query_start < clock_timestamp() - interval '4 seconds')`,
+        [made?.backend, made?.xid],
+      );
+    const cut = async (): Promise<void> => {
+      await end("pg_cancel_backend");
+      await systemClock.sleep(cancelMs);
+      await end("pg_terminate_backend");
+    };
     return rolledBackInTime(surely, cut).catch((error: unknown) => {
       const held = made === null && causesOf(error).some((cause) => sqlStateOf(cause) === "55P03");
       throw held ? new MarkHeld(place, error) : error;
