@@ -39,7 +39,9 @@ export interface Inbox<Tx> {
    * that letter is gone, or not redriven, the answer is "seen". If another transaction holds it, the call rejects instead of waiting.
    * Of two concurrent calls for one key, the second waits for the first, and runs its work only if the first failed.
    * Rejects with TRANSACTION_LOST when the work ended the transaction itself. That counts as a failure of the event.
-   * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed that mark.
+   * Rejects with EFFECT_UNFINISHED when it finds a mark whose work never finished: a statement of the handler committed that mark. Or the work
+   * went on behind its own ROLLBACK, where a statement may be committed by itself: then `once` leaves such marks of the events that were
+   * begun together, and rejects. They are not applied again.
    * With `also`, all marks and the work commit together, or nothing does: if one event is refused, all are. The work runs when at least one
    * of them has no mark yet. The answer is for `id`. When the work for one event commits all the same, and the call rejects, that one may
    * have an unfinished mark. What was applied before it then has its mark and its effect, or neither, and what comes after it has neither.

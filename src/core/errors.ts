@@ -159,8 +159,8 @@ export const errorTable = {
     retryable: false,
   },
   EFFECT_UNFINISHED: {
-    meaning: "An earlier attempt of the handler committed its mark before it had finished, so its effect may be incomplete.",
-    remedy: "Find the statement that commits by itself (TRUNCATE, DDL, LOCK TABLES, COMMIT), then repair the effect by hand.",
+    meaning: "An earlier attempt of the handler ended its transaction before it had finished, so its effect may be incomplete.",
+    remedy: "Find the statement that ends it (COMMIT, ROLLBACK, TRUNCATE, DDL, LOCK TABLES), then repair the effect by hand.",
     retryable: false,
   },
   DESTINATION_UNAVAILABLE: {

@@ -3,7 +3,7 @@ import { describeWith, judge } from "../servers/available.ts";
 import type { Server } from "../servers/server.ts";
 import { cellsOf } from "./deal.ts";
 import { deeds } from "./deeds.ts";
-import { cannot, features, lacks, limitsOf, tell, type Cell } from "./features.ts";
+import { features, lacks, limitsOf, tell, type Cell } from "./features.ts";
 import { consumer, play, topicsOf } from "./play.ts";
 import { stores, type Way } from "./stores.ts";
 import { createBrokers, lacking } from "./topics.ts";
@@ -34,22 +34,15 @@ export async function playCells(name: Cell["store"], how: "some" | "all"): Promi
     afterAll(async () => {
       await brokers[Symbol.asyncDispose]();
       await running?.[Symbol.asyncDispose]();
-      const left = cells.filter((cell) => absent.has(cell.broker) || cannot(cell) !== null).length;
+      const left = cells.filter((cell) => absent.has(cell.broker)).length;
       console.log(report(`${title}${running === null ? "" : ` ${running.version}`}`, cells.length, left, held));
       for (const why of lacks(store)) console.log(`  not on ${title}: ${why}`);
-      for (const why of new Set(cells.flatMap((cell) => cannot(cell) ?? [])))
-        console.log(`  ${cells.filter((cell) => cannot(cell) === why).length} not run: ${why}`);
       for (const why of limitsOf(cells)) console.log(`  a known limit on ${title}: ${why}`);
       for (const [broker, why] of absent) console.log(`  not with ${broker}: ${why}`);
     });
     for (const [at, cell] of cells.entries()) {
       if (chosen !== undefined && !chosen.includes(at)) continue;
       const told = `${at}: ${tell(cell)}`;
-      const never = cannot(cell);
-      if (never !== null) {
-        test.skip(`${told} (${never})`);
-        continue;
-      }
       const why = absent.get(cell.broker);
       if (why === undefined) {
         test(told, { timeout: 180_000 }, async () => {

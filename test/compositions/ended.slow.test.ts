@@ -5,13 +5,14 @@ import { startMariadb } from "../servers/mariadb.ts";
 import { startMysql } from "../servers/mysql.ts";
 import { startPostgres, type Postgres } from "../servers/postgres.ts";
 import type { Server } from "../servers/server.ts";
-import { applied, bad, count, deeds, harmsItselfOnly, onServers } from "./ended.ts";
+import { applied, bad, count, deeds, harmsItselfOnly, onServers, repeatsNothing } from "./ended.ts";
 import { mariadbGround } from "./mysql-ground.ts";
 import { postgresGround } from "./postgres-ground.ts";
 import { sqliteGround } from "./sqlite-ground.ts";
 import { mariadbWays, nameOf, postgresWays } from "./ways.ts";
 
 const title = "a handler in a batch that ends its transaction harms its own event only";
+const repeats = "a handler that ends a library's transaction repeats no effect";
 const some = onServers.filter(({ sql, swallows }) => swallows !== true && /COMMIT|TRUNCATE/.test(sql));
 
 await describeWith("postgres", `${title}, on PostgreSQL`, () => {
@@ -23,6 +24,15 @@ await describeWith("postgres", `${title}, on PostgreSQL`, () => {
     describe(nameOf(way), () => harmsItselfOnly(prepare, onServers));
     describe(`${nameOf(way)}, a handler of batches`, () => harmsItselfOnly(prepare, some, true));
   }
+  for (const way of postgresWays.filter((each) => ["Knex", "postgres.js"].includes(nameOf(each))))
+    describe(`${repeats} (${nameOf(way)})`, () => repeatsNothing(() => postgresGround(server.url(), way)));
+  // It gives a session that is in no transaction to others, whoever has it.
+  const postgresJs = postgresWays.find((each) => nameOf(each) === "postgres.js")!;
+  describe("postgres.js", () =>
+    harmsItselfOnly(
+      () => postgresGround(server.url(), postgresJs),
+      deeds.filter(({ sql }) => /^(COMMIT|ROLLBACK)$/.test(sql)),
+    ));
 });
 
 for (const [name, database, start] of [
@@ -34,6 +44,8 @@ for (const [name, database, start] of [
     beforeAll(async () => void (server = await start()));
     afterAll(() => server[Symbol.asyncDispose]());
     const prepare = (way: (typeof mariadbWays)[number]) => () => mariadbGround((named) => server.url(named), way);
+    for (const way of mariadbWays.filter((each) => ["Knex", "mysql2"].includes(nameOf(each))))
+      describe(`${repeats} (${nameOf(way)})`, () => repeatsNothing(prepare(way)));
     describe("{ pool }", () => harmsItselfOnly(prepare("pool"), onServers));
     describe("{ pool }, a handler of batches", () => harmsItselfOnly(prepare("pool"), some, true));
     const drizzle = name === "mysql" ? undefined : mariadbWays.find((each) => nameOf(each).startsWith("Drizzle"));

@@ -92,3 +92,42 @@ export function harmsItselfOnly(prepare: () => Promise<Ground>, of: readonly Dee
       else if (alone[0].letters.length > 0) expect(deed.swallows).toBe(true);
     });
 }
+
+/**
+ * In a library's transaction, what a handler does behind its own ROLLBACK is committed at once. Nobody can tell what became of the events of its
+ * call, and none of them is applied again. Those of other calls in the same batch each have their effect once.
+ */
+export function repeatsNothing(prepare: () => Promise<Ground>): void {
+  const isOther = (n: number): boolean => n % 4 === 0;
+  const others = Array.from({ length: count }, (_, n) => n).filter(isOther).map(String).sort(); // prettier-ignore
+  for (const sql of ["ROLLBACK", "COMMIT"])
+    for (const batch of [1, 20])
+      test(`${sql}, ${batch === 1 ? "one by one" : "in a call for many events"}`, { timeout: 60_000 }, async () => {
+        const ground = await prepare();
+        onTestFinished(() => ground.close());
+        const one = async ({ aggregateId: n }: { readonly aggregateId: string }, tx: unknown): Promise<void> => {
+          await ground.run(tx, `INSERT INTO effects (name) VALUES ('${n}')`);
+          if (n !== String(bad)) return;
+          await ground.run(tx, sql);
+          await ground.run(tx, `INSERT INTO effects (name) VALUES ('${n} again')`);
+        };
+        const company = new Set<string>();
+        const all = async (events: readonly { readonly id: string; readonly aggregateId: string }[], tx: unknown): Promise<void> => {
+          if (events.some(({ aggregateId }) => aggregateId === String(bad))) for (const { id } of events) company.add(id);
+          for (const event of events) await one(event, tx);
+        };
+        const handling = { batch, handlers: { OrderPaid: one }, batchHandlers: { OrderPlaced: all } };
+        const typeOf = (n: number): string => (isOther(n) ? "OrderPaid" : "OrderPlaced");
+        const { service, settled } = await subscribed(ground, handling, count, typeOf);
+        onTestFinished(() => service.stop());
+        await expect.poll(settled, { timeout: 30_000, interval: 20 }).toBe(count);
+        const effects = (await ground.read("SELECT name FROM effects")).map(([name]) => name!);
+        const letters = await ground.store.letters.list({ limit: 100 });
+        expect(effects.filter((name, at) => effects.indexOf(name) !== at)).toEqual([]);
+        expect(letters.filter(({ id }) => !company.has(id))).toEqual([]);
+        expect(new Set(letters.map(({ errorCode }) => errorCode))).toEqual(new Set(["EFFECT_UNFINISHED"]));
+        expect(effects.filter((name) => others.includes(name)).sort()).toEqual(others);
+        const parked = new Set(letters.map(({ id }) => id.slice(2)));
+        for (let n = 0; n < count; n++) if (!parked.has(String(n))) expect(effects).toContain(String(n));
+      });
+}

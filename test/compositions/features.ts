@@ -64,41 +64,27 @@ export function tell(cell: Cell): string {
   return [`${cell.deed}, ${cell.mode}, ${cell.way}, ${cell.broker}`, ...odd].join(", ");
 }
 
-/** Cells that cannot run. One row for each reason. */
-const unplayable: readonly { readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
-  {
-    why: "postgres.js answers no statement after a COMMIT or ROLLBACK that it did not send itself, and never ends",
-    is: ({ way, deed }) => way.includes("postgres.js") && ["commits", "rolls back"].includes(deed),
-  },
-];
-
-/** Why this cell cannot run; null when it can. */
-export const cannot = (cell: Cell): string | null => unplayable.find(({ is }) => is(cell))?.why ?? null;
-
 /** Where the server refuses to end a batch's transaction, a handler of batches is given its events one at a time after that. */
 const isGuarded = ({ store, way }: Pick<Cell, "store" | "way">): boolean =>
   store === "postgres" || (store !== "sqlite" && way.startsWith("{"));
 
-/** What a handler of batches does to the other events of its call when it ends its transaction by itself. One row for each. */
-const limits: readonly { readonly name: "unfinished" | "repeated"; readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
+/** When a handler of batches that ends its transaction leaves all events of its call unfinished. One row for each. */
+const limits: readonly { readonly why: string; readonly is: (cell: Cell) => boolean }[] = [
   {
-    name: "unfinished",
     why: "a handler of batches that commits leaves all events of its call unfinished",
-    is: (cell) => cell.mode === "batchHandlers" && ["commits", "rolls back", "runs DDL"].includes(cell.deed) && !isGuarded(cell),
+    is: (cell) => ["commits", "runs DDL"].includes(cell.deed) && !isGuarded(cell),
   },
   {
-    name: "repeated",
-    why: "what a handler of batches does in a library's transaction after its own ROLLBACK is committed, and done again",
-    is: ({ store, way, mode, deed }) => mode === "batchHandlers" && deed === "rolls back" && store !== "sqlite" && !way.startsWith("{"),
+    why: "a handler of batches that goes on behind its own ROLLBACK in a library's transaction leaves all events of its call unfinished",
+    is: ({ store, way, deed }) => deed === "rolls back" && store !== "sqlite" && !way.startsWith("{"),
   },
 ];
 
-export const isLimited = (cell: Cell, name: (typeof limits)[number]["name"]): boolean =>
-  limits.some((limit) => limit.name === name && limit.is(cell));
+export const isLimited = (cell: Cell): boolean => cell.mode === "batchHandlers" && limits.some(({ is }) => is(cell));
 
 /** The documented limits that these cells are judged with. */
 export const limitsOf = (cells: readonly Cell[]): readonly string[] =>
   limits.flatMap(({ why, is }) => {
-    const count = cells.filter(is).length;
+    const count = cells.filter((cell) => isLimited(cell) && is(cell)).length;
     return count === 0 ? [] : [`${why} (${count} cells)`];
   });

@@ -84,8 +84,8 @@ function effects({ cell, deed, added: { ids }, outcome, company, isHealed }: Cas
     const isCompany = deed.fate === "own" && company.has(name);
     const letter = letters.get(id);
     if (count === 1) applied += 1;
-    if (count > 1 && !(isCompany && isLimited(cell, "repeated"))) wrong.push(`${name} has its effect ${count} times`);
-    const fate = isBad(deed, event) || (isCompany && isLimited(cell, "unfinished")) ? deed.fate : "applied";
+    if (count > 1) wrong.push(`${name} has its effect ${count} times`);
+    const fate = isBad(deed, event) || (isCompany && isLimited(cell)) ? deed.fate : "applied";
     if (fate === "applied" && letter !== undefined) wrong.push(`${name} is a letter: ${letter}`);
     if (fate === "applied" && count === 0) wrong.push(`${name} has no effect`);
     const isOne = count === (letter === undefined ? 1 : 0);
@@ -103,7 +103,7 @@ function effects({ cell, deed, added: { ids }, outcome, company, isHealed }: Cas
 }
 
 /** O: one aggregate's events were stored, and had their effects, in order. */
-function order({ cell, added: { ids }, outcome, company, isHealed }: Case): string[] {
+function order({ added: { ids }, outcome, isHealed }: Case): string[] {
   const wrong: string[] = [];
   const check = (what: string, seen: readonly Pick<Planned, "aggregateId" | "n">[]): void => {
     const last = new Map<string, number>();
@@ -122,9 +122,7 @@ function order({ cell, added: { ids }, outcome, company, isHealed }: Case): stri
   if (!isHealed)
     check(
       "effects",
-      outcome.effects
-        .filter((name) => !(company.has(name) && isLimited(cell, "repeated")))
-        .map((name) => ({ aggregateId: name.split(" ")[0]!, n: Number(name.split(" ")[1]) })),
+      outcome.effects.map((name) => ({ aggregateId: name.split(" ")[0]!, n: Number(name.split(" ")[1]) })),
     );
   return wrong;
 }

@@ -6,11 +6,12 @@ import type { Ground } from "./ground.ts";
 
 const topic = "order.events";
 
-/** A subscriber on the ground, which is given `count` events of as many aggregates, numbered from 0 by their aggregate id. */
+/** A subscriber on the ground, which is given `count` events of as many aggregates, numbered from 0 by their aggregate id; `typeOf` names their types. */
 export async function subscribed(
   ground: Ground,
   options: Pick<SubscriberOptions<unknown>, "batch" | "concurrency" | "retry" | "handlers" | "batchHandlers" | "handlerTimeoutMs">,
   count: number,
+  typeOf: (n: number) => string = () => "OrderPlaced",
 ): Promise<{ readonly broker: MemoryBroker; readonly service: Service; readonly events: readonly PathEvent[]; settled(): number }> {
   const broker = memoryBroker();
   const sent = Array.from({ length: count }, (_, n) => ({
@@ -21,7 +22,7 @@ export async function subscribed(
       seq: BigInt(n + 1),
       aggregateType: "Order",
       aggregateId: String(n),
-      type: "OrderPlaced",
+      type: typeOf(n),
       eventVersion: 1,
       data: Buffer.from("{}"),
       contentType: "application/json",

@@ -1,6 +1,6 @@
 import type { Applied, Inbox, InboxKey } from "../../contracts/inbox.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { isWaybillError, WaybillError } from "../../core/errors.ts";
 import { createExpiry } from "../kit/expiry.ts";
 import { lending, type Loan } from "../../core/lend.ts";
 import { lendTurn, type TurnLoan } from "../../core/lend-turn.ts";
@@ -10,12 +10,13 @@ import { onceBy, type Apply, type Events } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { Connection, MysqlSession } from "./connection.ts";
 import { errnoOf, explain, isConflict, isSilence, type MysqlConnection } from "./driver.ts";
+import { forgetSome } from "./forget.ts";
 import { askOf, textIn, type AskTransaction } from "./handle.ts";
 import { leaseColumns, leaseOf } from "./lease-store.ts";
 import { keepLetter } from "./keep-letter.ts";
 import { quote, type Names } from "./names.ts";
 import { numberOf, textOf } from "./rows.ts";
-import { among, guardedBranch, kept, refusedEnd, turnByTurn } from "./shared.ts";
+import { among, guardedBranch, hasOurs, kept, leaveUnfinished, refusedEnd, turnByTurn } from "./shared.ts";
 import { committing, plainly, stayingInside } from "./transactor.ts";
 
 export interface Applying<Tx> {
@@ -47,8 +48,6 @@ const attempts = 5;
 const lockHeld = [1205, 3572];
 /** How long the server may take to end a connection that was killed. */
 const cutMs = 5_000;
-/** However many the caller asks for, a step stays small: neither another session nor a replica waits long for it. */
-const forgottenAtOnce = 1_000;
 
 /** The database in which transactions begin, and the names of its tables: a handler may switch to another database with USE. */
 interface Home {
@@ -71,6 +70,9 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
   const apply: Apply<Tx> = ({ consumer, ids }, handlerVersion, work, letter) => {
     let cutOff: Cut | undefined;
     let finished: { readonly n: Names; readonly ids: readonly string[] } | null = null;
+    /** The events of the call that runs, and those of one that has ended the transaction and gone on. */
+    let running = ids;
+    let inDoubt: readonly string[] = [];
     const attempt = (watch: WatchRollback): Promise<readonly Applied[]> =>
       applying.transaction<readonly Applied[]>(ids.length > 1, async ({ ask: own, lend, turn: begin, guarded, cut }) => {
         cutOff = cut;
@@ -109,13 +111,20 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         const during: AskTransaction = (sql, values) => (over ? Promise.reject(ended()) : ask(sql, values));
         let turn: Turn<Tx> | undefined;
         const turns = turnByTurn(during, at.names, consumer, [...fresh], handlerVersion);
+        const lost = async (error: unknown): Promise<never> => {
+          const looks = isWaybillError(error, "TRANSACTION_LOST") && !applying.hearsOfRollback;
+          if (looks && !(await hasOurs(ask, at.names.inbox, { consumer, ids: [...fresh] }))) inDoubt = running;
+          throw error;
+        };
+        let done = false;
         const working = async (renew: () => Promise<void>): Promise<void> => {
           const next = async (now: readonly string[]): Promise<Tx> => {
             turn?.takeBack();
             if (over) throw ended();
-            if (fresh.size > 1 && !guarded) await turns(now);
+            if (fresh.size > 1 && !guarded) await turns(now).catch(lost);
             else if (turn?.mayLeaveSavepoints?.() === true) await renew();
             if (over) throw ended();
+            running = now;
             return (turn = begin()).handle;
           };
           try {
@@ -126,14 +135,16 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
           }
         };
         await stayingInside(inSession, (renew) =>
-          watch(() => working(renew)).catch(async (error: unknown) => {
-            // The handler may have thrown anything. Only a statement in its session shows whether the session is still there.
-            await own("SELECT DATABASE() AS home")
-              .then((rows) => goHome(own, rows, at))
-              .catch((told: unknown) => dead(told, error));
-            throw refusedEnd(error, ids) ?? error;
-          }),
-        );
+          watch(() => working(renew))
+            .catch(async (error: unknown) => {
+              // The handler may have thrown anything. Only a statement in its session shows whether the session is still there.
+              await own("SELECT DATABASE() AS home")
+                .then((rows) => goHome(own, rows, at))
+                .catch((told: unknown) => dead(told, error));
+              throw refusedEnd(error, ids) ?? error;
+            })
+            .then(() => void (done = true)),
+        ).catch((error: unknown) => (done ? lost(error) : Promise.reject(error)));
         await finish(ask, at.names, { consumer, ids: [...fresh] }, (rows) => goHome(ask, rows, at));
         await dropLetter();
         finished = { n: at.names, ids: [...fresh] };
@@ -145,7 +156,10 @@ export function createInbox<Tx>(connection: Connection, n: Names, applying: Appl
         await kept(connection, finished.n, { consumer, ids: finished.ids }, handlerVersion);
       return applied;
     };
-    return rolledBackInTime(surely, async () => cutOff?.());
+    return rolledBackInTime(surely, async () => cutOff?.()).catch(async (error: unknown) => {
+      if (inDoubt.length > 0) await leaveUnfinished(connection, (home?.names ?? n).inbox, { consumer, ids: inDoubt }, handlerVersion);
+      throw error;
+    });
   };
 
   return {
@@ -262,7 +276,7 @@ async function markBefore(
   if (before === "parked" || before === "seen") return before;
   throw new WaybillError(
     "EFFECT_UNFINISHED",
-    "an earlier attempt committed before its handler had finished (TRUNCATE, DDL, LOCK TABLES or COMMIT in it): part of its effect may be there",
+    "an earlier attempt ended its transaction before its handler had finished (COMMIT, ROLLBACK, TRUNCATE, DDL or LOCK TABLES in it): part of its effect may be there",
   );
 }
 
@@ -294,23 +308,6 @@ const ended = (): WaybillError => new WaybillError("NO_TRANSACTION", "the work i
 function databaseIn([row]: Awaited<ReturnType<AskTransaction>>): string | null {
   const name = row?.[0] ?? null;
   return name === null ? null : textIn(name);
-}
-
-function forgetSome(
-  connection: Connection,
-  table: string,
-  column: string,
-  before: Date,
-  limit: number,
-  consumer?: string,
-): Promise<number> {
-  const whose = consumer === undefined ? "" : "consumer = ? AND ";
-  return connection.transaction(({ change }) =>
-    change(
-      `DELETE FROM ${table} WHERE ${whose}${column} < ? ORDER BY ${column} LIMIT ${Math.min(limit, forgottenAtOnce)}`,
-      consumer === undefined ? [before] : [consumer, before],
-    ),
-  );
 }
 
 /**

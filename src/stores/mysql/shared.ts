@@ -1,8 +1,9 @@
 import type { Connection, MysqlServer } from "./connection.ts";
 import { WaybillError } from "../../core/errors.ts";
+import { parkedVersion } from "../kit/letters.ts";
 import { rolledBack, type Events } from "../kit/once.ts";
 import { errnoOf, type MysqlConnection } from "./driver.ts";
-import type { AskTransaction } from "./handle.ts";
+import { textIn, type AskTransaction } from "./handle.ts";
 import type { Names } from "./names.ts";
 import { numberOf } from "./rows.ts";
 import { staying, type Ends } from "./transactor.ts";
@@ -31,6 +32,30 @@ export function turnByTurn(ask: AskTransaction, n: Names, consumer: string, ids:
     stayed = await staying(ask);
     begun = now;
   };
+}
+
+/** Whether marks that the transaction made are there. A ROLLBACK TO a savepoint leaves some of them, a COMMIT all, and a ROLLBACK none. */
+export async function hasOurs(ask: AskTransaction, inbox: string, { consumer, ids }: Events): Promise<boolean> {
+  const ours = `consumer = ? AND event_id ${among(ids)} AND handler_version <> ${parkedVersion}`;
+  const [row] = await ask(`SELECT COUNT(*) AS marks FROM ${inbox} WHERE ${ours}`, [consumer, ...ids]);
+  return textIn(row?.[0]) !== "0";
+}
+
+/**
+ * After a call that ended its transaction and went on. What it did behind its own ROLLBACK may be committed, and its marks are gone: applied
+ * again, its events would have their effect twice. A letter's mark becomes unfinished too.
+ */
+export async function leaveUnfinished(
+  { change }: Connection,
+  inbox: string,
+  { consumer, ids }: Events,
+  handlerVersion: number,
+): Promise<void> {
+  await change(
+    `INSERT INTO ${inbox} (consumer, event_id, handler_version, finished) VALUES ${ids.map(() => "(?, ?, ?, 0)").join(", ")}
+     ON DUPLICATE KEY UPDATE finished = IF(handler_version = ${parkedVersion}, 0, finished)`,
+    ids.flatMap((id) => [consumer, id, handlerVersion]),
+  ).catch(() => undefined);
 }
 
 let branches = 0;

@@ -16,6 +16,8 @@ import { turnNow, turnsIn } from "./turns.ts";
 const cancelMs = 2_000;
 /** The error of a statement that would finish another transaction's marks: the SQL function of the schema raises it too. */
 const markLost = { state: "22P02", message: "waybill: another transaction" } as const;
+/** The same in this transaction, when a part of what was done in it is undone. */
+const partLost = "waybill: another turn";
 /**
  * These statements run in the transaction of the handler, with its search path. So they qualify what they call: see `ownPath` of the connection.
  */
@@ -35,6 +37,9 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
 
   return ({ consumer, ids }, handlerVersion, work, letter) => {
     let made: Made | null = null;
+    /** The events of the call that runs, and those of one that has ended the transaction and gone on. */
+    let running = ids;
+    let inDoubt: readonly string[] = [];
     const mark = marking(n, consumer, ids, handlerVersion, letter !== undefined);
     // Locks the letter first and then the mark, in the same order as `park`.
     const redriven: Statement = (put) =>
@@ -58,9 +63,12 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
           };
         }
         const turns = turnsIn(applying, tx, (statement) => query(tx, statement), xid);
-        const next: NextWork<Tx> = async () => {
+        const next: NextWork<Tx> = async (now) => {
           if (fresh.size === 1) return tx;
-          return (await turns.next()) ?? Promise.reject(lostBy(ids));
+          const own = await turns.next();
+          if (turns.ended()) inDoubt = running;
+          running = now;
+          return own ?? Promise.reject(lostBy(ids));
         };
         const working = (): Promise<void> => turns.during(async () => work(tx, fresh, next));
         await watch(working).catch(async (error: unknown) => {
@@ -88,10 +96,11 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       return new Map(marks.map(({ id, version }) => [String(id), version === String(parkedVersion) ? "parked" : "seen"]));
     };
     const refusal = (error: unknown, of: readonly string[]): unknown => {
-      const gone = causesOf(error).some(
-        (cause) => sqlStateOf(cause) === markLost.state && asError(cause).message.includes(markLost.message),
-      );
-      if (gone || isWaybillError(error, "NO_TRANSACTION")) return lostBy(of);
+      const says = (message: string): boolean =>
+        causesOf(error).some((cause) => sqlStateOf(cause) === markLost.state && asError(cause).message.includes(message));
+      const gone = says(markLost.message) || isWaybillError(error, "NO_TRANSACTION");
+      if (gone) inDoubt = running;
+      if (gone || says(partLost)) return lostBy(of);
       const ended = isWaybillError(error, "COMMIT_UNKNOWN") ? wasToldOfEnd(error) : isSessionEnd(error);
       return ended ? new SessionEnded(place, error) : error;
     };
@@ -99,6 +108,13 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       const applied = await attempt(watch);
       if (made !== null && !applying.hearsOfRollback) await kept(connection, n, consumer, [...made.fresh], handlerVersion);
       return applied;
+    };
+    // What that call did behind its own ROLLBACK may be committed, and its marks are gone. Applied again, its events would have their effect twice.
+    const leaveUnfinished = async (): Promise<void> => {
+      const values: (string | number)[] = [];
+      const unfinished = marking(n, consumer, inDoubt, handlerVersion, letter !== undefined);
+      const text = unfinished((value) => `$${values.push(value)}`);
+      await connection.run(text, values).catch(() => undefined);
     };
     // The server does not notice a lost client while it runs that client's query, and the mark would stay locked. After the handler's own COMMIT
     // or ROLLBACK, only its hanging query tells its session from one that a pool has given to others. Its session ends only if that query does
@@ -114,7 +130,8 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
       await systemClock.sleep(cancelMs);
       await end("pg_terminate_backend");
     };
-    return rolledBackInTime(surely, cut).catch((error: unknown) => {
+    return rolledBackInTime(surely, cut).catch(async (error: unknown) => {
+      if (inDoubt.length > 0 && !applying.hearsOfRollback) await leaveUnfinished();
       const held = made === null && causesOf(error).some((cause) => sqlStateOf(cause) === "55P03");
       throw held ? new MarkHeld(place, error) : error;
     });
@@ -185,8 +202,8 @@ function finishing(
   return (put) => {
     const letters = letter === undefined ? "" : `gone AS (DELETE FROM ${n.letters} WHERE seq ${is} ${put(String(letter))}::bigint),`;
     const counts = `counts AS (DELETE FROM ${n.attempts} WHERE consumer ${is} ${put(consumer)} AND event_id ${among(ids, put)})`;
-    const kept = turn === 0 ? "" : `AND ${turnNow} ${is} ${put(String(turn))}`;
-    const finished = `(CASE WHEN ${currentXid} ${is} ${put(xid)} ${kept} THEN 'true' ELSE '${markLost.message}' END)::boolean`;
+    const kept = turn === 0 ? "ELSE 'true'" : `WHEN ${turnNow} ${is} ${put(String(turn))} THEN 'true' ELSE '${partLost}'`;
+    const finished = `(CASE WHEN ${currentXid} OPERATOR(pg_catalog.<>) ${put(xid)} THEN '${markLost.message}' ${kept} END)::boolean`;
     return `WITH ${letters} ${counts} ${inserting(n, consumer, ids, handlerVersion, finished, put)}
       ON CONFLICT (consumer, event_id) DO UPDATE SET finished = excluded.finished`;
   };
@@ -198,5 +215,5 @@ const lostBy = (ids: readonly string[]): WaybillError =>
 const unfinished = (id: string): WaybillError =>
   new WaybillError(
     "EFFECT_UNFINISHED",
-    `an earlier attempt of event ${id} committed before its handler had finished (COMMIT in it): part of its effect may be there`,
+    `an earlier attempt of event ${id} ended its transaction before its handler had finished (COMMIT or ROLLBACK in it): part of its effect may be there`,
   );

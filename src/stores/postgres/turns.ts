@@ -14,6 +14,7 @@ export function turnsIn<Tx>(applying: EventTransactions<Tx>, tx: Tx, query: (sta
   let turn: ReturnType<EventTransactions<Tx>["turn"]> | null = null;
   let told = 0;
   let over = false;
+  let ended = false;
   const stays = async (): Promise<boolean> => {
     const [now] = await query(
       (put) => `SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text AS xid, ${turnNow} AS before,
@@ -21,7 +22,8 @@ export function turnsIn<Tx>(applying: EventTransactions<Tx>, tx: Tx, query: (sta
     );
     const kept = told === 0 || now?.["before"] === String(told);
     told += 1;
-    return now?.["xid"] === xid && kept;
+    ended = now?.["xid"] !== xid;
+    return !ended && kept;
   };
   return {
     /** Null when the transaction has ended, or lost a part of what was done in it. */
@@ -33,6 +35,8 @@ export function turnsIn<Tx>(applying: EventTransactions<Tx>, tx: Tx, query: (sta
       if (over) throw new WaybillError("NO_TRANSACTION", "the work is over");
       return (turn = own).handle;
     },
+    /** Whether `next` has found that the transaction is not there any more. */
+    ended: () => ended,
     /** Runs all calls. */
     async during(work: () => Promise<void>): Promise<void> {
       try {
