@@ -415,6 +415,30 @@ export const mutants: readonly Mutant[] = [
     tests("handles/mariadb.slow", "that undoes an event fails it"),
   ),
   mutant(
+    "postgres-applied-behind-a-rollback",
+    "E",
+    "PostgreSQL: an event is applied again whose handler went on behind its own ROLLBACK, in a library's transaction",
+    tests("compositions/ended.slow", "ends a library's transaction repeats no effect"),
+  ),
+  mutant(
+    "mysql-applied-behind-a-rollback",
+    "E",
+    "MySQL: an event is applied again whose handler went on behind its own ROLLBACK, in a library's transaction",
+    tests("compositions/ended.slow", "ends a library's transaction repeats no effect"),
+  ),
+  mutant(
+    "hangs-after-its-end",
+    "I",
+    "PostgreSQL: a query that hangs is ended only while the handler's transaction is open",
+    tests("stores/postgres-cut.slow", "that ends its transaction and then hangs"),
+  ),
+  mutant(
+    "postgres-js-session-is-shared",
+    "I",
+    "postgres.js: the session of a handler that has ended its transaction is given to others while the handler goes on",
+    tests("compositions/ended.slow", "postgres.js"),
+  ),
+  mutant(
     "typeorm-savepoint-only",
     "E",
     "TypeORM: a handler that fails inside a nested transaction leaves the outer one open, for others to commit",
