@@ -10,6 +10,7 @@ import { subscribed } from "./subscribed.ts";
 
 const count = 4_000;
 const rows = 10;
+const most = 20;
 
 /**
  * Each event's handler updates one of a few rows, as counters and stocks are updated. A batch locks many of them, in the order of its
@@ -36,13 +37,17 @@ function conflictsSeldom(prepare: () => Promise<Ground>, deadlocks: (ground: Gro
       count,
     );
     onTestFinished(() => service.stop());
-    await expect.poll(settled, { timeout: 110_000, interval: 50 }).toBe(count);
+    // All batches that ran when the first deadlock was found may be in one; afterwards each occasion costs one.
+    const found = async (): Promise<number> => (await deadlocks(ground)) - before;
+    const state = async (): Promise<number | string> => ((await found()) > most ? `${await found()} deadlocks` : settled());
+    await expect
+      .poll(async () => typeof (await state()) === "string" || settled() === count, { timeout: 110_000, interval: 50 })
+      .toBe(true);
+    expect(await state()).toBe(count);
     const [[sum]] = (await ground.read("SELECT sum(sum) AS sum FROM scratch_rows")) as [[string]];
     expect(Number(sum)).toBe(count);
     expect(events.filter(({ type }) => type === "subscriber.failed" || type === "subscriber.died")).toEqual([]);
     expect(events.filter(({ type }) => type === "subscriber.recovered")).not.toEqual([]);
-    // All batches that ran when the first deadlock was found may be in one; afterwards each occasion costs one.
-    expect((await deadlocks(ground)) - before).toBeLessThanOrEqual(20);
   });
 }
 
