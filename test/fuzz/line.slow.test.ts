@@ -2,6 +2,8 @@ import { afterAll, beforeAll, test } from "vitest";
 import { describeWith } from "../servers/available.ts";
 import { keptName, readKept } from "./kept.ts";
 import { lineNames } from "./line/frames.ts";
+import { openLine } from "./line/round.ts";
+import { wrongAnswers } from "./line/wrong.ts";
 import type { Target } from "./target.ts";
 import { openTargets } from "./targets.ts";
 
@@ -22,3 +24,21 @@ for (const name of lineNames)
         await target.round(seed);
       });
     });
+
+for (const name of new Set(wrongAnswers.map(({ server }) => server)))
+  await describeWith(name, `what ${name} said once`, () => {
+    let target: Awaited<ReturnType<typeof openLine>>;
+    beforeAll(async () => {
+      target = await openLine(name, "fake");
+    });
+    afterAll(() => target[Symbol.asyncDispose]());
+
+    const answers = wrongAnswers.filter(({ server }) => server === name);
+    test.each(answers.map((answer) => [answer.name, answer] as const))(
+      "%s: the process lives, and all flows when it is over",
+      { timeout: 150_000 },
+      async (_, answer) => {
+        await target.wrong(answer);
+      },
+    );
+  });

@@ -4,10 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { chanceOf } from "../chance.ts";
 import type { Report } from "../target.ts";
 import { Failed, within } from "../watch.ts";
-import { damageOf, type Kind } from "./damage.ts";
+import { damageOf, type Damage, type Kind } from "./damage.ts";
 import type { LineName } from "./frames.ts";
 import { openLines, secret, type Ground, type LinePlace } from "./places.ts";
 import type { Config, Told } from "./told.ts";
+import { damageOfWrong, type WrongAnswer } from "./wrong.ts";
 
 /** Until everything has flowed, once the line is clean: longer than every timeout and back-off of the path. */
 const flowsMs = 30_000;
@@ -65,6 +66,7 @@ function launch(config: Config, kind: Kind): Child {
         if (wrong !== null)
           bad.set(`${wrong} ${one.error.replace(/\d+/g, "0")}`, `${one.where}: ${JSON.stringify(one.error.slice(0, 300))} ${wrong}`);
       }
+      if (controls.test(said)) bad.set("said", `the process printed ${JSON.stringify(said.slice(0, 300))}`);
       return [...bad.values()];
     },
     say: (word) => void (child.connected && child.send(word)),
@@ -73,21 +75,62 @@ function launch(config: Config, kind: Kind): Child {
 }
 
 const javascripts =
-  /is not (a function|iterable|defined)|Cannot read|undefined|\bNaN\b|\[object|Invalid (array|typed)|out of (range|bounds)|outside buffer|Unexpected (token|end)|beyond|ERR_/i;
+  /is not (a function|iterable|defined)|Cannot (read|use)|call stack|undefined|\bNaN\b|\[object|Invalid (array|typed)|out of (range|bounds)|outside buffer|Unexpected (token|end)|beyond|ERR_/i;
+
+/** Those that a terminal obeys. */
+const controls = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/;
 
 function wrongWords(text: string): string | null {
   if (javascripts.test(text)) return "are JavaScript's words";
-  if (/[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text)) return "has control characters";
+  if (controls.test(text)) return "has control characters";
   if (text.includes(secret)) return "has the password";
   return text.length > 2_000 ? "is longer than anybody reads" : null;
 }
 
 const aggregates = 12;
 
-export async function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: number): Promise<Report> {
-  const ground = await place.create();
-  const damage = damageOf(seed, name, kind);
+/** What is done to the answers of one round. */
+interface Plan {
+  readonly name: LineName;
+  readonly kind: Kind;
+  readonly damage: Damage;
+  /** The path begins on a clean line, and the line goes bad then. */
+  readonly later: boolean;
+  /** Whether an event that was added on the bad line may be without an effect: a server that lies can say that it has one. */
+  readonly mayLose: boolean;
+  /** Whether the line was bad for long enough. */
+  enough(sinceMs: number): boolean;
+}
+
+export function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: number): Promise<Report> {
   const chance = chanceOf(seed, `${kind} round`);
+  // In half of the rounds the path begins on a clean line, and in the others it has to begin on the bad one.
+  const later = chance.is(0.5);
+  const lastsMs = 2_500 + chance.below(1_500);
+  const damage = damageOf(seed, name, kind);
+  return play(place, { name, kind, damage, later, mayLose: kind === "fake", enough: (ms) => ms > lastsMs });
+}
+
+/** So many connections are told it: more than a process opens that waits for the first of them for ever. */
+const tellings = 6;
+const toldMs = 90_000;
+/** Of one wrong answer: what the buffers of the sockets take besides. */
+const mostTaken = 24 * 1024 * 1024;
+
+/** Every event has its effect once, although the server said this to every connection for a while. */
+export function wrongRound(place: LinePlace, answer: WrongAnswer): Promise<Report> {
+  const damage = damageOfWrong(answer);
+  const enough = (ms: number): boolean => {
+    if (damage.most > mostTaken) throw new Failed(`the process took ${Math.round(damage.most / 1024 / 1024)} MiB of the answer`);
+    if (damage.told >= tellings && ms > 2_000) return true;
+    if (ms > toldMs) throw new Failed(`it was told ${damage.told} times in ${toldMs / 1_000} s: some connection waits for more`);
+    return false;
+  };
+  return play(place, { name: answer.server, kind: "fake", damage, later: false, mayLose: false, enough });
+}
+
+async function play(place: LinePlace, { name, kind, damage, later, mayLose, enough }: Plan): Promise<Report> {
+  const ground = await place.create();
   const child = launch(ground.config, kind);
   const story = (): string => {
     const done = [...damage.done].map(([what, times]) => `${what} ${times}`).join(", ");
@@ -110,8 +153,6 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
       async () => (held(), done()),
     );
   try {
-    // In half of the rounds the path begins on a clean line, and in the others it has to begin on the bad one.
-    const later = chance.is(0.5);
     damage.on(!later);
     place.proxy.fault("down", { through: damage.through });
     await until(
@@ -128,9 +169,9 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
       );
       damage.on(true);
     }
-    const ends = performance.now() + 2_500 + chance.below(1_500);
-    while (performance.now() < ends) {
-      await add(`a-${chance.below(aggregates)}`);
+    const began = performance.now();
+    while (!enough(performance.now() - began)) {
+      await add(`a-${n % aggregates}`);
       held();
       await sleep(25);
     }
@@ -141,7 +182,7 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
     const missing = async (): Promise<readonly string[]> => {
       const seen = new Set((await handled(ground)).map(({ payload }) => payload));
       return Array.from({ length: n }, (_, at) => `{"n":${at + 1}}`).filter(
-        (payload, at) => (kind === "line" || at >= before) && !seen.has(payload),
+        (payload, at) => (!mayLose || at >= before) && !seen.has(payload),
       );
     };
     let left: readonly string[] = [];
@@ -150,7 +191,7 @@ export async function lineRound(place: LinePlace, name: LineName, kind: Kind, se
       () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}`,
       async () => (left = await missing()).length === 0,
     );
-    if (kind === "line") await exactlyOnce(ground, n, story);
+    if (!mayLose) await exactlyOnce(ground, n, story);
     child.say("end");
     await until(
       60_000,
@@ -191,6 +232,7 @@ export async function openLine(name: LineName, kind: Kind) {
   return {
     round: (seed: number) => lineRound(place, name, kind, seed),
     shrink: async () => null,
+    wrong: (answer: WrongAnswer) => wrongRound(place, answer),
     tell: (seed: number) => `the damage of seed ${seed} to the answers of ${name}`,
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
   };
