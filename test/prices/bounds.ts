@@ -1,11 +1,12 @@
 import { expect } from "vitest";
 import type { PublisherMessages } from "./messages.ts";
 import type { MessagePrice } from "./publisher-scene.ts";
+import { topicRecords } from "./records.ts";
 import type { Price } from "./scene.ts";
 import type { WriterRow } from "./writer-rows.ts";
 
-/** How many records topics in trouble have at most: 32 of a name, and one for all others in each of the 64 lanes. */
-const topicRecords = 32 + 64;
+/** The payloads of three windows of 8 MiB each, and copies of them. */
+const mostWhileAtWork = 56 * 1_024;
 
 /** Messages to the database for each thousand rows, and how many more 100 good events need beside them. SQLite gets a statement for each row, in the process: it has no hash function for lanes. */
 const mostTrips = {
@@ -19,7 +20,7 @@ export type DatabaseName = keyof typeof mostTrips;
 const beside = { trips: 100, read: 10_000, kib: 256, told: 150 };
 
 /** What each of the rows may cost at most. Nothing here grows with their number. */
-export function expectBounded(name: DatabaseName, { count, bytes = 0, waits, keyed, large }: WriterRow, price: Price): void {
+export function expectBounded(name: DatabaseName, { count, bytes = 0, invented, waits, keyed, large }: WriterRow, price: Price): void {
   const told = JSON.stringify(price);
   const most = (of: number, bound: number, what: string): void => expect(of, `${what}: ${told}`).toBeLessThanOrEqual(bound);
   const perThousand = (constant: number): number => (constant * 1_000) / count;
@@ -29,6 +30,8 @@ export function expectBounded(name: DatabaseName, { count, bytes = 0, waits, key
   most(price.told, 1_000 + perThousand(beside.told), "path events");
   most(price.published, 1_000, "messages to the broker");
   most(price.heap, 4_096, "KiB that the relay keeps");
+  most(price.peak ?? 0, mostWhileAtWork, "KiB that the relay has meanwhile");
+  most(price.attempts, invented === true ? 0 : 1, "attempts");
 
   const { holds = 0, destinations = 0, keys = 0, ...others } = price.records;
   expect(others, `what only events under way have: ${told}`).toEqual({});

@@ -52,6 +52,8 @@ export interface Place extends AsyncDisposable {
   meter(): Promise<Meter>;
   /** How many rows each table of Waybill's has, the outbox left out. */
   records(): Promise<Readonly<Record<string, number>>>;
+  /** How many attempts the rows of the outbox have spent, all together. */
+  attempts(): Promise<number>;
 }
 
 export interface Database extends AsyncDisposable {
@@ -62,6 +64,7 @@ export interface Database extends AsyncDisposable {
 const tables = ["windows", "holds", "destinations", "suspects", "keys", "attempts", "letters"];
 const counts = (of: (table: string) => string): string =>
   `${[...tables.map((name) => `SELECT '${name}' AS name, count(*) AS n FROM ${of(`waybill_${name}`)}`), `SELECT 'inbox' AS name, count(*) AS n FROM ${of("inbox")}`].join(" UNION ALL ")}`;
+const spent = (outbox: string): string => `SELECT coalesce(sum(retry_count), 0) AS n FROM ${outbox}`;
 const recordsOf = (rows: readonly { readonly name: string; readonly n: unknown }[]): Record<string, number> =>
   Object.fromEntries(rows.flatMap(({ name, n }) => (Number(n) === 0 ? [] : [[name, Number(n)]])));
 
@@ -128,6 +131,7 @@ export async function postgresDatabase(): Promise<Database> {
           const sent = [...clients].reduce((sum, client) => sum + bytesTo(client), ended.bytes);
           return { read: Number(rows[0]!.n), sent, connections: ended.clients + clients.size };
         },
+        attempts: async () => Number((await pool.query<{ n: string }>(spent(`${schema}.outbox`))).rows[0]!.n),
         records: async () => recordsOf((await pool.query<{ name: string; n: string }>(counts((table) => `${schema}.${table}`))).rows),
         async [Symbol.asyncDispose]() {
           await store[Symbol.asyncDispose]();
@@ -191,6 +195,10 @@ export async function mariadbDatabase(): Promise<Database> {
           const sent = clients.reduce((sum, client) => sum + streamOf(client).bytesRead, 0);
           return { read: Number(rows[0]!.n), sent, connections: clients.length };
         },
+        async attempts() {
+          const [rows] = (await root.query(spent(`${database}.outbox`))) as unknown as [{ n: string }[]];
+          return Number(rows[0]!.n);
+        },
         async records() {
           const [rows] = (await root.query(counts((table) => `${database}.${table}`))) as unknown as [{ name: string; n: number }[]];
           return recordsOf(rows);
@@ -235,6 +243,7 @@ export async function sqliteDatabase(): Promise<Database> {
         store,
         write: (statements) => inOne(async (sql) => db.exec(sql), statements),
         meter: async () => ({ read: null, sent: null, connections: 0 }),
+        attempts: async () => Number((db.prepare(spent("outbox")).all() as { n: number }[])[0]!.n),
         records: async () => recordsOf(db.prepare(counts((table) => table)).all() as { name: string; n: number }[]),
         async [Symbol.asyncDispose]() {
           await store[Symbol.asyncDispose]();
@@ -257,6 +266,11 @@ function counted(db: SqliteDatabase): SqliteDatabase {
 
 async function inOne(run: (sql: string) => Promise<unknown>, statements: Iterable<string>): Promise<void> {
   await run("BEGIN");
-  for (const sql of statements) await run(sql);
+  try {
+    for (const sql of statements) await run(sql);
+  } catch (error) {
+    await run("ROLLBACK");
+    throw error;
+  }
   await run("COMMIT");
 }

@@ -4,6 +4,7 @@ import { createRelay } from "../../src/relay/create-relay.ts";
 import { aggregateKey } from "../../src/core/event.ts";
 import type { Sink } from "../../src/contracts/sink.ts";
 import { heapNow } from "./heap.ts";
+import { topicRecords } from "./records.ts";
 import { trips, type Database, type Meter, type Place } from "./places.ts";
 import type { WriterRow } from "./writer-rows.ts";
 
@@ -21,6 +22,10 @@ export interface Price {
   readonly published: number;
   /** What the relay has in memory afterwards beyond what it had before, in KiB. */
   readonly heap: number;
+  /** What it has in memory at most while it deals with the rows, beyond what it had before, in KiB; null where nobody looked. */
+  readonly peak: number | null;
+  /** Attempts that the rows have spent, for each. */
+  readonly attempts: number;
   /** Rows in Waybill's tables afterwards. */
   readonly records: Readonly<Record<string, number>>;
   /** A claim that finds nothing, before and afterwards. */
@@ -36,12 +41,14 @@ interface Change {
   readonly read: readonly [before: number, after: number] | null;
 }
 
+/** How often the memory is looked at. */
+const looks = 8;
 const goods = 100;
 const idleClaims = 8;
 const largest = 1_048_576;
 
 /** Calls of the store, and the messages to the database that they needed. */
-function watched(place: Place) {
+function watched(place: Place, look: (settled: number) => Promise<void>) {
   const calls = { open: 0, emptyInARow: 0, empty: 0, trips: 0, emptyTrips: 0, settled: 0, at: 0 };
   const { outbox } = place.store;
   const counted =
@@ -74,6 +81,7 @@ function watched(place: Place) {
       settle: async (...given: Parameters<typeof settle>) => {
         const report = await settle(...given);
         calls.settled += report.settled;
+        await look(calls.settled);
         return report;
       },
       release: counted(outbox.release, never),
@@ -86,8 +94,16 @@ function watched(place: Place) {
 
 export async function priceOf({ sql, create }: Database, row: WriterRow): Promise<Price> {
   await using place = await create();
-  const { store, calls } = watched(place);
-  let [told, published] = [0, 0];
+  let [lookAgainAt, peak] = [Infinity, 0];
+  const { store, calls } = watched(place, async (settled) => {
+    if (settled < lookAgainAt) return;
+    lookAgainAt = settled + row.count / looks;
+    peak = Math.max(peak, await heapNow());
+  });
+  let [told, published, flowed] = [0, 0, 0];
+  const opened = new Set<string>();
+  /** Topics of these aggregate types fail, and whether the invented ones exist. */
+  const world = { away: "", complete: false };
   const sink: Sink = {
     name: "priced",
     can: { maxBytes: largest },
@@ -98,7 +114,11 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
       return batch.map(({ envelope }) => {
         const { aggregateType: type } = envelope;
         if (stopped.has(aggregateKey(envelope))) return { status: "skipped" };
-        if (type.startsWith("Good") || type === "Order") return { status: "stored" };
+        if (world.complete && type.startsWith("Invented")) {
+          flowed += 1;
+          return { status: "stored" };
+        }
+        if (type !== world.away && (type === "Good" || type === "Order")) return { status: "stored" };
         stopped.add(aggregateKey(envelope));
         return type === "Doomed"
           ? { status: "refused", blame: "event", retryable: false, error: new Error("refused for good") }
@@ -106,12 +126,15 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
       });
     },
     probe: async (topic) => {
-      if (topic.startsWith("invented")) throw new Error(`no topic ${topic}`);
+      if (!world.complete && topic.startsWith("invented")) throw new Error(`no topic ${topic}`);
     },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
-  const observe = (_: PathEvent): void => void (told += 1);
-  const relay = createRelay({ store, sink, housekeeping: false, observe });
+  const observe = (event: PathEvent): void => {
+    told += 1;
+    if (event.type === "destination.opened") opened.add(event.topic);
+  };
+  let relay = createRelay({ store, sink, housekeeping: false, observe });
   await relay.start();
   const quiet = async (timeout = 240_000): Promise<void> => {
     await expect.poll(() => calls.emptyInARow > 3 && calls.open === 0, { timeout, interval: 5 }).toBe(true);
@@ -170,8 +193,11 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
     const heap = await heapNow();
     [told, published] = [0, 0];
     const settledBefore = calls.settled;
+    if (row.watched === true) lookAgainAt = settledBefore + row.count / looks;
     const dealing = await between(async () => {
-      await row.write(sql, row.count, (statements) => place.write(statements));
+      const written = row.write(sql, row.count, (statements) => place.write(statements));
+      if (row.refused === true) await expect(written, "the table takes them").rejects.toThrow();
+      else await written;
       calls.emptyInARow = 0;
       await quiet();
       if (row.delayed === true) {
@@ -191,15 +217,35 @@ export async function priceOf({ sql, create }: Database, row: WriterRow): Promis
     // The first claims afterwards may still find entries of an index that nobody needs.
     await idle();
     const [idleAfter, goodAfter] = [await idle(), await good()];
-    return {
+    const all: Price = {
       ...price,
       heap: ((await heapNow()) - heap) / 1_024,
+      peak: row.watched === true ? (peak - heap) / 1_024 : null,
+      attempts: (await place.attempts()) / row.count,
       records: await place.records(),
       idle: change(idleBefore, idleAfter),
       claims: idleAfter.claims,
       good: change(goodBefore, goodAfter),
     };
+    if (row.invented === true) {
+      world.away = "Good";
+      const until = calls.settled + 1;
+      await place.write(["INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Good', 'away', 'Placed', '{}')"]);
+      const own = { message: "a topic that exists has a record of its own", timeout: 60_000 };
+      await expect.poll(() => [...opened], own).toContain("good.events");
+      world.away = "";
+      await expect.poll(() => calls.settled, { timeout: 60_000 }).toBeGreaterThanOrEqual(until + 1);
+      await relay.stop();
+      world.complete = true;
+      relay = createRelay({ store, sink, housekeeping: false, observe });
+      await relay.start();
+      const found = { message: "the next relay finds what waits beyond the records", timeout: 60_000 };
+      await expect.poll(() => flowed, found).toBeGreaterThan(2 * topicRecords);
+      await relay.drain();
+    }
+    return all;
   } finally {
     await relay.stop();
+    await expect.poll(() => calls.open, { timeout: 60_000 }).toBe(0);
   }
 }

@@ -16,7 +16,7 @@ export function writerPrices(name: DatabaseName, open: () => Promise<Database>, 
   afterAll(() => database[Symbol.asyncDispose]());
   for (const row of wanted) {
     const some = { ...row, count: Math.ceil(row.count / share) };
-    test(`${some.count} ${row.name}`, async () => {
+    test(`${some.count} ${row.name}`, { timeout: 300_000 }, async () => {
       const price = await priceOf(database, some);
       console.log(`${name}, ${some.count} ${row.name}: ${told(price)}`);
       expectBounded(name, some, price);

@@ -10,6 +10,12 @@ export interface WriterRow {
   readonly bytes?: number;
   /** They are due later, so that they are not dealt with when the relay is quiet. */
   readonly delayed?: true;
+  /** Each of them is of a topic that does not exist. */
+  readonly invented?: true;
+  /** The table takes none of them. */
+  readonly refused?: true;
+  /** The relay's memory is looked at while it deals with them. */
+  readonly watched?: true;
   /** Each of them leaves a hold. */
   readonly waits?: true;
   /** Each of them leaves a key. */
@@ -49,6 +55,7 @@ export const writerRows: readonly WriterRow[] = [
   {
     name: "types that nobody has heard of",
     count: 30_000,
+    invented: true,
     waits: true,
     write: rowsOf((_, n) => ({ aggregate_type: `'Invented${n}'` })),
   },
@@ -68,6 +75,20 @@ export const writerRows: readonly WriterRow[] = [
     count: 1_000,
     bytes: 16_384,
     write: rowsOf((sql) => ({ headers: object(sql, 16_384) })),
+  },
+  {
+    name: "events with 16 KiB of data, one in a hundred of which is refused for good",
+    count: 60_000,
+    bytes: 16_384,
+    waits: true,
+    watched: true,
+    write: rowsOf((sql, n) => ({ ...(n % 100 === 0 ? { aggregate_type: "'Doomed'" } : {}), payload: object(sql, 16_384) })),
+  },
+  {
+    name: "events with more than 16 KiB of headers",
+    count: 1_000,
+    refused: true,
+    write: rowsOf((sql) => ({ headers: object(sql, 131_072) })),
   },
   {
     name: "events with headers as deep as the table takes them",
