@@ -65,7 +65,8 @@ export const versionRows: readonly VersionRow[] = [
     name: `PostgreSQL ${version}`,
     instead: { postgres: version },
     start: () => startPostgres({ version }),
-    files: postgresFiles,
+    // Every role may create functions in public there.
+    files: version === 14 ? [...postgresFiles, ...stores("postgres-planted")] : postgresFiles,
     only: ownPostgres,
   })),
   { name: "MariaDB 10.11", start: () => startMariadb(), files: mysqlFiles, only: without("MySQL") },
