@@ -1,22 +1,26 @@
 import { keep, recallAll, type Tried } from "../evidence/files.ts";
-import { readArguments, someOf } from "../support/arguments.ts";
+import { misused, readArguments, someOf } from "../support/arguments.ts";
+import { mends, mendsMarkdown } from "./mends.ts";
 import { killerText, markdown, mutants, type Mutant } from "./table.ts";
 import { apply, copyTree } from "./tree.ts";
 import { trial, type Finding } from "./trial.ts";
 
-const usage = "npm run test:mutants -- [--only NAME,…] [--evidence] | --list | --help";
+const usage = "npm run test:mutants -- [--only NAME,… | --mends] [--evidence] | --list | --help";
 
 const values = readArguments(usage, {
   only: { type: "string" },
+  mends: { type: "boolean", default: false },
   evidence: { type: "boolean", default: false },
   list: { type: "boolean", default: false },
 });
-const names = someOf(
+if (values.only !== undefined && values.mends) misused(usage, "--only or --mends, not both");
+const named = someOf(
   usage,
   "only",
   values.only,
   mutants.map(({ name }) => name),
 );
+const names = values.mends ? mends.flatMap((mend) => mend.mutants) : named;
 type Verdict = "killed" | "survived" | "unclean" | "no patch" | "no verdict";
 
 interface Line extends Tried {
@@ -82,5 +86,5 @@ async function main(chosen: readonly Mutant[]): Promise<void> {
   process.exitCode = killed === lines.length ? 0 : 1;
 }
 
-if (values.list) console.log(markdown());
+if (values.list) console.log(`${markdown()}\n\n${mendsMarkdown()}`);
 else await main(names === null ? mutants : mutants.filter(({ name }) => names.includes(name)));

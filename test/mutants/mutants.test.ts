@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { mends, mendsMarkdown, mutantNamed, suiteOf } from "./mends.ts";
 import { markdown, mutants } from "./table.ts";
 import { apply, patchNames, patchOf, root } from "./tree.ts";
 import { verdictIn } from "./trial.ts";
@@ -23,13 +24,26 @@ describe("the mutants", () => {
 
   test("every test that is to kill one is there, in its file or in a suite of all adapters", () => {
     const ofStores = readdirSync(join(root, "src/conformance")).map((file) => read("src/conformance", file));
-    const suites = [...ofStores, ...["loose.ts", "nested.ts"].map((file) => read("test/handles", file))];
+    const rows = ["test/fuzz/line/wrong.ts", "test/prices/writer-rows.ts"].map((file) => read(file));
+    const suites = [...ofStores, ...["body.ts", "loose.ts", "nested.ts"].map((file) => read("test/handles", file)), ...rows];
     for (const { name, killer } of mutants)
-      if (killer !== "simulation") expect([read(killer.tests), ...suites].join("\n").includes(killer.only), name).toBe(true);
+      if (killer !== "simulation")
+        for (const part of [killer.only, killer.within])
+          expect([read(killer.tests), ...suites].join("\n").includes(part), `${name}: ${part}`).toBe(true);
   });
 
   test("the page has them all", () => {
     expect(read("docs/mutants.md")).toContain(markdown());
+  });
+
+  test("each mend of what users found can be taken back, and one of the suites of many cases fails then", () => {
+    for (const { broke, mutants: names } of mends)
+      for (const name of names) {
+        const mutant = mutantNamed(name);
+        expect(mutant, `${broke} ${name}`).toBeDefined();
+        expect(suiteOf(mutant!), `${name} is killed by ${JSON.stringify(mutant!.killer)}`).not.toBeNull();
+      }
+    expect(read("docs/mutants.md")).toContain(mendsMarkdown());
   });
 });
 

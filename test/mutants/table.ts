@@ -1,7 +1,7 @@
 import type { Letter } from "../evidence/promises.ts";
 
 /** What must find a defect: some tests of a file, or the simulation. */
-export type Killer = { readonly tests: string; readonly only: string } | "simulation";
+export type Killer = { readonly tests: string; readonly only: string; readonly within: string } | "simulation";
 
 /** A defect that was planted on purpose, as `NAME.patch` beside this file. */
 export interface Mutant {
@@ -13,8 +13,8 @@ export interface Mutant {
 }
 
 const mutant = (name: string, promise: Letter | null, breaks: string, killer: Killer): Mutant => ({ name, promise, breaks, killer });
-/** `only` is a part of a test's name. */
-const tests = (file: string, only: string): Killer => ({ tests: `test/${file}.test.ts`, only });
+/** `only` is a part of a test's name, and `within` of the name of a group around it. */
+const tests = (file: string, only: string, within = ""): Killer => ({ tests: `test/${file}.test.ts`, only, within });
 
 export const mutants: readonly Mutant[] = [
   mutant(
@@ -184,7 +184,7 @@ export const mutants: readonly Mutant[] = [
     "outage-spends-attempts",
     "I",
     "events pay with their attempts for a destination that is away",
-    tests("relay/outage.slow", "for one topic only"),
+    tests("prices/writer.slow", "types that nobody has heard of", "on SQLite"),
   ),
   mutant(
     "windows-overtake",
@@ -196,25 +196,25 @@ export const mutants: readonly Mutant[] = [
     "stops-are-kept",
     null,
     "a relay remembers every event that failed until nothing is on its way, so its memory grows with a backlog",
-    tests("relay/order", "a stop that is settled is forgotten with the next window"),
+    tests("prices/writer.slow", "events with 16 KiB of data, one in a hundred of which is refused for good", "on PostgreSQL"),
   ),
   mutant(
     "records-without-bound",
     null,
     "each topic in trouble has a record of its own, however many a writer invents",
-    tests("relay/destinations", "makes a bounded number of records"),
+    tests("prices/writer.slow", "types that nobody has heard of", "on SQLite"),
   ),
   mutant(
     "invented-topics-take-the-places",
     "I",
     "invented topics use up the records, and a topic that exists has none when it fails",
-    tests("relay/destinations", "does not take the record of a topic that exists"),
+    tests("prices/writer.slow", "types that nobody has heard of", "on SQLite"),
   ),
   mutant(
     "crowd-forgotten",
     "L",
     "a relay that finds events waiting for topics beyond the bound does not look for them",
-    tests("relay/destinations", "is found by the next relay"),
+    tests("prices/writer.slow", "types that nobody has heard of", "on SQLite"),
   ),
   mutant(
     "crowd-record-deleted-early",
@@ -226,7 +226,7 @@ export const mutants: readonly Mutant[] = [
     "crowd-sent-in-full",
     null,
     "events for topics beyond the bound are sent again instead of the topics being probed",
-    tests("relay/destinations", "makes a bounded number of records"),
+    tests("prices/writer.slow", "types that nobody has heard of", "on SQLite"),
   ),
   mutant(
     "neighbours-to-blame",
@@ -352,7 +352,7 @@ export const mutants: readonly Mutant[] = [
     "batches-conflict-on",
     null,
     "after a deadlock, batches go on side by side",
-    tests("subscriber/gate", "run side by side until two of them conflict"),
+    tests("compositions/shared-rows.slow", "batches that update the same rows deadlock"),
   ),
   mutant(
     "letter-after-ack",
@@ -844,10 +844,136 @@ export const mutants: readonly Mutant[] = [
     "a handler that keeps the client behind its handle writes into the next event's transaction",
     tests("stores/mysql-effects.slow", "what a handler keeps of its connection is of no use after its event"),
   ),
+  mutant(
+    "redis-client-reads",
+    "I",
+    "Redis: the client's own parser reads the answers, and ends the process for an array of 2^32 values or arrays within arrays",
+    tests("fuzz/line.slow", "an array of 4294967296 values"),
+  ),
+  mutant(
+    "redis-flush-rejects",
+    "I",
+    "Redis: an acknowledgement that cannot be sent ends the process, because nobody hears of it",
+    tests("fuzz/line.slow", "OK to everything"),
+  ),
+  mutant("redis-any-size", "I", "Redis: an answer may have any size, and fills the memory", tests("fuzz/line.slow", "a string of 1 GB")),
+  mutant(
+    "redis-any-entry",
+    "V",
+    "Redis: entries are taken as they come, and errors are in JavaScript's words",
+    tests("fuzz/line.slow", "a text in place of an entry's fields"),
+  ),
+  mutant(
+    "kafka-client-cuts",
+    "I",
+    "Kafka: the client cuts the bytes into answers, and an answer of 2 bytes ends the process",
+    tests("fuzz/line.slow", "an answer of 2 bytes"),
+  ),
+  mutant("kafka-any-size", "I", "Kafka: an answer may have any size, and fills the memory", tests("fuzz/line.slow", "an answer of 2 GB")),
+  mutant(
+    "nats-greeting-without-end",
+    "I",
+    "NATS: a server may take for ever to finish its first line",
+    tests("fuzz/line.slow", "its first line byte by byte, for ever"),
+  ),
+  mutant(
+    "nats-any-limit",
+    "L",
+    "NATS: a max_payload of -1 is believed, and every event is given up",
+    tests("fuzz/line.slow", "a max_payload of -1"),
+  ),
+  mutant("nats-any-size", "I", "NATS: a message may have any size, and fills the memory", tests("fuzz/line.slow", "a message of 1 GB")),
+  mutant(
+    "nats-client-prints",
+    null,
+    "NATS: the client prints what it cannot read to the terminal, escape sequences and all",
+    tests("fuzz/line.slow", "what is no NATS, with an escape sequence for the terminal"),
+  ),
+  mutant(
+    "mysql-batch-marks-at-once",
+    "I",
+    "MySQL: a batch marks all of its events before the first handler runs, and one handler's TRUNCATE commits the marks of all",
+    tests("compositions/ended.slow", "on MariaDB with a binary log"),
+  ),
+  mutant(
+    "mysql-savepoint-probe",
+    "L",
+    "MySQL: the check for a transaction is a SAVEPOINT, which no library may prepare, and every event through Prisma is refused",
+    tests("handles/mariadb.slow", "an event is kept with the commit"),
+  ),
+  mutant(
+    "mysql-headers-with-nul",
+    "I",
+    "MySQL: the table takes headers with a NUL in them, which no relay can carry",
+    tests("stores/mysql-limits.slow", "whoever may only insert writes nothing"),
+  ),
+  mutant(
+    "postgres-functions-any-path",
+    "P",
+    "PostgreSQL: the functions of claims and settles find other functions in public first",
+    tests("stores/postgres-planted.slow", "neither do writers, relays, subscribers, operators and doctor"),
+  ),
+  mutant(
+    "postgres-open-schema-untold",
+    "P",
+    "PostgreSQL: doctor does not tell that every role may create functions where sessions look for them",
+    tests("stores/postgres-planted.slow", "neither do writers, relays, subscribers, operators and doctor"),
+  ),
+  mutant(
+    "postgres-reads-all-holds",
+    null,
+    "PostgreSQL: each settle reads an index of all waiting aggregates to its end",
+    tests("prices/writer.slow", "types that nobody has heard of", "on PostgreSQL"),
+  ),
+  mutant(
+    "postgres-long-headers",
+    "I",
+    "PostgreSQL: the table takes headers of 128 KiB, which are dear to read and which no relay carries",
+    tests("prices/writer.slow", "events with more than 16 KiB of headers", "on PostgreSQL"),
+  ),
+  mutant(
+    "sqlite-long-headers",
+    "I",
+    "SQLite: the table takes headers of 128 KiB, which are dear to read and which no relay carries",
+    tests("prices/writer.slow", "events with more than 16 KiB of headers", "on SQLite"),
+  ),
+  mutant(
+    "sqlite-parks-one-by-one",
+    null,
+    "SQLite: each failed event is settled by statements of its own, under the file's write lock",
+    tests("prices/writer.slow", "aggregates whose only event is refused for good", "on SQLite"),
+  ),
+  mutant(
+    "probes-answer-pipelines",
+    null,
+    "all requests that a client pipelines are worked on, and nothing else runs meanwhile",
+    tests("prices/stranger", "50 connections that send 20,000 requests each at once"),
+  ),
+  mutant(
+    "probes-any-number",
+    null,
+    "any number of clients may wait for an answer of the pages for probes",
+    tests("prices/stranger", "of 500 connections that wait for an answer, 64 are kept"),
+  ),
+  mutant(
+    "probes-hold-any-bytes",
+    null,
+    "any number of answers that nobody takes wait in memory",
+    tests("prices/stranger", "answers that nobody takes wait in 16 MiB"),
+  ),
+  mutant(
+    "probes-wait-for-ever",
+    null,
+    "an answer that its client does not take is kept for ever, and takes the room of others",
+    tests("prices/stranger", "answers that nobody takes wait in 16 MiB"),
+  ),
 ];
 
-export const killerText = (killer: Killer): string =>
-  killer === "simulation" ? "the simulation" : killer.only === "" ? killer.tests : `${killer.tests}: ${killer.only}`;
+export function killerText(killer: Killer): string {
+  if (killer === "simulation") return "the simulation";
+  const { tests: file, only, within } = killer;
+  return [file, ...[within, only].filter((part) => part !== "")].join(": ");
+}
 
 /** The table of docs/mutants.md. */
 export function markdown(): string {

@@ -7,13 +7,14 @@ import type { Killer } from "./table.ts";
 export type Finding =
   { readonly is: "broken"; readonly how: string } | { readonly is: "held" } | { readonly is: "nothing"; readonly why: string };
 
-const limitMs = 180_000;
+const simulationMs = 180_000;
+/** The tests of a file may start several servers, on a busy machine. */
+const testsMs = 420_000;
 /** A test that hangs is a test that fails, within the limit. */
 const testTimeoutMs = 60_000;
 const seeds = 2_000;
 
-export const trial = (tree: string, killer: Killer): Promise<Finding> =>
-  killer === "simulation" ? simulate(tree) : test(tree, killer.tests, killer.only);
+export const trial = (tree: string, killer: Killer): Promise<Finding> => (killer === "simulation" ? simulate(tree) : test(tree, killer));
 
 interface Report {
   readonly numPassedTests: number;
@@ -23,17 +24,19 @@ interface Report {
   }[];
 }
 
-async function test(tree: string, file: string, only: string): Promise<Finding> {
+async function test(tree: string, { tests: file, only, within }: Exclude<Killer, "simulation">): Promise<Finding> {
   const output = join(tree, "mutants.json");
   rmSync(output, { force: true });
-  const named = only === "" ? [] : ["-t", only.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&")];
+  const names = [within, only].filter((part) => part !== "").map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const named = names.length === 0 ? [] : ["-t", names.join(".*")];
   const reporting = ["--reporter=json", `--outputFile=${output}`];
   const end = await run(
     tree,
     ["node_modules/vitest/vitest.mjs", "run", file, ...named, "--bail=1", `--testTimeout=${testTimeoutMs}`, ...reporting],
+    testsMs,
     () => false,
   );
-  if (end.late) return { is: "nothing", why: `no end within ${limitMs / 1_000} s` };
+  if (end.late) return { is: "nothing", why: `no end within ${testsMs / 1_000} s` };
   const report = read(output);
   if (report === null) return { is: "nothing", why: `no report: ${lastLine(end.text)}` };
   const failed = report.testResults.flatMap(({ assertionResults }) => assertionResults.filter(({ status }) => status === "failed"));
@@ -55,7 +58,7 @@ function read(file: string): Report | null {
 async function simulate(tree: string): Promise<Finding> {
   const command = ["scripts/run-ts.mjs", "test/simulation/index.ts", "--seeds", String(seeds), "--bail"];
   // What comes after the verdict is an explanation, which takes long.
-  const end = await run(tree, command, (text) => verdictIn(text) !== null);
+  const end = await run(tree, command, simulationMs, (text) => verdictIn(text) !== null);
   const verdict = verdictIn(end.text);
   if (verdict !== null) return { is: "broken", how: verdict };
   const unknown = /^(?:seed \d+:| ) [a-z ]+ is unknown: .*/m.exec(end.text)?.[0].trim();
@@ -84,7 +87,7 @@ interface End {
 }
 
 /** Runs Node in the tree, until it ends, is late, or has said enough. Its children end with it. */
-function run(tree: string, args: readonly string[], enough: (text: string) => boolean): Promise<End> {
+function run(tree: string, args: readonly string[], limitMs: number, enough: (text: string) => boolean): Promise<End> {
   const child = spawn(process.execPath, args, { cwd: tree, detached: true, stdio: ["ignore", "pipe", "pipe"] });
   let text = "";
   let late = false;
