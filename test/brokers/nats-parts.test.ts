@@ -22,6 +22,7 @@ describe("nats: the URL", () => {
       token: null,
       credentials: null,
       tls: null,
+      replicas: null,
     });
     expect(settingsOf("tls://us%40er:p%3Aw:d@a:1,[::1]:2,b/")).toMatchObject({
       addresses: [
@@ -35,11 +36,13 @@ describe("nats: the URL", () => {
       tls: { ca: null, cert: null, key: null },
     });
     expect(settingsOf("nats://s3cret@host")).toMatchObject({ token: "s3cret", user: null });
+    expect(settingsOf("nats://a,b,c?replicas=3")).toMatchObject({ replicas: 3 });
   });
 
   test("that cannot be used is refused, without its secrets", () => {
     const wrong = [
       ...["", "nats:", "nats://", "http://host", "nats://host:99999", "nats://a b", "nats://host/path", "nats://u:%zz@host", "nats://a,,b"],
+      ...["", "0", "-1", "1.5", "three", "3&replicas=5"].map((count) => `nats://u:hush@host?replicas=${count}`),
       ...["nats://u:hush@host?tls=1", "nats://u:hush@host?ca=x", "tls://u:hush@host?cert=x", "tls://u:hush@host?ca=/no/such/file"],
     ];
     for (const url of wrong) {

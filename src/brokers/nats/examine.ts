@@ -150,12 +150,18 @@ const streamRules: readonly Rule<StreamAnswers & Pick<Answers, "version">>[] = [
       return bad(value, `A relay may send an event again ${inWords(horizonMs)} after a fault, and it is then stored twice`);
     },
   ),
-  rule("num_replicas", "1 in a cluster", "L", "set three", ({ config, cluster }, { good, bad }) => {
-    const value = String(config.num_replicas);
-    if (config.num_replicas > 1) return good(value, "Another server has what one loses.");
-    if (cluster === null) return good(value, "The server stands alone: what its disk loses is lost.");
-    return bad(value, `One server of the cluster ${cluster} has the stream, and takes it along when it is lost`);
-  }),
+  rule(
+    "num_replicas",
+    "1 in a cluster",
+    "L",
+    "`nats stream edit --replicas 3`, and `replicas=3` in the URL for new streams",
+    ({ config, cluster }, { good, bad }) => {
+      const value = String(config.num_replicas);
+      if (config.num_replicas > 1) return good(value, "Another server has what one loses.");
+      if (cluster === null) return good(value, "The server stands alone: what its disk loses is lost.");
+      return bad(value, `One server of the cluster ${cluster} has the stream, and takes it along when it is lost`);
+    },
+  ),
   // A setting of the server, which its API does not report.
   rule(
     "sync_interval",

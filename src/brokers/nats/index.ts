@@ -17,13 +17,13 @@ import { settingsOf } from "./url.ts";
 
 export interface NatsOptions {
   /**
-   * `nats://user:password@host:4222,host2:4222`, or `tls://…` for verified encryption, with the parameters `ca`, `cert`, `key` and
-   * `credentials`, which name files.
+   * `nats://user:password@host:4222,host2:4222`, or `tls://…` for verified encryption. The parameters `ca`, `cert`, `key` and `credentials`
+   * name files, and `replicas` is the option below.
    */
   readonly url: string;
   /** Creates streams and durable consumers when they are first needed. @default false */
   readonly provision?: boolean;
-  /** How many servers keep each stream that Waybill creates. @default 1 */
+  /** How many servers keep each stream that Waybill creates. @default the URL's `replicas`, otherwise 1 */
   readonly replicas?: number;
   /** How long to wait for a server to take the connection. @default 3000 */
   readonly connectTimeoutMs?: number;
@@ -45,9 +45,10 @@ export function nats(options: NatsOptions): Nats {
   checkOptions("nats", options, known);
   if (typeof options.url !== "string") throw new WaybillError("INVALID_OPTION", `nats: url must be a URL, not ${typeof options.url}`);
   const { provision = false, clock = systemClock } = options;
-  const replicas = whole("replicas", options.replicas ?? 1);
+  const settings = settingsOf(options.url);
+  const replicas = whole("replicas", options.replicas ?? settings.replicas ?? 1);
   const connectTimeoutMs = positive("connectTimeoutMs", options.connectTimeoutMs ?? 3_000);
-  const link = createLink({ settings: settingsOf(options.url), connectTimeoutMs, clock });
+  const link = createLink({ settings, connectTimeoutMs, clock });
   const closing = shared(new AbortController());
   const { flush, receive, oldest, lag } = createSource({ link, provision, replicas, clock, closing: closing.signal });
 

@@ -10,10 +10,12 @@ export interface Settings {
   readonly credentials: Buffer | null;
   /** Like `Tls` in kit/url.ts. */
   readonly tls: { readonly ca: string | null; readonly cert: string | null; readonly key: string | null } | null;
+  /** How many servers keep each stream that Waybill creates. */
+  readonly replicas: number | null;
 }
 
 const example = "nats://user:password@host:4222,host2:4222";
-const parameters = [...tlsFiles, "credentials"];
+const parameters = [...tlsFiles, "credentials", "replicas"];
 
 const bad = (why: string, cause?: unknown): WaybillError =>
   new WaybillError("BAD_URL", `nats: ${why}${cause === undefined ? `; a URL is written as ${example}` : ""}`, { cause });
@@ -31,7 +33,13 @@ export function settingsOf(text: string): Settings {
     ...loginOf(login),
     credentials: credentials === null ? null : fileOf("credentials", credentials),
     tls: tls && { ca: null, cert: null, key: null, ...tls },
+    replicas: replicasIn(search.getAll("replicas")),
   };
+}
+
+function replicasIn(said: readonly string[]): number | null {
+  if (said.length > 1 || said.some((count) => !/^[1-9]\d?$/.test(count))) throw bad("replicas is one whole number, such as replicas=3");
+  return said.length === 0 ? null : Number(said[0]);
 }
 
 /** One word before the @ is a token, as in other NATS clients. */
