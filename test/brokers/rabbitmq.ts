@@ -14,7 +14,10 @@ const versions = { rabbitmq: {}, rabbitmq4: { version: 4 }, rabbitmqNewest: { ve
 export type Version = (typeof versions)[keyof typeof versions];
 export const isNewer = (on: Version): boolean => "version" in on;
 
-let instead: keyof typeof versions | null = null;
+const names = Object.keys(versions) as (keyof typeof versions)[];
+/** npm run test:versions has one version stand in for the others: see scripts/servers.mjs. */
+const { rabbitmq: standsIn } = JSON.parse(process.env["WAYBILL_INSTEAD"] || "{}") as { readonly rabbitmq?: 4 | "newest" };
+let instead = names.find((name) => standsIn !== undefined && (versions[name] as { version?: unknown }).version === standsIn) ?? null;
 /** From now on, tests run on this version in place of theirs: see rabbitmq-newest.long.test.ts. */
 export const onlyOn = (name: keyof typeof versions): void => void (instead = name);
 
