@@ -47,6 +47,7 @@ const kafkaFiles = brokers(
   "kafka.slow kafka-path.slow kafka-groups.slow kafka-moves.slow kafka-lost.slow kafka-redrive.slow kafka-faults.long",
 );
 const natsClusterFiles = brokers("nats-cluster.long");
+const rabbitmqClusterFiles = brokers("rabbitmq-cluster.long");
 const nodeFiles = [
   ...["sqlite", "sqlite-file", "memory"].map((name) => `test/stores/${name}.test.ts`),
   ...brokers("embedded embedded-source memory embedded-processes.slow"),
@@ -116,6 +117,13 @@ export const versionRows: readonly VersionRow[] = [
   { name: "NATS 2.9, three servers", start: () => startNatsCluster(), files: natsClusterFiles },
   { name: "NATS 2.10, three servers", instead: { nats: "2.10" }, start: () => startNatsCluster("2.10"), files: natsClusterFiles },
   { name: "NATS, newest, three servers", instead: { nats: "newest" }, start: () => startNatsCluster("newest"), files: natsClusterFiles },
-  { name: "RabbitMQ 3.10, three nodes", start: () => startRabbitmqCluster(), files: brokers("rabbitmq-cluster.long") },
+  { name: "RabbitMQ 3.10, three nodes", start: () => startRabbitmqCluster(), files: rabbitmqClusterFiles },
+  { name: "RabbitMQ 4.0, three nodes", instead: { rabbitmq: 4 }, start: () => startRabbitmqCluster(4), files: rabbitmqClusterFiles },
+  {
+    name: "RabbitMQ, newest, three nodes",
+    instead: { rabbitmq: "newest" },
+    start: () => startRabbitmqCluster("newest"),
+    files: rabbitmqClusterFiles,
+  },
   ...[22, 24].map((line) => ({ name: `Node ${line}`, node: { line, find: () => nodeOf(line) }, files: nodeFiles })),
 ];
