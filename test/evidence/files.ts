@@ -19,7 +19,7 @@ interface Simulated {
   readonly seconds: number;
 }
 
-/** What the tests have shown on one version of a server or of Node. */
+/** What the tests have shown on one version of a server, of Node or of a client library. */
 export interface VersionResult {
   readonly name: string;
   /** As the server tells it. */

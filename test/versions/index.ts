@@ -2,10 +2,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readArguments, someOf } from "../support/arguments.ts";
 import { keep, recallAll, type VersionResult } from "../evidence/files.ts";
+import { nameOf, treeWith, type Tree } from "./clients.ts";
 import { filledIn, versionsPart } from "./page.ts";
 import { versionRows, type VersionRow } from "./table.ts";
 
@@ -23,9 +24,11 @@ async function run(row: VersionRow): Promise<VersionResult> {
   });
   let program = process.execPath;
   let version: string;
+  let tree: Tree | null = null;
   try {
     if (row.node !== undefined) program = await row.node.find();
-    version = await versionOf(row, program);
+    if (row.clients !== undefined) tree = await treeWith(row.clients, row.beside ?? []);
+    version = tree === null ? await versionOf(row, program) : tree.version(nameOf(row.clients![0]!));
   } catch (error) {
     return result({ why: (error as Error).message.trim().split("\n")[0]! });
   }
@@ -37,14 +40,15 @@ async function run(row: VersionRow): Promise<VersionResult> {
       program,
       ["node_modules/vitest/vitest.mjs", ...args, ...(row.only === undefined ? [] : ["-t", row.only]), ...row.files],
       {
-        cwd: root,
+        cwd: tree?.folder ?? root,
         env: { ...process.env, WAYBILL_INSTEAD: JSON.stringify(row.instead ?? {}) },
         stdio: ["ignore", "ignore", "inherit"],
       },
     );
     await once(child, "close");
-    return result({ version, ...countsIn(report) });
+    return result({ version, ...countsIn(report, tree?.folder ?? root) });
   } finally {
+    tree?.[Symbol.dispose]();
     rmSync(folder, { recursive: true });
   }
 }
@@ -67,7 +71,7 @@ interface Report {
   }[];
 }
 
-function countsIn(path: string): Pick<VersionResult, "passed" | "failed" | "skipped" | "failures"> {
+function countsIn(path: string, folder: string): Pick<VersionResult, "passed" | "failed" | "skipped" | "failures"> {
   const { testResults } = JSON.parse(readFileSync(path, "utf8")) as Report;
   const all = testResults.flatMap(({ assertionResults }) => assertionResults);
   const of = (status: string): readonly string[] => all.flatMap((test) => (test.status === status ? [test.fullName] : []));
@@ -75,7 +79,7 @@ function countsIn(path: string): Pick<VersionResult, "passed" | "failed" | "skip
   const broken = testResults.filter(
     ({ status, assertionResults }) => status === "failed" && !assertionResults.some((test) => test.status === "failed"),
   );
-  const failures = [...of("failed"), ...broken.map(({ name }) => name.slice(root.length))];
+  const failures = [...of("failed"), ...broken.map(({ name }) => relative(folder, name))];
   // Tests that the row leaves out are "skipped" too; those that a test file skips are "pending" or "todo".
   return { passed: of("passed").length, failed: failures.length, skipped: of("pending").length, failures };
 }

@@ -1,4 +1,5 @@
 import { nodeOf } from "../../scripts/newest-node.mjs";
+import { clientRows } from "./clients-table.ts";
 import { startKafkaCluster, startNatsCluster, startRabbitmqCluster } from "../servers/clusters.ts";
 import { startKafka } from "../servers/kafka.ts";
 import { startMariadb } from "../servers/mariadb.ts";
@@ -9,7 +10,7 @@ import { startRabbitmq } from "../servers/rabbitmq.ts";
 import { startRedis } from "../servers/redis.ts";
 import type { Server } from "../servers/server.ts";
 
-/** A version of a server, or of Node, and the test files that run on it: conformance, the whole path, and faults. */
+/** A version of a server, of Node or of a client library, and the test files that run on it: conformance, the whole path, and faults. */
 export interface VersionRow {
   readonly name: string;
   /** What stands in for the machine's own: WAYBILL_INSTEAD. */
@@ -17,9 +18,13 @@ export interface VersionRow {
   /** Starts the server, which tells its version. */
   readonly start?: () => Promise<Pick<Server, "version"> & AsyncDisposable>;
   readonly node?: { readonly line: number; find(): Promise<string> };
+  /** Packages with their versions, which stand in for the checkout's; the row is about the first. */
+  readonly clients?: readonly string[];
+  /** Packages that those find in the checkout's versions. */
+  readonly beside?: readonly string[];
   readonly files: readonly string[];
   /** Only tests with such a name: a file may have its own tests of other versions. */
-  readonly only?: string;
+  readonly only?: string | undefined;
 }
 
 const stores = (names: string): readonly string[] => names.split(" ").map((name) => `test/stores/${name}.slow.test.ts`);
@@ -126,4 +131,5 @@ export const versionRows: readonly VersionRow[] = [
     files: rabbitmqClusterFiles,
   },
   ...[22, 24].map((line) => ({ name: `Node ${line}`, node: { line, find: () => nodeOf(line) }, files: nodeFiles })),
+  ...clientRows,
 ];

@@ -68,6 +68,7 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
       await scene.done();
       await scene.judge(faults);
     } finally {
+      await load.end(); // or the topic would have no end to read to
       const of = (type: string): number => scene.events.filter((event) => event.type === type).length;
       const log = await scene.stored().catch(() => []);
       const known = firsts(log).length;
