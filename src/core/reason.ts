@@ -45,6 +45,14 @@ export function lineOf(error: Error): string {
   return oneLine(`${code}${wholeOf(error, rootOf(error))}`);
 }
 
+/** An error whose message is fit for a terminal: that of a client or a server may hold what the server, or something in its place, has sent. */
+export function presentable(error: Error): Error {
+  const text = messageOf(error);
+  if (text.length > maxDetail || /[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text))
+    readSafely(() => Reflect.set(error, "message", oneLine(text, maxDetail)), false);
+  return error;
+}
+
 /** Fit for a header, a column and a log: no control characters, no half characters, not too long. */
 export function oneLine(text: string, most = maxLine): string {
   const line = text.replace(/[\x00-\x1f\x7f-\x9f\s]+/g, " ").trim();

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { within } from "../../src/conformance/corpus.ts";
 import { isWaybillError } from "../../src/core/errors.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
+import { expectOurWords, javascripts } from "./lies.ts";
 
 const message = (type: string, body: Buffer | string, length = 4 + Buffer.byteLength(body)): Buffer => {
   const head = Buffer.alloc(5);
@@ -30,8 +31,6 @@ const wrong: Readonly<Record<string, Buffer>> = {
   "a row before its columns": message("D", Buffer.from([0, 1, 0, 0, 0, 1, 0x61])),
   "a page of HTML": Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n<html>"),
 };
-const javascripts =
-  /is not (a function|iterable|defined)|Cannot read|undefined|\bNaN\b|Invalid (array|typed)|out of (range|bounds)|outside buffer|beyond|ERR_/i;
 
 const uncaught: unknown[] = [];
 const note = (error: unknown): void => void uncaught.push(error);
@@ -41,7 +40,7 @@ afterEach(() => {
   expect(uncaught.splice(0).map(String)).toEqual([]);
 });
 
-/** A server that lets every session in, and gives `answer` to its first statement; or answers so at once. */
+/** A server that lets every session in, and gives `answer` to its statements; or answers so at once. */
 async function answering(answer: Buffer, atOnce: boolean) {
   const sockets: Socket[] = [];
   const server = createServer((socket) => {
@@ -49,7 +48,7 @@ async function answering(answer: Buffer, atOnce: boolean) {
     socket.on("error", () => undefined);
     socket.once("data", () => {
       socket.write(atOnce ? answer : Buffer.concat(welcome));
-      socket.once("data", () => socket.write(Buffer.concat([answer, message("Z", "I")])));
+      socket.on("data", () => socket.write(Buffer.concat([answer, message("Z", "I")])));
     });
   });
   server.listen(0, "127.0.0.1");
@@ -75,4 +74,39 @@ for (const [name, answer] of Object.entries(wrong))
     expect(String(error)).not.toMatch(javascripts);
     expect(String(error)).not.toContain("s3cret");
     await expect.poll(() => sockets.every((socket) => socket.destroyed)).toBe(true);
+  });
+
+/** The result of SET, and of a SELECT with one row. */
+const oneRow = (name: string, value: Buffer | null): Buffer =>
+  Buffer.concat([
+    message("C", "SET\0"),
+    message("T", Buffer.concat([Buffer.from([0, 1]), Buffer.from(`${name}\0`), Buffer.alloc(18)])),
+    message(
+      "D",
+      Buffer.concat([
+        Buffer.from([0, 1]),
+        value === null ? Buffer.alloc(4, 0xff) : Buffer.from([0, 0, 0, value.length]),
+        value ?? Buffer.alloc(0),
+      ]),
+    ),
+    message("C", "SELECT 1\0"),
+  ]);
+
+/** Whole messages, and not what was asked for. */
+const lies: Readonly<Record<string, Buffer>> = {
+  "a row of another statement": oneRow("another", Buffer.from("1")),
+  "a row of nothing": oneRow("another", null),
+  "marks that are none": oneRow("mark", Buffer.from("no mark")),
+  "numbers that are none": oneRow("n", Buffer.from("\x01")),
+  "a row before its columns": Buffer.concat([wrong["a row before its columns"]!, message("C", "SELECT 1\0")]),
+};
+const errors: Readonly<Record<string, Buffer>> = {
+  "an error with control characters": message("E", "SERROR\0C22000\0Mcut \x1b[31mred\x07 here\0\0"),
+  "an error of 100,000 characters": message("E", `SERROR\0C53000\0M${"long ".repeat(20_000)}\0\0`),
+};
+
+for (const [name, answer] of Object.entries({ ...lies, ...errors }))
+  test(`${name}, in answer to every statement: each call fails in our words, or not at all`, async () => {
+    const { store } = await answering(answer, false);
+    await expectOurWords(store, name in lies);
   });

@@ -101,7 +101,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
   };
 
   /** Checks each connection once. The settings made here stay, so they are only made on our own connections. */
-  const prepare = async (connection: MysqlConnection): Promise<MysqlServer> => {
+  const check = async (connection: MysqlConnection): Promise<MysqlServer> => {
     const link = linkOf(connection);
     const known = servers.get(link);
     if (known !== undefined) return known;
@@ -121,7 +121,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
         "SELECT VERSION() AS version, @@log_bin AS binlog, UUID() AS unique_name, @@autocommit AS autocommit, @@sql_select_limit AS most, @@completion_type AS completion, CONCAT(@@hostname, ':', @@port) AS place, CONNECTION_ID() AS id",
       ),
     );
-    if (row === undefined) throw new WrongPacket();
+    if (row === undefined || ["version", "autocommit", "most", "completion"].some((name) => row[name] === undefined))
+      throw new WrongPacket();
     if (String(row["autocommit"]) !== "1")
       throw new WaybillError("INVALID_OPTION", "mysql: the pool turns autocommit off: give Waybill a pool that leaves it on");
     if (BigInt(String(row["most"])) < 2n ** 32n - 1n)
@@ -139,6 +140,8 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     servers.set(link, server);
     return server;
   };
+  const prepare = (connection: MysqlConnection): Promise<MysqlServer> =>
+    check(connection).catch((error: unknown) => explained(isUnread(error) ? new WrongPacket(error) : error));
 
   const turn = async (connection: MysqlConnection, server: MysqlServer, to: Mode): Promise<void> => {
     const from = modes.get(linkOf(connection)) ?? "calm";
@@ -209,7 +212,7 @@ export function createConnection({ pool: given, place, statementTimeoutMs }: Con
     patienceMs,
     lend: (work) =>
       prepared(async (connection, server) => {
-        await turn(connection, server, "lent");
+        await turn(connection, server, "lent").catch(explained);
         const result = await work(connection, server);
         await rest(connection, server);
         return result;

@@ -5,7 +5,7 @@ import { causesOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
-import { oneLine } from "../../core/reason.ts";
+import { oneLine, presentable } from "../../core/reason.ts";
 import { guardReading, isUnread, unread } from "./guard.ts";
 
 /** The part of a connection of `mysql2/promise` that Waybill uses. */
@@ -230,5 +230,5 @@ export function explain(error: unknown, place: string): Error {
     });
   const [, code, text] = explanations.find(([errnos]) => errno !== null && errnos.includes(errno)) ?? [];
   const refusal = errno !== null && refused.includes(errno) ? { retryable: false } : {};
-  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
+  return code === undefined ? presentable(asError(error)) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
 }

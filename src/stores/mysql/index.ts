@@ -1,4 +1,5 @@
 import type { Begins, Library, SqlWriter, TxOf } from "../../contracts/handle.ts";
+import type { Inbox } from "../../contracts/inbox.ts";
 import type { Store } from "../../contracts/store.ts";
 import { systemClock, type Clock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -7,6 +8,7 @@ import { reclaim, unlent } from "../../core/lend.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { throughLibrary } from "../kit/library.ts";
+import { inboxInOurWords, inOurWords } from "../kit/misread.ts";
 import { checkServerOptions, libraryOf, poolOf } from "../kit/options.ts";
 import type { PartitionUnit } from "../kit/schema.ts";
 import { createConnection } from "./connection.ts";
@@ -78,35 +80,31 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
   const { place } = settings;
   const clock = given.clock ?? systemClock;
   const writer = createWriter(names, place);
+  const told = <Part extends object>(part: Part): Part => inOurWords(part, place);
+  const newId = uuidv7(systemClock, systemRandom);
   const own = {
     name: "mysql",
-    schema: createSchema(connection, names, systemClock, partitions),
-    outbox: createOutboxStore({
-      connection,
-      names,
-      clock: systemClock,
-      random: systemRandom,
-      newId: uuidv7(systemClock, systemRandom),
-      onPublish,
-    }),
-    leases: createLeaseStore(connection, names, clock),
-    letters: createLetters(inboxConnection, names),
-    consumers: createConsumers(inboxConnection, names),
-    operator: createOperator(connection, names),
+    schema: told(createSchema(connection, names, systemClock, partitions)),
+    outbox: told(createOutboxStore({ connection, names, clock: systemClock, random: systemRandom, newId, onPublish })),
+    leases: told(createLeaseStore(connection, names, clock)),
+    letters: told(createLetters(inboxConnection, names)),
+    consumers: told(createConsumers(inboxConnection, names)),
+    operator: told(createOperator(connection, names)),
     housekeeping: {
-      watch: () => connection.snapshot((run) => readWatch(run, names)),
-      partitions: createPartitions(connection, names, systemClock),
+      ...told({ watch: () => connection.snapshot((run) => readWatch(run, names)) }),
+      partitions: told(createPartitions(connection, names, systemClock)),
     },
     wake: createWake(),
-    ...createExamination(connection, names, systemClock),
+    ...told(createExamination(connection, names, systemClock)),
     async [Symbol.asyncDispose]() {
       await connection.close();
       await inboxConnection.close();
     },
   };
+  const inboxBy = <Tx>(applying: Applying<Tx>): Inbox<Tx> => inboxInOurWords(createInbox(inboxConnection, names, applying, clock), place);
   const library = libraryOf("mysql", given);
   if (library === null) {
-    const inbox = createInbox(inboxConnection, names, onOwnConnections(inboxConnection), clock);
+    const inbox = inboxBy(onOwnConnections(inboxConnection));
     return { ...own, writer, transactor: createTransactor(connection), inbox } satisfies MysqlStore;
   }
   const { tx: handle, db } = library;
@@ -126,7 +124,7 @@ export function mysql<Db, Tx, Of extends Db, B extends Begins>(
         return work({ ask: askOf(handle(unlent(tx))), lend, turn, guarded: false });
       }),
   };
-  return { ...own, ...parts, inbox: createInbox(inboxConnection, names, applying, clock) };
+  return { ...own, ...parts, inbox: inboxBy(applying) };
 }
 
 function checkPool(pool: MysqlPool): string {

@@ -60,7 +60,6 @@ export function readEvent(row: MysqlRow, unread = false): ReadRow {
 }
 
 export const textOrNull = (row: MysqlRow, name: string): string | null => row[name]?.toString("utf8") ?? null;
-export const numberOf = (row: MysqlRow, name: string): number => Number(row[name]?.toString("latin1"));
 export const isSet = (row: MysqlRow | undefined, name: string): boolean => row?.[name]?.toString("latin1") === "1";
 export const bigOrNull = (row: MysqlRow, name: string): bigint | null => {
   const text = row[name]?.toString("latin1");
@@ -69,8 +68,15 @@ export const bigOrNull = (row: MysqlRow, name: string): bigint | null => {
 
 export function textOf(row: MysqlRow, name: string): string {
   const text = textOrNull(row, name);
-  if (text === null) throw new Error(`the server sent no ${name}`);
+  if (text === null) throw new TypeError(`the server sent no ${name}`);
   return text;
+}
+
+/** NaN for NULL. */
+export function numberOf(row: MysqlRow, name: string): number {
+  const number = Number(row[name]?.toString("latin1"));
+  if (Number.isNaN(number) && row[name] !== null) throw new TypeError(`the server sent no number in ${name}`);
+  return number;
 }
 
 export function bigOf(row: MysqlRow, name: string): bigint {

@@ -4,11 +4,13 @@ import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { parkedVersion } from "../kit/letters.ts";
+import { misread } from "../kit/misread.ts";
 import { rolledBack, type Apply } from "../kit/once.ts";
 import { rolledBackInTime, type WatchRollback } from "../kit/rollback.ts";
 import type { EventTransactions, Put, StatementRows, Statement } from "./applying.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isSessionEnd, wasToldOfEnd } from "./driver.ts";
+import { readable } from "./guard.ts";
 import type { Names } from "./names.ts";
 import { turnNow, turnsIn } from "./turns.ts";
 
@@ -31,7 +33,7 @@ const maker = `${currentXid} ${join} ' ' ${join} pg_catalog.pg_backend_pid()::pg
 export function createApply<Tx>(connection: Connection, n: Names, applying: EventTransactions<Tx>): Apply<Tx> {
   const { place } = connection;
   const query: EventTransactions<Tx>["query"] = (tx, statement) =>
-    applying.query(tx, statement).catch((error: unknown) => {
+    readable(() => applying.query(tx, statement)).catch((error: unknown) => {
       throw explain(error, place);
     });
 
@@ -47,7 +49,7 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
     const attempt = async (watch: WatchRollback): Promise<readonly Applied[]> =>
       applying.transaction<readonly Applied[]>(letter === undefined ? mark : redriven, ids.length > 1, async (tx, rows) => {
         if (letter !== undefined && rows.length === 0) return { result: ["seen"], last: null };
-        const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark), ids));
+        const { xid, fresh } = (made = madeBy(letter === undefined ? rows : await query(tx, mark), ids, place));
         const before =
           fresh.size === ids.length
             ? null
@@ -142,13 +144,14 @@ export function createApply<Tx>(connection: Connection, n: Names, applying: Even
  * A statement that the handler did not await may fail behind our last one. PostgreSQL then answers COMMIT with ROLLBACK, and the library
  * reports a commit. A savepoint of the handler's may also be rolled back there. Only the marks show it.
  */
-async function kept({ run }: Connection, n: Names, consumer: string, ids: readonly string[], handlerVersion: number): Promise<void> {
+async function kept({ run, place }: Connection, n: Names, consumer: string, ids: readonly string[], handlerVersion: number): Promise<void> {
   if (ids.length === 0) return;
   const [row] = await run(
     `SELECT count(*) AS n FROM ${n.inbox} WHERE consumer = $1 AND event_id = ANY (ARRAY(SELECT json_array_elements_text($2::json))) AND finished AND handler_version = $3::integer`,
     [consumer, JSON.stringify(ids), handlerVersion],
   );
-  if (Number(row!["n"]) !== ids.length) throw rolledBack(ids);
+  if (row === undefined) throw misread(place);
+  if (Number(row["n"]) !== ids.length) throw rolledBack(ids);
 }
 
 /** A transaction, and the marks that it made. */
@@ -159,8 +162,14 @@ interface Made {
 }
 
 /** One column with spaces in it costs the client less than several columns. A mark without an id belongs to the only event. */
-function madeBy(rows: StatementRows, [only]: readonly string[]): Made {
-  const marks = rows.filter(({ mark }) => mark !== null).map(({ mark }) => /^(\d+) (\d+)(?: ([^]*))?$/.exec(String(mark))!);
+function madeBy(rows: StatementRows, [only]: readonly string[], place: string): Made {
+  const marks = rows
+    .filter(({ mark }) => mark !== null)
+    .map(({ mark }) => {
+      const found = /^(\d+) (\d+)(?: ([^]*))?$/.exec(String(mark));
+      if (found === null) throw misread(place);
+      return found;
+    });
   return { xid: marks[0]?.[1] ?? "", backend: marks[0]?.[2] ?? "", fresh: new Set(marks.map(([, , , id]) => id ?? only!)) };
 }
 

@@ -2,6 +2,7 @@ import { mending } from "../kit/pool.ts";
 import { causesOf, sqlStateOf } from "../../core/causes.ts";
 import { asError, WaybillError, type ErrorCode } from "../../core/errors.ts";
 import { loadClient } from "../../core/load-client.ts";
+import { oneLine, presentable } from "../../core/reason.ts";
 import { guarded, WrongMessage } from "./guard.ts";
 
 /** The part of a `pg` client that Waybill uses. */
@@ -134,12 +135,12 @@ const explanations: readonly (readonly [states: RegExp, code: ErrorCode, text: (
 
 /** Explains user mistakes and server problems; returns any other error as it came. */
 export function explain(error: unknown, place: string): Error {
-  const { message: why } = asError(error);
+  const why = oneLine(asError(error).message);
   const state = sqlState(error);
   if (error instanceof WaybillError) return error;
   if (state === null && isLinkError(error))
     return new WaybillError("STORE_UNAVAILABLE", `${place} cannot be reached: ${why}`, { cause: error, ...mending(error) });
   const [, code, text] = explanations.find(([states]) => state !== null && states.test(state)) ?? [];
   const refusal = state !== null && refused.test(state) ? { retryable: false } : {};
-  return code === undefined ? asError(error) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
+  return code === undefined ? presentable(asError(error)) : new WaybillError(code, text!(place, why), { cause: error, ...refusal });
 }

@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import { isMisread } from "../kit/misread.ts";
 
 /** What of pg's connection is guarded: private, since pg 7. */
 interface Wire {
@@ -40,8 +41,7 @@ export async function readable<T>(read: () => Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (error) {
-    const misread = error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError;
-    throw misread ? new WrongMessage(error) : error;
+    throw isMisread(error) ? new WrongMessage(error) : error;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Begins, Library, TxOf } from "../../contracts/handle.ts";
+import type { Inbox } from "../../contracts/inbox.ts";
 import type { Store } from "../../contracts/store.ts";
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
@@ -6,13 +7,14 @@ import { uuidv7 } from "../../core/ids.ts";
 import { systemRandom } from "../../core/random.ts";
 import { createWake } from "../../core/wake.ts";
 import { throughLibrary } from "../kit/library.ts";
+import { inboxInOurWords, inOurWords } from "../kit/misread.ts";
 import { checkServerOptions, libraryOf, poolOf } from "../kit/options.ts";
 import type { PartitionUnit } from "../kit/schema.ts";
 import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
 import { createConsumers } from "./consumers.ts";
 import { createExamination } from "./examine.ts";
-import { inLibrary, onOwnClients } from "./applying.ts";
+import { inLibrary, onOwnClients, type EventTransactions } from "./applying.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createLetters } from "./letters.ts";
@@ -83,30 +85,33 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const newId = uuidv7(systemClock, systemRandom);
   const listening = options.listen === true ? createListening(connection) : null;
   const writer = createWriter(names, connection);
+  const told = <Part extends object>(part: Part): Part => inOurWords(part, settings.place);
   const own = {
     name: "postgres",
-    schema: createSchema(connection, names, partitions),
-    outbox: createOutboxStore({ connection, names, clock, newId, onPublish }),
-    leases: createLeaseStore(connection, names, clock),
-    letters: createLetters(connection, names),
-    consumers: createConsumers(connection, names),
-    operator: createOperator(connection, names),
+    schema: told(createSchema(connection, names, partitions)),
+    outbox: told(createOutboxStore({ connection, names, clock, newId, onPublish })),
+    leases: told(createLeaseStore(connection, names, clock)),
+    letters: told(createLetters(connection, names)),
+    consumers: told(createConsumers(connection, names)),
+    operator: told(createOperator(connection, names)),
     housekeeping: {
-      watch: () => connection.snapshot((run) => readWatch(run, names)),
-      partitions: createPartitions(connection, names, systemClock),
+      ...told({ watch: () => connection.snapshot((run) => readWatch(run, names)) }),
+      partitions: told(createPartitions(connection, names, systemClock)),
     },
     wake: listening?.wake ?? createWake(),
-    ...createExamination(connection, names, systemClock),
+    ...told(createExamination(connection, names, systemClock)),
     async [Symbol.asyncDispose]() {
       await listening?.close();
       await handlers.close();
       await connection.close();
     },
   };
+  const inboxBy = <Tx>(applying: EventTransactions<Tx>): Inbox<Tx> =>
+    inboxInOurWords(createInbox(connection, names, applying, clock), settings.place);
   const library = libraryOf("postgres", options);
   if (library === null) {
-    const inbox = createInbox(connection, names, onOwnClients(handlers, statementTimeoutMs), clock);
-    return { ...own, writer, transactor: createTransactor(connection.place, statementTimeoutMs), inbox };
+    const applying = onOwnClients(handlers, statementTimeoutMs);
+    return { ...own, writer, transactor: createTransactor(connection.place, statementTimeoutMs), inbox: inboxBy(applying) };
   }
   const { tx: handle, db } = library;
   const { begin, ...parts } = throughLibrary<Of, Tx>(handle, writer);
@@ -116,7 +121,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
     ...(handle.lend !== undefined && { lend: handle.lend }),
   };
   const applying = inLibrary(inTransaction, connection.place);
-  return { ...own, ...parts, inbox: createInbox(connection, names, applying, clock) };
+  return { ...own, ...parts, inbox: inboxBy(applying) };
 }
 
 function checkPool(pool: PgPool): string {

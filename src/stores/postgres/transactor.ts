@@ -4,6 +4,7 @@ import { show, WaybillError } from "../../core/errors.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient, type PgResult } from "./driver.ts";
+import { readable } from "./guard.ts";
 import { onClient } from "./pool.ts";
 
 /** What begins a transaction: a pool, or one client. */
@@ -55,7 +56,7 @@ export async function transact<T>(
     );
   let ending: Ending<T>;
   try {
-    const begun = await client.query(begin).catch((error: unknown) => {
+    const begun = await readable(() => client.query(begin)).catch((error: unknown) => {
       throw explain(error, at.place);
     });
     ending = await work(lastOf(begun).rows);
@@ -78,7 +79,7 @@ async function commit(client: PgClient, { place, patienceMs }: ServerPlace, stat
   if (before === "I") throw lost("the transaction ended inside the callback: leave COMMIT and ROLLBACK to Waybill");
   const unknown = (cause?: unknown): WaybillError =>
     new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause });
-  const answer = await systemDeadlines.within(patienceMs, client.query(statements)).catch((error: unknown) => {
+  const answer = await systemDeadlines.within(patienceMs, readable(() => client.query(statements))).catch((error: unknown) => {
     throw isSilence(error) ? unknown(error) : explain(error, place);
   });
   if (answer === null) throw unknown();
