@@ -1,5 +1,6 @@
 import { types } from "node:util";
 import { pageOf } from "./docs.ts";
+import { legible } from "./text.ts";
 
 /**
  * Every error a user can meet. `docs/errors.md` is generated from this table and a test keeps them equal.
@@ -228,7 +229,7 @@ export class WaybillError extends Error {
 
   /** `retryable`: unlike most errors of this code. A server that refuses a password will do so again. */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions & { readonly retryable?: boolean }) {
-    super(message, options);
+    super(legible(message), options); // it may quote a server or a row, and goes to terminals
     this.name = "WaybillError";
     this.code = code;
     this.retryable = options?.retryable ?? errorTable[code].retryable;

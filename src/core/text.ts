@@ -8,8 +8,13 @@ const short = new Map([
 
 /** The text as it may be shown on a terminal. Idempotent. */
 export function visible(text: string): string {
-  return text.replace(unseen, (c) => short.get(c) ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(unseen, escaped);
 }
+
+/** The same, with its line ends and tabs. */
+export const legible = (text: string): string => text.replace(unseen, (c) => (c === "\n" || c === "\t" ? c : escaped(c)));
+
+const escaped = (c: string): string => short.get(c) ?? `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 

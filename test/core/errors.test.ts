@@ -54,3 +54,8 @@ describe("errors", () => {
     expect(show(new Date(NaN))).toBe("an invalid Date");
   });
 });
+
+test("a message that quotes a server or a row is fit for a terminal", () => {
+  const { message } = new WaybillError("STORE_UNAVAILABLE", "it said \u001b[31mred\u0007, \u009b and \u202e\nand more:\t1");
+  expect(message).toBe("it said \\u001b[31mred\\u0007, \\u009b and \\u202e\nand more:\t1");
+});
