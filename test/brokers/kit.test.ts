@@ -22,5 +22,7 @@ test("what a client stumbles over in an answer is told in our words, and other t
   const bounds = Object.assign(new RangeError("Attempt to access memory outside buffer bounds"), { code: "ERR_BUFFER_OUT_OF_BOUNDS" });
   expect(say(bounds)).toBe("amqp://host cannot be reached: it answered in a way that cannot be read");
   expect(say(new TypeError("Cannot read properties of undefined (reading 'x')"))).toContain("in a way that cannot be read");
+  for (const words of ["Expected BasicDeliver or BasicReturn; got <Content channel:1 size:NaN>", 'Unexpected type tag "\u0000"'])
+    expect(say(new Error(words))).toBe("amqp://host cannot be reached: it answered in a way that cannot be read");
   expect(say(new TypeError("fetch failed"))).toContain("fetch failed");
 });

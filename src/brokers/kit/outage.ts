@@ -19,11 +19,13 @@ export function unreachable(shown: string, error: unknown): WaybillError {
 }
 
 /** What a client library stumbled over in an answer, in the words of some buffer. */
-function isUnread(error: Error): boolean {
+export function isUnread(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };
   return (
     error instanceof RangeError ||
     (typeof code === "string" && /^ERR_(BUFFER_OUT|OUT_OF)/.test(code)) ||
-    (error instanceof TypeError && /^Cannot read|is not (a function|iterable)/.test(error.message))
+    (error instanceof TypeError && /^Cannot read|is not (a function|iterable)/.test(error.message)) ||
+    /^(Expected \w+( or \w+)*; got |Unexpected type tag )/.test(error.message) // by amqplib
   );
 }

@@ -1,6 +1,6 @@
 import type * as Client from "amqplib";
 import type { Clock } from "../../core/clock.ts";
-import { WaybillError } from "../../core/errors.ts";
+import { readSafely, WaybillError } from "../../core/errors.ts";
 import { createAwaited, setIdle } from "../../core/idle.ts";
 import { loadClient } from "../../core/load-client.ts";
 import { onAbort, orAborted, shared, within, withDeadline } from "../../core/time.ts";
@@ -133,9 +133,7 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, outer:
         // The client decodes the virtual host itself.
         {
           ...{ protocol: tls === null ? "amqp" : "amqps", hostname, port, vhost: encodeURIComponent(vhost) },
-          username: user,
-          password,
-          heartbeat,
+          ...{ username: user, password, heartbeat },
         },
         {
           ...{ noDelay: true, keepAlive: true, keepAliveDelay: 10_000, clientProperties: { connection_name: "waybill" } },
@@ -274,7 +272,9 @@ function wrapChannel(channel: Client.Channel, over: AbortSignal, answered: <T>(w
     prefetch: (count) => answered(async () => void (await channel.prefetch(count))),
     consume: (queue, take) => consumeUnanswered(channel, queue, (message) => take(message === null ? null : arrivalOf(message))),
     ack(tag, multiple) {
-      if (!ended.signal.aborted) channel.ack({ fields: { deliveryTag: tag } } as Client.Message, multiple);
+      const acknowledge = (): void => channel.ack({ fields: { deliveryTag: tag } } as Client.Message, multiple);
+      // The client refuses it while the channel closes. The server delivers the message again.
+      if (!ended.signal.aborted) readSafely(acknowledge, undefined);
     },
     async close() {
       if (!ended.signal.aborted) await answered(() => channel.close()).catch(() => undefined);
@@ -343,7 +343,8 @@ const [basic, publish] = [60, 40];
 /** The client's errors hold the protocol's number when the server sent one. */
 function refusalOf(error: Error): Error {
   const { code, classId, methodId } = error as Error & { code?: unknown; classId?: number; methodId?: number };
-  if (error instanceof AmqpRefusal || typeof code !== "number") return error;
-  const text = /with message "(.*)"$/s.exec(error.message)?.[1] ?? error.message;
-  return new AmqpRefusal(code, text, classId === basic && methodId === publish);
+  const said = /with message "(.*)"$/s.exec(error.message)?.[1];
+  // Without it, the client has closed the channel itself, over an answer that it cannot read.
+  if (error instanceof AmqpRefusal || typeof code !== "number" || said === undefined) return error;
+  return new AmqpRefusal(code, said, classId === basic && methodId === publish);
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/clock.ts";
 import { onAbort, orAborted, shared } from "../../core/time.ts";
 import { closedHere, inTurn, notWaitedFor, oneConnection, type Shared } from "../kit/link.ts";
-import { outage } from "../kit/outage.ts";
+import { isUnread, outage, unreachable } from "../kit/outage.ts";
 import { AmqpRefusal, dial, type Connection } from "./driver.ts";
 import type { Settings } from "./url.ts";
 
@@ -68,6 +68,6 @@ export function createLinks({ settings, timeoutMs, clock }: LinksOptions): Links
 
 /** Turns a refusal by the server into a Waybill error. The destination is to blame for all of them. */
 export function explain(error: unknown, shown: string): Error {
-  if (!(error instanceof AmqpRefusal)) return error as Error;
-  return outage(`${shown} refused: ${error.message}`, error);
+  if (error instanceof AmqpRefusal) return outage(`${shown} refused: ${error.message}`, error);
+  return isUnread(error) ? unreachable(shown, error) : (error as Error);
 }
