@@ -109,6 +109,13 @@ describe("nats: a server that says anything", () => {
     });
   });
 
+  test("that ends its second connection before its first line is told in our words", async () => {
+    const greeting = (connection: number, socket: Socket): string | null => (connection % 2 === 1 ? info() : (socket.end(), null));
+    await against({ greeting }, async (broker) => {
+      expect(await fails(broker)).toContain("the server closed the connection as it opened");
+    });
+  });
+
   test.each([-1, 0, 100, 1.5, "many", null, undefined])("whose max_payload is %s makes events wait, and none dies", async (limit) => {
     await against({ greeting: () => info({ max_payload: limit }) }, async (broker) => {
       expect(await fails(broker)).toContain("max_payload");

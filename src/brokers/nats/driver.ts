@@ -77,7 +77,9 @@ export async function dial({ settings, address, timeoutMs, clock }: Dial, signal
     tls: settings.tls === null ? null : tlsFor(address, settings.tls),
     ...authenticationOf(client, settings),
   }).catch((error: unknown) => {
-    throw asError(error).name === "TimeoutError" ? new Error(`it did not greet within ${timeoutMs} ms`, { cause: error }) : error;
+    const { name, message } = asError(error);
+    if (name === "TimeoutError") throw new Error(`it did not greet within ${timeoutMs} ms`, { cause: error });
+    throw message.includes("an undefined error") ? new Error("the server closed the connection as it opened", { cause: error }) : error;
   });
   if (isLimit(nc.info?.max_payload)) return wrap(client, nc, clock);
   await nc.close();
