@@ -4,6 +4,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 interface Kept {
   readonly target: string;
   readonly seed: number;
+  /** The damages that it was shrunk to. */
+  readonly only?: readonly string[];
   readonly why: string;
 }
 

@@ -6,9 +6,16 @@ export interface Report {
 
 /** What one seed does to a store or a broker. Rejects when something broke that must hold. */
 export interface Target extends AsyncDisposable {
-  round(seed: number): Promise<Report>;
+  /** `only`: these of its damages. */
+  round(seed: number, only?: readonly string[]): Promise<Report>;
   /** The input that fails, as small as it could be made; null when it only fails together with others. */
-  shrink(seed: number): Promise<string | null>;
+  shrink(seed: number): Promise<Shrunk | null>;
   /** The whole input of a seed. */
   tell(seed: number): string;
+}
+
+export interface Shrunk {
+  readonly told: string;
+  /** The fewest damages that still fail; none where the input is not made of damages. */
+  readonly only?: readonly string[];
 }

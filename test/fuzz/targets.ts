@@ -24,7 +24,10 @@ export async function openStore(name: Dialect): Promise<Target> {
   const grounds = await openGrounds[name]();
   return {
     round: (seed) => storeRound(grounds, storePlanOf(seed, name)),
-    shrink: (seed) => shrinkRows(grounds, storePlanOf(seed, name)),
+    async shrink(seed) {
+      const told = await shrinkRows(grounds, storePlanOf(seed, name));
+      return told === null ? null : { told };
+    },
     tell(seed) {
       const { rows, death } = storePlanOf(seed, name);
       return [...(death ? ["a relay dies with them in hand"] : []), ...rows.map(tellRow)].join("\n  ");
@@ -39,7 +42,7 @@ export async function openBroker(name: BrokerName): Promise<Target> {
     round: (seed) => brokerRound(place, planOf(seed, name)),
     async shrink(seed) {
       const message = await shrinkMessages(place, planOf(seed, name));
-      return message === null ? null : tellMessage(message);
+      return message === null ? null : { told: tellMessage(message) };
     },
     tell: (seed) => planOf(seed, name).map(tellMessage).join("\n  "),
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),

@@ -5,6 +5,7 @@ import { nats } from "../../../src/brokers/nats/index.ts";
 import { rabbitmq } from "../../../src/brokers/rabbitmq/index.ts";
 import { redis } from "../../../src/brokers/redis/index.ts";
 import { asError, isWaybillError } from "../../../src/core/errors.ts";
+import { sharedLineOf } from "../../../src/core/log.ts";
 import type { PathEvent } from "../../../src/core/path-events.ts";
 import { createRelay, type RelayOptions } from "../../../src/relay/create-relay.ts";
 import { mysql } from "../../../src/stores/mysql/index.ts";
@@ -58,12 +59,15 @@ const effect =
 
 /** Everything that users may read. `ours`: whether it came as an error of Waybill's own; null where that cannot be seen. */
 function observe(event: PathEvent): void {
+  // The handler's own client fails in its own words.
+  const quoting = event.type === "subscriber.failed" || event.type === "subscriber.died";
+  const line = sharedLineOf(quoting ? { ...event, error: "" } : event);
+  if (line !== null) tell({ type: "trouble", where: "log", error: line.text, ours: null });
   if (event.type === "relay.trouble") tell({ type: "trouble", where: event.step, error: event.error, ours: event.code !== null });
   else if (event.type === "subscriber.trouble") tell({ type: "trouble", where: event.step, error: event.error, ours: null });
   else if (event.type === "destination.opened") tell({ type: "trouble", where: "destination", error: event.error, ours: null });
-  else if (event.type === "relay.failed" || event.type === "relay.died" || event.type === "subscriber.died")
+  else if (event.type === "relay.failed" || event.type === "relay.died")
     tell({ type: "trouble", where: event.type, error: event.error, ours: null });
-  // The handler's own client fails in its own words.
   else if (event.type === "subscriber.failed") tell({ type: "failed", error: event.error });
 }
 

@@ -7,20 +7,35 @@ import { lies, nonsense } from "./lies.ts";
 /** `line`: real answers on a bad line. `fake`: a server that answers anything. */
 export type Kind = "line" | "fake";
 
+/**
+ * One damage, such as "3.17 a short body": to the 17th frame of the third connection. A connection that says nothing but nonsense has the
+ * frame 0. What it does to the bytes follows from its seed and these words, so one of them can be done without the others.
+ */
+export type Harm = string;
+
 /** What a seed does to the bytes from a server. */
 export interface Damage {
   /** For one more connection. */
   through(): Passage;
   on(bad: boolean): void;
-  /** What was done so far, by kind. */
-  readonly done: ReadonlyMap<string, number>;
+  /** What was done so far, in this order. */
+  readonly done: readonly Harm[];
 }
+
+/** The same in few words: what was done how many times. */
+export function summaryOf(done: readonly Harm[]): string {
+  const times = new Map<string, number>();
+  for (const harm of done) times.set(nameOf(harm), (times.get(nameOf(harm)) ?? 0) + 1);
+  return [...times].map(([what, many]) => `${what} ${many}`).join(", ");
+}
+
+const nameOf = (harm: Harm): string => harm.slice(harm.indexOf(" ") + 1);
 
 /** When thrown, resets the connection. */
 class Cut extends Error {}
 
 /** What arrives in place of one frame. */
-type Act = (frame: Frame, chance: Chance, name: LineName) => AsyncIterable<Buffer> | Iterable<Buffer>;
+type Act = (frame: Frame, chance: Chance, name: LineName, earlier: readonly Frame[]) => AsyncIterable<Buffer> | Iterable<Buffer>;
 
 /** What a line does, without a byte that could be taken for another answer. */
 const onLine: Readonly<Record<string, Act>> = {
@@ -99,50 +114,78 @@ function wrongLines(head: Buffer): readonly Buffer[] {
 
 const acts: Readonly<Record<Kind, Readonly<Record<string, Act>>>> = { line: onLine, fake: { ...onLine, ...lies } };
 
-export function damageOf(seed: number, name: LineName, kind: Kind): Damage {
-  const done = new Map<string, number>();
+/** How many earlier answers a lie can repeat. */
+const remembered = 30;
+
+/** All that a seed does; or only these of it. */
+export function damageOf(seed: number, name: LineName, kind: Kind, only?: readonly Harm[]): Damage {
+  const done: Harm[] = [];
   let [clean, connections] = [false, 0];
   return {
     through() {
-      const chance = chanceOf(seed, `${name} ${kind} ${++connections}`);
-      const odds = chance.pick([0.01, 0.04, 0.15, 0.5]);
-      const names = Object.keys(acts[kind]);
-      // Some connections have one trouble only, so that it meets every answer.
-      const pick = chance.is(0.4)
-        ? (
-            (only) => () =>
-              only
-          )(chance.pick(names))
-        : () => chance.pick(names);
-      const gibberish = kind === "fake" && chance.is(0.15) ? nonsense(chance) : null;
+      const connection = ++connections;
+      const picks = only === undefined ? picked(seed, name, kind, connection) : chosen(only, connection);
       const frames = framingOf(name);
-      const note = (what: string): void => void done.set(what, (done.get(what) ?? 0) + 1);
-      let silent = false; // for good: what follows is lost, and the connection stays open
+      const earlier: Frame[] = [];
+      let [at, silent] = [0, false]; // for good: what follows is lost, and the connection stays open
+      const does = (frame: number, what: string): Chance => {
+        done.push(`${connection}.${frame} ${what}`);
+        return chanceOf(seed, `${name} ${kind} ${connection}.${frame} ${what}`);
+      };
       return async function* (chunk) {
         for (const frame of frames(chunk)) {
+          at += 1;
+          const before = earlier.slice();
+          if (earlier.push(frame) > remembered) earlier.shift();
           if (silent) return;
           if (clean) {
             yield frame.bytes;
             continue;
           }
-          if (gibberish !== null) {
-            note("nonsense");
+          if (picks.nonsense) {
             silent = true;
-            yield* gibberish;
+            yield* nonsense(does(0, "nonsense"));
             return;
           }
-          if (!chance.is(odds)) {
+          const what = picks.next(at);
+          if (what === null) {
             yield frame.bytes;
             continue;
           }
-          const what = pick();
-          note(what);
           silent = ending.has(what);
-          yield* acts[kind][what]!(frame, chance, name);
+          yield* acts[kind][what]!(frame, does(at, what), name, before);
         }
       };
     },
     on: (bad) => void (clean = !bad),
     done,
   };
+}
+
+/** What becomes of a connection's frames: null, where they pass. */
+interface Picks {
+  readonly nonsense: boolean;
+  next(frame: number): string | null;
+}
+
+function picked(seed: number, name: LineName, kind: Kind, connection: number): Picks {
+  const chance = chanceOf(seed, `${name} ${kind} ${connection}`);
+  const odds = chance.pick([0.01, 0.04, 0.15, 0.5]);
+  const names = Object.keys(acts[kind]);
+  // Some connections have one trouble only, so that it meets every answer.
+  const only = chance.is(0.4) ? chance.pick(names) : null;
+  return {
+    nonsense: kind === "fake" && chance.is(0.15),
+    next: () => (chance.is(odds) ? (only ?? chance.pick(names)) : null),
+  };
+}
+
+function chosen(only: readonly Harm[], connection: number): Picks {
+  const own = new Map(
+    only.flatMap((harm) => {
+      const [where, at] = harm.split(/[. ]/, 2).map(Number);
+      return where === connection ? [[at!, nameOf(harm)] as const] : [];
+    }),
+  );
+  return { nonsense: own.has(0), next: (frame) => own.get(frame) ?? null };
 }

@@ -3,7 +3,8 @@ import type { Frame, LineName } from "./frames.ts";
 
 const mib = 1024 * 1024;
 
-type Lie = (frame: Frame, chance: Chance, name: LineName) => Iterable<Buffer>;
+/** `earlier`: the last frames of the same connection. */
+type Lie = (frame: Frame, chance: Chance, name: LineName, earlier: readonly Frame[]) => Iterable<Buffer>;
 
 /** The head of a frame of this kind whose body has so many bytes. */
 function headFor(name: LineName, { bytes, head }: Frame, length: number): Buffer {
@@ -25,9 +26,6 @@ const endOf = (name: LineName, { bytes, head }: Frame): Buffer => {
 const framed = (name: LineName, frame: Frame, body: Buffer): Buffer =>
   Buffer.concat([headFor(name, frame, body.length), body, endOf(name, frame)]);
 const bodyOf = (name: LineName, frame: Frame): Buffer => frame.bytes.subarray(frame.head, frame.bytes.length - endOf(name, frame).length);
-
-/** Earlier frames of the same connection. */
-const remembered = new WeakMap<Chance, readonly Frame[]>();
 
 /** What no server answers. The frames are whole, and what they hold is not what was asked for. */
 export const lies: Readonly<Record<string, Lie>> = {
@@ -58,10 +56,8 @@ export const lies: Readonly<Record<string, Lie>> = {
     else bytes[0] = (types[name] ?? "\x01\x02\x03\x08").charCodeAt(chance.below((types[name] ?? "1234").length));
     yield bytes;
   },
-  *"another's answer"(frame, chance) {
-    const known = [...(remembered.get(chance) ?? []).slice(-30), frame];
-    remembered.set(chance, known);
-    yield chance.pick(known).bytes;
+  *"another's answer"(frame, chance, _, earlier) {
+    yield chance.pick([...earlier, frame]).bytes;
   },
   *again({ bytes }, chance) {
     for (let n = 2 + chance.below(3); n > 0; n--) yield bytes;

@@ -1,12 +1,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chanceOf } from "../chance.ts";
-import type { Report } from "../target.ts";
+import type { Report, Target } from "../target.ts";
 import { Failed, within } from "../watch.ts";
-import { damageOf, type Damage, type Kind } from "./damage.ts";
+import { bundled } from "./bundle.ts";
+import { damageOf, summaryOf, type Damage, type Harm, type Kind } from "./damage.ts";
 import type { LineName } from "./frames.ts";
 import { openLines, secret, type Ground, type LinePlace } from "./places.ts";
+import { fewest } from "./fewest.ts";
 import type { Config, Told } from "./told.ts";
 import { damageOfWrong, type WrongAnswer } from "./wrong.ts";
 
@@ -14,8 +15,6 @@ import { damageOfWrong, type WrongAnswer } from "./wrong.ts";
 const flowsMs = 30_000;
 /** How much the process may grow. A server offers it up to 256 MiB at once. */
 const growth = 160 * 1024 * 1024;
-
-const root = fileURLToPath(new URL("../../../", import.meta.url));
 
 interface Child {
   readonly told: readonly Told[];
@@ -29,11 +28,8 @@ interface Child {
 }
 
 /** A relay and a subscriber in a process of their own. */
-function launch(config: Config, kind: Kind): Child {
-  const child: ChildProcess = spawn(process.execPath, ["scripts/run-ts.mjs", "test/fuzz/line/child.ts", JSON.stringify(config)], {
-    cwd: root,
-    stdio: ["ignore", "pipe", "pipe", "ipc"],
-  });
+function launch(program: string, config: Config, kind: Kind): Child {
+  const child: ChildProcess = spawn(process.execPath, [program, JSON.stringify(config)], { stdio: ["ignore", "pipe", "pipe", "ipc"] });
   const told: Told[] = [];
   let [said, ended, base] = ["", "", 0];
   child.stdout!.on("data", (text: Buffer) => (said += text.toString()));
@@ -89,6 +85,16 @@ function wrongWords(text: string): string | null {
 
 const aggregates = 12;
 
+/** A round that failed, and everything that it did to the answers. */
+class Broken extends Failed {
+  readonly done: readonly Harm[];
+
+  constructor(message: string, done: readonly Harm[]) {
+    super(message);
+    this.done = done;
+  }
+}
+
 /** What is done to the answers of one round. */
 interface Plan {
   readonly name: LineName;
@@ -102,12 +108,12 @@ interface Plan {
   enough(sinceMs: number): boolean;
 }
 
-export function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: number): Promise<Report> {
+export function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: number, only?: readonly Harm[]): Promise<Report> {
   const chance = chanceOf(seed, `${kind} round`);
   // In half of the rounds the path begins on a clean line, and in the others it has to begin on the bad one.
   const later = chance.is(0.5);
   const lastsMs = 2_500 + chance.below(1_500);
-  const damage = damageOf(seed, name, kind);
+  const damage = damageOf(seed, name, kind, only);
   return play(place, { name, kind, damage, later, mayLose: kind === "fake", enough: (ms) => ms > lastsMs });
 }
 
@@ -130,10 +136,11 @@ export function wrongRound(place: LinePlace, answer: WrongAnswer): Promise<Repor
 }
 
 async function play(place: LinePlace, { name, kind, damage, later, mayLose, enough }: Plan): Promise<Report> {
+  const program = await bundled();
   const ground = await place.create();
-  const child = launch(ground.config, kind);
+  const child = launch(program, ground.config, kind);
   const story = (): string => {
-    const done = [...damage.done].map(([what, times]) => `${what} ${times}`).join(", ");
+    const done = summaryOf(damage.done);
     const last = child.told.flatMap((one) => (one.type === "trouble" ? [`${one.where}: ${one.error.slice(0, 200)}`] : []));
     return ` [${done || "no damage"}; last troubles: ${last.slice(-3).join(" | ") || "none"}]`;
   };
@@ -156,7 +163,7 @@ async function play(place: LinePlace, { name, kind, damage, later, mayLose, enou
     damage.on(!later);
     place.proxy.fault("down", { through: damage.through });
     await until(
-      30_000,
+      120_000, // no promise is tied to it, and the machine may be busy
       () => "the process does not start",
       async () => child.told.some(({ type }) => type === "ready"),
     );
@@ -186,10 +193,15 @@ async function play(place: LinePlace, { name, kind, damage, later, mayLose, enou
       );
     };
     let left: readonly string[] = [];
+    let states = "";
     await until(
       flowsMs,
-      () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}`,
-      async () => (left = await missing()).length === 0,
+      () => `${left.length} of ${n} events have no effect on the clean line, such as ${left[0]}${states}`,
+      async () => {
+        left = await missing();
+        if (left.length > 0) states = ` (${await statesOf(ground, left)})`;
+        return left.length === 0;
+      },
     );
     if (!mayLose) await exactlyOnce(ground, n, story);
     child.say("end");
@@ -198,11 +210,11 @@ async function play(place: LinePlace, { name, kind, damage, later, mayLose, enou
       () => "the process does not end",
       async () => child.told.some(({ type }) => type === "ended"),
     );
-    // A database that lies says so in words of its own, which are told as they came.
-    const bad = kind === "fake" && (name === "postgres" || name === "mariadb") ? [] : child.badWords();
+    const bad = child.badWords();
     if (bad.length > 0) throw new Failed(bad.join("\n  ") + story());
-    const times = [...damage.done.values()].reduce((sum, each) => sum + each, 0);
-    return { taken: times, refused: 0 };
+    return { taken: damage.done.length, refused: 0 };
+  } catch (error) {
+    throw error instanceof Failed ? new Broken(error.message, [...damage.done]) : error;
   } finally {
     child.kill();
     damage.on(false);
@@ -214,6 +226,14 @@ async function play(place: LinePlace, { name, kind, damage, later, mayLose, enou
 
 const handled = (ground: Ground): Promise<readonly { readonly event_id: string; readonly payload: string }[]> =>
   ground.query("SELECT event_id, payload FROM effects") as never;
+
+/** Where these events are: a row's status says which half of the path they wait in. */
+async function statesOf(ground: Ground, payloads: readonly string[]): Promise<string> {
+  const rows = (await ground.query("SELECT payload, status FROM outbox")) as readonly Record<"payload" | "status", string>[];
+  const counts = new Map<string, number>();
+  for (const { payload, status } of rows) if (payloads.includes(payload)) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, many]) => `${status} ${many}`).join(", ");
+}
 
 async function exactlyOnce(ground: Ground, added: number, story: () => string): Promise<void> {
   const rows = (await ground.query("SELECT id, payload, status FROM outbox")) as readonly Record<"id" | "payload" | "status", string>[];
@@ -227,13 +247,37 @@ async function exactlyOnce(ground: Ground, added: number, story: () => string): 
   if (effects.size !== rows.length) throw new Failed(`${effects.size - rows.length} effects are of no event${story()}`);
 }
 
-export async function openLine(name: LineName, kind: Kind) {
+/** How long it is worth to look for fewer damages. */
+const shrinkMs = 300_000;
+
+export async function openLine(name: LineName, kind: Kind): Promise<Target & { wrong(answer: WrongAnswer): Promise<Report> }> {
   const place = await openLines[name]();
+  const round: Target["round"] = (seed, only) => lineRound(place, name, kind, seed, only);
+  const failing = new Map<number, Broken>();
   return {
-    round: (seed: number) => lineRound(place, name, kind, seed),
-    shrink: async () => null,
+    async round(seed, only) {
+      try {
+        return await round(seed, only);
+      } catch (error) {
+        if (error instanceof Broken) failing.set(seed, error);
+        throw error;
+      }
+    },
+    async shrink(seed) {
+      const done = failing.get(seed)?.done ?? [];
+      const deadline = performance.now() + shrinkMs;
+      const fails = async (harms: readonly Harm[]): Promise<boolean> => {
+        if (performance.now() > deadline) return false;
+        return round(seed, harms).then(
+          () => false,
+          (error: unknown) => error instanceof Broken,
+        );
+      };
+      const only = await fewest(done, fails);
+      return only === null ? null : { told: only.join(", ") || "no damage at all: the machine may be too busy", only };
+    },
+    tell: (seed) => `the damage of seed ${seed} to the answers of ${name}: ${summaryOf(failing.get(seed)?.done ?? [])}`,
     wrong: (answer: WrongAnswer) => wrongRound(place, answer),
-    tell: (seed: number) => `the damage of seed ${seed} to the answers of ${name}`,
     [Symbol.asyncDispose]: () => place[Symbol.asyncDispose](),
   };
 }

@@ -130,7 +130,7 @@ export function damageOfWrong({ server, name, say, once }: WrongAnswer): Damage 
       return most;
     },
     get done() {
-      return new Map([[name, told]]);
+      return Array.from({ length: told }, (_, at) => `${at + 1} ${name}`);
     },
   };
 }
