@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import type { KeyPrice } from "./keys-scene.ts";
 import type { PublisherMessages } from "./messages.ts";
 import type { MessagePrice } from "./publisher-scene.ts";
 import { topicRecords } from "./records.ts";
@@ -45,6 +46,19 @@ export function expectBounded(name: DatabaseName, { count, bytes = 0, invented, 
   most(good.trips[1], good.trips[0] + mostTrips[name].beside, "messages for 100 events beside them");
   if (idle.read !== null) most(idle.read[1], idle.read[0] + 4 * topicRecords, "rows that a claim reads which finds nothing");
   if (good.read !== null) most(good.read[1], good.read[0] + 1_500, "rows read for 100 events beside them");
+}
+
+/** What two transactions with one idempotency key may cost together, at most. */
+export function expectKeysBounded(name: "postgres" | "mariadb", price: KeyPrice): void {
+  const told = JSON.stringify(price);
+  const most = (of: number, bound: number, what: string): void => expect(of, `${what}: ${told}`).toBeLessThanOrEqual(bound);
+  most(price.trips, name === "postgres" ? 6 : 12, "messages to the database");
+  most(price.read, 100, "rows that the server reads");
+  most(price.sent, 2, "KiB that the server sends");
+  most(price.wakes, 2, "wake-ups of the relay");
+  most(price.idle, 0.1, "messages to the database afterwards");
+  expect(price.events, told).toBe(1);
+  expect(price.records, told).toEqual({ keys: 1 });
 }
 
 /** How often a subscriber of the price list tries. */

@@ -7,6 +7,10 @@ import pg from "pg";
 import { defaultDriver, type SqliteDatabase, type SqliteStatement } from "../../src/drivers/sqlite/driver.ts";
 import type { Inbox } from "../../src/contracts/inbox.ts";
 import type { Letters } from "../../src/contracts/letters.ts";
+import type { Store } from "../../src/contracts/store.ts";
+import type { Added, Draft } from "../../src/core/event.ts";
+import type { Wake } from "../../src/core/wake.ts";
+import { createOutbox } from "../../src/outbox/outbox.ts";
 import type { RelayOptions } from "../../src/relay/create-relay.ts";
 import { mysql, type MysqlPool } from "../../src/stores/mysql/index.ts";
 import { postgres, type PgPool } from "../../src/stores/postgres/index.ts";
@@ -49,6 +53,8 @@ export interface Place extends AsyncDisposable {
   readonly store: RelayOptions["store"] & { readonly inbox: Inbox<unknown>; readonly letters: Letters };
   /** As a role that may do nothing but add events, in one transaction. */
   write(statements: Iterable<string>): Promise<void>;
+  /** A service's transaction, which adds through the outbox. Missing where one writer waits for the other before it can begin. */
+  transaction?(wake: Wake, work: (add: (draft: Draft) => Promise<Added>) => Promise<void>): Promise<void>;
   meter(): Promise<Meter>;
   /** How many rows each table of Waybill's has, the outbox left out. */
   records(): Promise<Readonly<Record<string, number>>>;
@@ -69,6 +75,13 @@ const recordsOf = (rows: readonly { readonly name: string; readonly n: unknown }
   Object.fromEntries(rows.flatMap(({ name, n }) => (Number(n) === 0 ? [] : [[name, Number(n)]])));
 
 const mostClients = 8;
+
+const adding =
+  <Db, Tx>(store: Pick<Store<Db, Tx>, "writer" | "transactor">, db: Db): NonNullable<Place["transaction"]> =>
+  (wake, work) => {
+    const outbox = createOutbox({ store: { writer: store.writer, transactor: store.transactor, wake } });
+    return outbox.transaction(db, (tx) => work((draft) => outbox.add(tx, draft)));
+  };
 
 export async function postgresDatabase(): Promise<Database> {
   const server = await startPostgres({ version: 15 });
@@ -119,6 +132,7 @@ export async function postgresDatabase(): Promise<Database> {
       return {
         store,
         write: (statements) => inOne((sql) => writer.query(sql), [`SET search_path = ${schema}`, ...statements]),
+        transaction: adding(store, counting),
         async meter() {
           // A session tells the server's counters at the end of a transaction, and once a second by itself.
           const all = await Promise.all(Array.from({ length: mostClients }, () => pool.connect()));
@@ -187,6 +201,7 @@ export async function mariadbDatabase(): Promise<Database> {
       return {
         store,
         write: (statements) => inOne((sql) => writer.query(sql), statements),
+        transaction: adding(store, counting),
         async meter() {
           const [rows] = (await root.query(
             "SELECT COALESCE(SUM(ROWS_READ), 0) AS n FROM information_schema.TABLE_STATISTICS WHERE TABLE_SCHEMA = ?",
