@@ -76,7 +76,7 @@ export function expectMessagesBounded({ count, letters, marks }: PublisherMessag
   most(price.told, tried + 20 / count, "path events");
   most(price.heap, 4_096, "KiB that the subscriber keeps");
   expect(price.records, told).toEqual({ inbox: marks(count), ...(letters === undefined ? {} : { letters: count }) });
-  expect(price.left, told).toBe(0);
+  expect(price.left ?? 0, told).toBe(0); // null on Kafka, which is not asked
   most(price.idle[1], price.idle[0] + 4, "messages to the database in a second with nothing to do");
   most(price.good.trips[1], price.good.trips[0] + 0.5, "messages to the database for a good message");
   most(price.good.read[1], price.good.read[0] + 5, "rows read for a good message");

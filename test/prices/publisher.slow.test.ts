@@ -10,7 +10,7 @@ import { told } from "./suite.ts";
 
 const share = 10;
 
-for (const name of ["redis", "nats"] as const satisfies readonly BrokerName[])
+for (const name of ["redis", "nats", "kafka", "rabbitmq"] as const satisfies readonly BrokerName[])
   await describeWith([name, "postgres"], `what a publisher's messages cost a subscriber and its database, on ${name}`, () => {
     let [database, broker]: [Database, Broker] = [null!, null!];
     beforeAll(async () => {
