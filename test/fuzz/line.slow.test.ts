@@ -39,7 +39,7 @@ for (const name of new Set(wrongAnswers.map(({ server }) => server)))
     const answers = wrongAnswers.filter(({ server }) => server === name);
     test.each(answers.map((answer) => [answer.name, answer] as const))(
       "%s: the process lives, and all flows when it is over",
-      { timeout: 150_000 },
+      { timeout: 300_000 },
       async (_, answer) => {
         await target.wrong(answer);
       },

@@ -882,7 +882,12 @@ export const mutants: readonly Mutant[] = [
     "NATS: a max_payload of -1 is believed, and every event is given up",
     tests("fuzz/line.slow", "a max_payload of -1"),
   ),
-  mutant("nats-any-size", "I", "NATS: a message may have any size, and fills the memory", tests("fuzz/line.slow", "a message of 1 GB")),
+  mutant(
+    "nats-any-size",
+    "I",
+    "NATS: a line of the server may have any size, and fills the memory",
+    tests("fuzz/line.slow", "a line without an end"),
+  ),
   mutant(
     "nats-client-prints",
     null,
@@ -917,13 +922,13 @@ export const mutants: readonly Mutant[] = [
     "postgres-open-schema-untold",
     "P",
     "PostgreSQL: doctor does not tell that every role may create functions where sessions look for them",
-    tests("stores/postgres-planted.slow", "neither do writers, relays, subscribers, operators and doctor"),
+    tests("doctor/postgres.slow", "a schema where every role may create functions is found"),
   ),
   mutant(
     "postgres-reads-all-holds",
     null,
     "PostgreSQL: each settle reads an index of all waiting aggregates to its end",
-    tests("prices/writer.slow", "types that nobody has heard of", "on PostgreSQL"),
+    tests("prices/writer.slow", "aggregates whose only event is refused for good", "on PostgreSQL"),
   ),
   mutant(
     "postgres-long-headers",

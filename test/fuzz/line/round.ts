@@ -11,6 +11,8 @@ import { fewest } from "./fewest.ts";
 import type { Config, Told } from "./told.ts";
 import { damageOfWrong, type WrongAnswer } from "./wrong.ts";
 
+/** Until the process runs: it loads every adapter, also on a machine that has much else to do. */
+const startsMs = 120_000;
 /** Until everything has flowed, once the line is clean: longer than every timeout and back-off of the path. */
 const flowsMs = 30_000;
 /** How much the process may grow. A server offers it up to 256 MiB at once. */
@@ -121,7 +123,7 @@ export function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: nu
 const tellings = 6;
 const toldMs = 90_000;
 /** Of one wrong answer: what the buffers of the sockets take besides. */
-const mostTaken = 24 * 1024 * 1024;
+const mostTaken = 16 * 1024 * 1024;
 
 /** Every event has its effect once, although the server said this to every connection for a while. */
 export function wrongRound(place: LinePlace, answer: WrongAnswer): Promise<Report> {
@@ -163,7 +165,7 @@ async function play(place: LinePlace, { name, kind, damage, later, mayLose, enou
     damage.on(!later);
     place.proxy.fault("down", { through: damage.through });
     await until(
-      120_000, // no promise is tied to it, and the machine may be busy
+      startsMs,
       () => "the process does not start",
       async () => child.told.some(({ type }) => type === "ready"),
     );

@@ -90,7 +90,7 @@ export const wrongAnswers: readonly WrongAnswer[] = [
     once: false,
     say: (frame) => (isInfo(frame) ? [Buffer.from(text(frame).replace(/"max_payload":\d+/, '"max_payload":-1'), "latin1")] : null),
   },
-  nats("a message of 1 GB", 2, () => flood(`MSG _INBOX.a 1 1000000000${crlf}`)),
+  nats("a line without an end", 2, () => flood("MSG ")),
   nats("what is no NATS, with an escape sequence for the terminal", 1, () => [raw]),
 ];
 
