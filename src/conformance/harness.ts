@@ -67,7 +67,7 @@ export interface StoreCan {
   readonly claimBesideWriter: boolean;
   /** Several users' transactions may be open at once. */
   readonly parallelWriters: boolean;
-  /** A server can end a user's transaction: the harness has `lose`. */
+  /** A server can end a user's transaction, and keeps nothing of what comes behind its end: the harness has `lose`. */
   readonly loseTransaction: boolean;
   /** A handler's statement can commit its transaction: the harness has `commitInside`. */
   readonly commitInside: boolean;

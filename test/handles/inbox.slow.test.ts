@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { effectCases } from "../../src/conformance/inbox-effects.ts";
 import type { StoreHarness } from "../../src/conformance/index.ts";
 import { postgres } from "../../src/stores/postgres/index.ts";
@@ -46,11 +46,29 @@ await describeWith("postgres", "an inbox in the transactions of a library", () =
         can: {
           claimBesideWriter: true,
           parallelWriters: true,
-          loseTransaction: true,
+          loseTransaction: false, // what comes behind its end may be kept: see below
           commitInside: true,
           uniqueIds: true,
           hostileRows: true,
         },
+      });
+
+      test("an event whose handler ends its transaction and returns is not applied again", async () => {
+        const { store, effects, lose, effect, close } = await harnessIn(adapter, server.url());
+        onTestFinished(close);
+        const once = (id: string): Promise<unknown> => store.inbox.once({ consumer: "billing", id }, 1, (tx) => effect(tx, id));
+        const alone = store.inbox.once({ consumer: "billing", id: "a" }, 1, (tx) => lose!(tx));
+        await expect(alone).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+        await expect(once("a")).rejects.toMatchObject({ code: "EFFECT_UNFINISHED" });
+        const together = store.inbox.once({ consumer: "billing", id: "b", also: ["c", "d", "e"] }, 1, async (_tx, _fresh, next) => {
+          await effect(await next(["b"]), "b");
+          await lose!(await next(["c", "d"]));
+          await next(["e"]);
+        });
+        await expect(together).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
+        for (const id of ["c", "d"]) await expect(once(id)).rejects.toMatchObject({ code: "EFFECT_UNFINISHED" });
+        for (const id of ["b", "e"]) expect(await once(id)).toBe("done");
+        expect(await effects()).toEqual(["b", "e"]);
       });
     });
 });
