@@ -6,6 +6,7 @@ import { describeWith } from "../servers/available.ts";
 import { startKafka, type KafkaServer } from "../servers/kafka.ts";
 import { freshTopics, many, publish, subject } from "./kafka.ts";
 import { changeTopic, makeTopic, readTopic } from "./kafka-raw.ts";
+import { startKafkaForger } from "../support/kafka-forger.ts";
 
 await describeWith("kafka", "kafka: after a batch that came there in part, or nobody knows how", () => {
   let server: KafkaServer;
@@ -47,5 +48,34 @@ await describeWith("kafka", "kafka: after a batch that came there in part, or no
     const next = [inPartition(1), inPartition(0)];
     expect((await publish(broker, next, topic)).map(({ status }) => status)).toEqual(["stored", "stored"]);
     await reads(topic, next);
+  });
+});
+
+await describeWith("kafka", "kafka: a broker that takes connections and says nothing any more, as when it is frozen", () => {
+  let server: KafkaServer;
+  beforeAll(async () => void (server = await startKafka()));
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  test("is asked no second time while another broker of the URL answers, though it is the first there", async () => {
+    const [topic] = await freshTopics(server.url(), 1);
+    await using frozen = await startKafkaForger(server.port);
+    await using other = await startKafkaForger(server.port);
+    await using broker = kafka({ url: `kafka://127.0.0.1:${frozen.port},127.0.0.1:${other.port}`, timeoutMs: 5_000 });
+    const never = new AbortController().signal;
+    await broker.probe(topic, never);
+    const [versions, metadata] = [18, 3];
+    for (const request of [versions, metadata]) frozen.forge(request, () => Buffer.alloc(0));
+    await expect(broker.probe(topic, never)).rejects.toThrow(`127.0.0.1:${frozen.port} did not answer`);
+    expect(frozen.forged).toBe(1);
+    await broker.probe(topic, never);
+    expect(frozen.forged).toBe(1);
+    // The other one stops to answer, and this one has begun again.
+    for (const request of [versions, metadata]) {
+      frozen.forge(request, null);
+      other.forge(request, () => Buffer.alloc(0));
+    }
+    await expect(broker.probe(topic, never)).rejects.toThrow(`127.0.0.1:${other.port} did not answer`);
+    await broker.probe(topic, never);
+    expect(other.forged).toBe(1);
   });
 });

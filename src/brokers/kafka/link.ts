@@ -46,17 +46,25 @@ export function createLink({ settings, clock, timeoutMs }: LinkOptions): Link {
   const { shown } = settings;
   const closing = shared(new AbortController());
   let known: readonly Address[] = [];
+  /** Where the last connection led. */
+  let last = "";
 
   const dial: Link["dial"] = (address, outer) =>
     endingWith(shown, [outer, closing.signal], (signal) => connect({ address, settings, clock, timeoutMs }, signal));
 
-  /** The first broker that takes a connection: those of the URL, then those that the last metadata named. */
+  /**
+   * The first broker that answers: those of the URL, then those that the last metadata named, in turn. It begins behind the one whose
+   * connection has ended: a frozen broker takes connections, and each would cost a time-out.
+   */
   const dialAny = async (): Promise<Connection> => {
-    const tried = new Map([...settings.addresses, ...known].map((address) => [written(address), address]));
+    const all = [...new Map([...settings.addresses, ...known].map((address) => [written(address), address]))];
+    const next = all.findIndex(([name]) => name === last) + 1;
     let first: unknown = null;
-    for (const address of tried.values()) {
+    for (const [name, address] of [...all.slice(next), ...all.slice(0, next)]) {
       try {
-        return await dial(address, closing.signal);
+        const connection = await dial(address, closing.signal);
+        last = name;
+        return connection;
       } catch (error) {
         first ??= error;
       }
