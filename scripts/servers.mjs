@@ -162,12 +162,15 @@ function rabbitmqIn(lib) {
   return { server, control, epmd: join(lib, "erlang/bin/epmd") };
 }
 
-/** Debian's script of Erlang knows one place only. */
+/** Debian's scripts of Erlang know one place only. An Erlang that starts another one takes the second script, where there is one. */
 function movable(folder) {
-  const bin = join(folder, "usr/lib/erlang/bin");
-  const script = readFileSync(join(bin, "erl"), "utf8");
-  writeFileSync(join(bin, "erl"), script.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
-  return bin;
+  const root = join(folder, "usr/lib/erlang");
+  const runtimes = readdirSync(root).filter((name) => name.startsWith("erts-"));
+  for (const script of ["", ...runtimes].map((place) => join(root, place, "bin/erl")).filter((path) => existsSync(path))) {
+    const text = readFileSync(script, "utf8");
+    writeFileSync(script, text.replaceAll("ROOTDIR=/usr/lib/erlang", 'ROOTDIR="${ERL_ROOTDIR:-/usr/lib/erlang}"'));
+  }
+  return join(root, "bin");
 }
 
 /** Java, and the folder with these classes and all that they need: fetched by Maven, checked and kept in a cache. */
