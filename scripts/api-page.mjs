@@ -46,7 +46,10 @@ export function apiPage(entries) {
 
   const entry = ({ name, symbol }) => {
     // Overloads are several declarations under one name, and each of them would yield all.
-    const parts = [...new Set(symbol.declarations.flatMap((declaration) => declared(declaration)))];
+    const parts = [...new Set(symbol.declarations.flatMap((declaration) => declared(declaration)))].map((part) => ({
+      ...part,
+      text: withRows(checker, symbol, part.text),
+    }));
     const comment = parts.map(({ comment }) => comment).find((text) => text !== "");
     return [
       `### ${name}`,
@@ -122,6 +125,31 @@ function written(file, statement) {
   return { text: isTable(statement) ? text.replace(/\{[\s\S]*\}/, "{ … }") : text, comment: docs.map((doc) => prose(doc)).join("\n") };
 }
 
+/** The interface with the members that it takes from tables of settings written out, as an editor shows them. */
+function withRows(checker, symbol, text) {
+  const own = new Set(symbol.members?.keys());
+  const clauses = (symbol.declarations ?? []).filter(ts.isInterfaceDeclaration).flatMap(({ heritageClauses = [] }) => heritageClauses);
+  const tables = clauses.flatMap(({ types }) => types).filter((node) => isOfRows(checker, node));
+  if (tables.length === 0) return text;
+  const rows = tables.flatMap((node) => checker.getPropertiesOfType(checker.getTypeAtLocation(node)).map((row) => [row, node]));
+  const members = rows
+    .filter(([row]) => !own.has(row.escapedName))
+    .map(([row, node]) => {
+      const [declaration] = row.declarations ?? [];
+      const comments = declaration === undefined ? [] : ts.getJSDocCommentsAndTags(declaration).filter(ts.isJSDoc);
+      const type = checker.typeToString(checker.getTypeOfSymbolAtLocation(row, node), node, shortly);
+      return [...comments.map((comment) => `  ${comment.getText()}\n`), `  readonly ${row.name}?: ${type};\n`].join("");
+    });
+  return text.replace(/ extends (\w+<typeof \w+>(, )?)+ \{/, " {").replace(/\}$/, () => `${members.join("")}}`);
+}
+
+const shortly = ts.TypeFormatFlags.NoTruncation | ts.TypeFormatFlags.UseAliasDefinedOutsideCurrentScope;
+
+/** Is this base the settings of a table, such as `OptionsOf<typeof relaySettings>`? */
+function isOfRows(checker, node) {
+  return node.typeArguments?.some(ts.isTypeQueryNode) === true && !checker.getTypeAtLocation(node).isClassOrInterface();
+}
+
 /** A constant object of many lines: its type says no more than its keys do. */
 function isTable(statement) {
   if (!ts.isVariableStatement(statement)) return false;
@@ -139,7 +167,7 @@ function mentions(checker, symbols, wanted) {
   const found = new Set();
   const visit = (node) => {
     // A body is no part of the type.
-    if (ts.isBlock(node) || ts.isJSDoc(node)) return;
+    if (ts.isBlock(node) || ts.isJSDoc(node) || (ts.isExpressionWithTypeArguments(node) && isOfRows(checker, node))) return;
     if (ts.isIdentifier(node)) {
       const symbol = checker.getSymbolAtLocation(node);
       const target = symbol && symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;

@@ -16,7 +16,8 @@ export type { StandardSchema as EventSchema } from "./core/standard-schema.ts";
 export { LANES, laneOf } from "./core/lane.ts";
 export { fromAttributes, toAttributes, type Attributes } from "./core/cloudevents.ts";
 export { createWake, type Wake } from "./core/wake.ts";
-export type { ConfigFile, ConfiguredBroker, ConfiguredStore } from "./contracts/config.ts";
+export type { ConfigFile } from "./config-file.ts";
+export type { ConfiguredBroker, ConfiguredStore } from "./contracts/config.ts";
 export type { Store, Schema } from "./contracts/store.ts";
 export type {
   Claim,

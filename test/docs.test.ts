@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { apiPage, doors } from "../scripts/api-page.mjs";
 import { errorsPage } from "../scripts/errors-page.mjs";
-import { settings } from "../src/cli/config.ts";
+import { configKeys } from "../src/cli/config.ts";
 import { commonFlags } from "../src/cli/parse.ts";
 import { commands } from "../src/cli/program.ts";
 import { errorTable } from "../src/core/errors.ts";
@@ -126,7 +126,11 @@ describe("the docs", () => {
       );
     }
     wrong.push(...everywhere.filter((flag) => !page.includes(`--${flag}`)).map((flag) => `cli.md lacks --${flag}`));
-    wrong.push(...[...Object.keys(settings), "retry"].filter((key) => !page.includes(`\`${key}\``)).map((key) => `cli.md lacks ${key}`));
+    wrong.push(
+      ...configKeys()
+        .filter((key) => !page.includes(`\`${key}\``))
+        .map((key) => `cli.md lacks ${key}`),
+    );
     expect(wrong).toEqual([]);
   });
 

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { asError } from "../core/errors.ts";
 import { adapters } from "./adapters.ts";
-import { settings } from "./config.ts";
 import type { OwnBroker, OwnStore } from "./own.ts";
 import { flag, type Flag } from "./parse.ts";
 import type { Read } from "./read.ts";
@@ -30,11 +29,11 @@ const fileFlag = (what: string): Flag<string | undefined> =>
   flag.value("PATH", `file with the ${what}'s URL, to keep its password out of the command line (or WAYBILL_${what.toUpperCase()})`, urlIn);
 
 export const storeFlag = {
-  store: flag.value("URL", "the outbox, such as sqlite:./app.db", settings.store),
+  store: flag.text("URL", "the outbox, such as sqlite:./app.db"),
   "store-file": fileFlag("store"),
 };
 export const brokerFlag = {
-  broker: flag.value("URL", "the broker, such as embedded:./broker.db", settings.broker),
+  broker: flag.text("URL", "the broker, such as embedded:./broker.db"),
   "broker-file": fileFlag("broker"),
 };
 export const managementFlag = {

@@ -3,15 +3,14 @@ import { asError } from "../core/errors.ts";
 import type { Envelope } from "../core/event.ts";
 import { redactText } from "../core/text.ts";
 import { DEFAULT_ROUTE, routeOf, topicOf, type Route } from "../relay/route.ts";
-import { settings, type Config } from "./config.ts";
-import { flag } from "./parse.ts";
+import { relaySettings } from "../relay/settings.ts";
+import type { Config } from "./config.ts";
+import { flagsOf } from "./flags.ts";
 
-export const routeFlag = {
-  route: flag.value("TEMPLATE", "the topic of an event (default: {aggregate_type|lower}.events)", settings.route),
-};
+export const routeFlag = flagsOf({ route: relaySettings.route });
 
 /** The flag wins over the file. */
-export const chosenRoute = (config: Config, values: { readonly route?: string | undefined }): Route =>
+export const chosenRoute = (config: Config, values: { readonly route?: string | Route | undefined }): Route =>
   routeOf(values.route ?? config.route ?? DEFAULT_ROUTE);
 
 /** Where a relay with this route publishes a stored event, or why it has no topic. */

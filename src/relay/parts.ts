@@ -6,14 +6,16 @@ import type { Failpoints } from "../core/failpoints.ts";
 import type { Observe } from "../core/path-events.ts";
 import type { Progress } from "../core/progress.ts";
 import type { Random } from "../core/random.ts";
+import type { WithDefaults } from "../core/settings.ts";
 import type { Wake } from "../core/wake.ts";
 import type { Ending } from "./ending.ts";
 import type { FedWindow, Feed } from "./feed.ts";
 import type { Policy } from "./judge.ts";
 import type { Route } from "./route.ts";
+import type { relaySettings } from "./settings.ts";
 
-/** What a relay is made of. */
-export interface RelayParts {
+/** What a relay is made of: its settings, and what was built from them. Its feed, publisher and destinations take what they need of it. */
+export interface RelayParts extends Omit<WithDefaults<typeof relaySettings>, "route" | "topics" | "publishTimeoutMs"> {
   /** Rejects when the store is away, or its tables are not those of this code. */
   readonly check: () => Promise<void>;
   readonly outbox: OutboxStore;
@@ -24,19 +26,8 @@ export interface RelayParts {
   readonly route: Route;
   /** The only topics that events may go to; null: any. */
   readonly topics: ReadonlySet<string> | null;
-  readonly source: string;
   readonly policy: Policy;
-  readonly batch: number;
-  readonly batchesInFlight: number;
-  /** Payload bytes of a window. All events in flight have at most this times `batchesInFlight`. */
-  readonly windowBytes: number;
-  readonly pollIntervalMs: number;
   readonly publishTimeoutMs: number;
-  readonly leaseMs: number;
-  /** The first wait before a probe; doubled up to the last. */
-  readonly probeMs: { readonly first: number; readonly last: number };
-  /** How many topics may have records that have not taken events of this relay; twice as many of those that have. */
-  readonly topicRecords: number;
   /** What a relay does besides publishing, except in `runOnce`, until the signal aborts. It never fails. */
   readonly chores: (ending: AbortSignal) => Promise<void>;
   readonly clock: Clock;

@@ -2,11 +2,12 @@ import { systemClock, type Clock } from "../core/clock.ts";
 import { show, WaybillError } from "../core/errors.ts";
 import { noFailpoints, type Failpoints } from "../core/failpoints.ts";
 import { uuidv7 } from "../core/ids.ts";
-import { checkOptions, positive, suggestion, whole } from "../core/options.ts";
+import { suggestion } from "../core/options.ts";
 import { observerOf, type ObserveOption } from "../core/observer.ts";
 import { systemRandom, type Random } from "../core/random.ts";
-import { retrySchedule, type RetryOptions } from "../core/retry.ts";
+import { retrySchedule } from "../core/retry.ts";
 import { createService, type Service } from "../core/service.ts";
+import { settle, type OptionsOf } from "../core/settings.ts";
 import type { Watched } from "../contracts/consumers.ts";
 import type { DeadLetters } from "../contracts/dead-letters.ts";
 import type { Inbox } from "../contracts/inbox.ts";
@@ -27,10 +28,11 @@ import {
 } from "./event.ts";
 import { letterPlace } from "./letters.ts";
 import { lookAt, probeLetters } from "./look.ts";
+import { subscriberSettings } from "./settings.ts";
 import { subscribe, type Subscribe } from "./subscribe.ts";
 import { createTroubles } from "./trouble.ts";
 
-export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas = Schemas> {
+export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas = Schemas> extends OptionsOf<typeof subscriberSettings> {
   /** The name under which events count as handled. Several processes may share it: each event has one effect among them. */
   readonly consumer: string;
   readonly source: Source;
@@ -49,44 +51,6 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   readonly deadLetters?: DeadLetters;
   /** A topic on the source's broker for letters, such as "{topic}.dead". @default none: the inbox's database keeps them */
   readonly deadTopic?: DeadTopic;
-  readonly retry?: RetryOptions;
-  /** How many transactions run in parallel. Events of one aggregate never do. @default 16 */
-  readonly concurrency?: number;
-  /**
-   * How many events may share one transaction: one statement marks them all, and one COMMIT keeps all their effects. When one of them
-   * fails, all is rolled back, and each is applied by itself. `handlerTimeoutMs` then limits all handlers of a transaction together. After
-   * a deadlock, batches go one at a time for a while.
-   * @default 1
-   */
-  readonly batch?: number;
-  /**
-   * How many deliveries of a topic may be unacknowledged, apart from those that wait. @default 16 for each of `concurrency`, or `batch` if
-   * that is more
-   */
-  readonly prefetch?: number;
-  /**
-   * How many bytes of a topic's deliveries may be unacknowledged, apart from those that wait. As many bytes again may wait. There, one
-   * message counts as half of them at most. @default 33554432 (32 MiB)
-   */
-  readonly prefetchBytes?: number;
-  /**
-   * How many more deliveries may wait, in memory, because an event of their aggregate has failed or takes longer than a second. When
-   * that many wait, the topic's other aggregates wait too, and `subscriber.full` is reported. @default 10000
-   */
-  readonly maxWaiting?: number;
-  /** @default 30000 */
-  readonly handlerTimeoutMs?: number;
-  /** Recorded with each mark. @default 1 */
-  readonly handlerVersion?: number;
-  /**
-   * How long the inbox keeps marks and counts of attempts. An event that is delivered again after its mark is gone is applied again. So a
-   * mark is kept for longer while the broker still has messages of its time. `false` keeps everything. @default 2592000000 (30 days)
-   */
-  readonly inboxRetentionMs?: number | false;
-  /** How long a crashed process keeps others from a topic, where the broker does not assign aggregates. @default 15000 */
-  readonly seatMs?: number;
-  /** This process's name; no two processes may share one. @default a new id */
-  readonly owner?: string;
   readonly clock?: Clock;
   /** @internal For tests and simulations. */
   readonly random?: Random;
@@ -95,38 +59,6 @@ export interface SubscriberOptions<InboxTx, Tx = InboxTx, Events extends Schemas
   /** For path events: a function, or a logger such as `console` or pino. False: none. @default deaths, troubles and recoveries to stderr */
   readonly observe?: ObserveOption;
 }
-
-const known = [
-  ...[
-    "consumer",
-    "source",
-    "inbox",
-    "topics",
-    "handlers",
-    "batchHandlers",
-    "events",
-    "tx",
-    "deadLetters",
-    "deadTopic",
-    "retry",
-    "concurrency",
-    "batch",
-  ],
-  ...[
-    "prefetch",
-    "prefetchBytes",
-    "maxWaiting",
-    "handlerTimeoutMs",
-    "handlerVersion",
-    "inboxRetentionMs",
-    "seatMs",
-    "owner",
-    "clock",
-    "random",
-    "failpoints",
-    "observe",
-  ],
-];
 
 /** The options as far as they do not depend on the types of transactions and events. */
 type Checked = Omit<SubscriberOptions<never>, "inbox" | "tx" | "handlers" | "batchHandlers" | "events"> & {
@@ -142,7 +74,22 @@ export interface Subscriber extends Service, Watched {}
 export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Schemas = Schemas>(
   options: SubscriberOptions<InboxTx, Tx, Events>,
 ): Subscriber {
-  checkOptions("createSubscriber", options, known);
+  const settings = settle("createSubscriber", subscriberSettings, options, {
+    consumer: true,
+    source: true,
+    inbox: true,
+    topics: true,
+    handlers: true,
+    batchHandlers: true,
+    events: true,
+    tx: true,
+    deadLetters: true,
+    deadTopic: true,
+    clock: true,
+    random: true,
+    failpoints: true,
+    observe: true,
+  });
   checkNames("consumer", [options.consumer]);
   checkNames("topics", options.topics);
   if (options.owner !== undefined) checkNames("owner", [options.owner]);
@@ -151,9 +98,9 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
   if (typeof options.inbox?.inbox?.once !== "function")
     throw new WaybillError("INVALID_OPTION", `inbox must be a store, not ${show(options.inbox)}`);
   const observe = observerOf(options.observe);
-  const concurrency = whole("concurrency", options.concurrency ?? 16);
-  const batch = whole("batch", options.batch ?? 1);
+  const { concurrency, batch, inboxRetentionMs } = settings;
   const parts = {
+    ...settings,
     consumer,
     inbox: options.inbox.inbox,
     letters: letterPlace({
@@ -161,33 +108,27 @@ export function createSubscriber<InboxTx, Tx = InboxTx, const Events extends Sch
       ...{ deadLetters: options.deadLetters, deadTopic: options.deadTopic },
     }),
     ...handling(options),
-    handlerVersion: whole("handlerVersion", options.handlerVersion ?? 1),
-    handlerTimeoutMs: positive("handlerTimeoutMs", options.handlerTimeoutMs ?? 30_000),
-    concurrency,
-    batch,
-    retry: retrySchedule(options.retry ?? {}, random),
+    retry: retrySchedule(settings.retry, random),
     clock,
     random,
     failpoints: options.failpoints ?? noFailpoints,
     observe,
     troubles: createTroubles(observe, consumer, clock),
   };
-  const settings: Subscribe<InboxTx> = {
+  const life: Subscribe<InboxTx> = {
+    ...settings,
     parts,
     source,
     letters: options.inbox.letters ?? null,
     topics: [...options.topics],
-    prefetch: whole("prefetch", options.prefetch ?? concurrency * Math.max(16, batch)),
-    prefetchBytes: whole("prefetchBytes", options.prefetchBytes ?? 32 * 1024 * 1024),
-    maxWaiting: whole("maxWaiting", options.maxWaiting ?? 10_000),
-    retentionMs: options.inboxRetentionMs === false ? null : positive("inboxRetentionMs", options.inboxRetentionMs ?? 30 * 86_400_000),
-    seatMs: positive("seatMs", options.seatMs ?? 15_000),
-    owner: options.owner ?? uuidv7(clock, random)(),
+    prefetch: settings.prefetch ?? concurrency * Math.max(16, batch),
+    retentionMs: inboxRetentionMs === false ? null : inboxRetentionMs,
+    owner: settings.owner ?? uuidv7(clock, random)(),
   };
-  const looked = { consumer, topics: settings.topics, source, letters: parts.letters, clock };
+  const looked = { consumer, topics: life.topics, source, letters: parts.letters, clock };
   const service = createService(async (run) => {
     void probeLetters({ ...looked, troubles: parts.troubles }, run.draining);
-    await subscribe(settings, run);
+    await subscribe(life, run);
   });
   const stopped = (): WaybillError => new WaybillError("STOPPED", `the subscriber of ${consumer} does not run`);
   return Object.assign(service, {

@@ -4,12 +4,12 @@ import { count, visible } from "../../core/text.ts";
 import { examineBroker, examineConsumer, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
 import type { Route } from "../../relay/route.ts";
 import { deadTopicNames } from "../../subscriber/dead-letter-topic.ts";
-import { settings } from "../config.ts";
 import { lagOf } from "../consumer.ts";
 import type { CommandBroker, CommandStore } from "../open.ts";
 import { paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
+import { names } from "../read.ts";
 import { chosenRoute, routeFlag, topicFor } from "../topic.ts";
 import { brokerUrl, storeUrl } from "../url.ts";
 import { brokerOf, storeOf } from "./shared.ts";
@@ -24,7 +24,7 @@ export const doctor = command({
   flags: {
     ...storeFlag,
     ...brokerFlag,
-    topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", settings.topics),
+    topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", names),
     ...routeFlag,
     ...managementFlag,
     consumer: flag.text("NAME", "also look at this consumer: --store is then the database of its inbox, --topics are those it reads"),

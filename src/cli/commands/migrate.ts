@@ -1,6 +1,6 @@
-import { settings } from "../config.ts";
 import { command, flag } from "../parse.ts";
 import { brokerFlag, brokerPlace, storeFlag, storePlace } from "../places.ts";
+import { names } from "../read.ts";
 import { brokerOf, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
 
@@ -10,8 +10,8 @@ export const migrate = command({
   flags: {
     ...storeFlag,
     ...brokerFlag,
-    topics: flag.value("A,B", "topics to create on the broker", settings.topics),
-    consumers: flag.value("A,B", "consumers to make a place for in these topics, where the broker needs one", settings.topics),
+    topics: flag.value("A,B", "topics to create on the broker", names),
+    consumers: flag.value("A,B", "consumers to make a place for in these topics, where the broker needs one", names),
     print: flag.switch("only print the statements, for a migration tool: without BEGIN and COMMIT"),
     grants: flag.switch("with --print: the rights that each role needs, instead of the tables"),
   },

@@ -2,10 +2,10 @@ import { systemClock } from "../../core/clock.ts";
 import { count } from "../../core/text.ts";
 import { never } from "../../core/time.ts";
 import { pauses, purgeStore } from "../../relay/housekeeping/purge.ts";
-import { settings } from "../config.ts";
 import { duration } from "../duration.ts";
 import { command, flag } from "../parse.ts";
 import { asked, brokerFlag, storeFlag } from "../places.ts";
+import { names } from "../read.ts";
 import { asFlag, brokerOf, given, storeOf, who } from "./shared.ts";
 import { usage } from "../usage.ts";
 
@@ -18,8 +18,8 @@ export const purge = command({
     ...storeFlag,
     "older-than": flag.value("TIME", "such as 7d or 12h", duration(0, hundredYears)),
     ...brokerFlag,
-    broker: flag.value("URL", "delete messages of this age from this broker too", settings.broker),
-    topics: flag.value("A,B", "topics to delete them from, where the broker must be told", settings.topics),
+    broker: flag.text("URL", "delete messages of this age from this broker too"),
+    topics: flag.value("A,B", "topics to delete them from, where the broker must be told", names),
     "dry-run": flag.switch("only say what would be deleted from the store"),
     ...asFlag,
   },

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
-import { strategyNames } from "../../relay/lanes/strategies.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import { lineOf, logJson, logText } from "../../core/log.ts";
@@ -10,38 +9,30 @@ import type { HttpServer } from "../../observe/http.ts";
 import { createMetrics, type Metrics } from "../../observe/metrics.ts";
 import { observers } from "../../observe/observers.ts";
 import { openPages, type PagesOptions } from "../../observe/pages.ts";
-import { createRelay, type HousekeepingOptions, type Relay, type RelayOptions } from "../../relay/create-relay.ts";
+import { createRelay, type HousekeepingOptions, type Relay } from "../../relay/create-relay.ts";
 import type { CommandBroker, CommandStore } from "../open.ts";
-import { settings, type Config } from "../config.ts";
+import { housekeepingSettings, relaySettings } from "../../relay/settings.ts";
+import { commandSettings, type Config } from "../config.ts";
+import { chosen, flagsOf } from "../flags.ts";
 import { consumerTopics } from "../read.ts";
 import { stoppedAtOnce } from "../../core/service.ts";
 import { command, flag, type Values } from "../parse.ts";
 import { brokerFlag, storeFlag } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
-import { routeFlag } from "../topic.ts";
 import { brokerOf, given, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
 
+const ownFlags = flagsOf(commandSettings);
 const flags = {
   ...storeFlag,
   ...brokerFlag,
   once: flag.switch("publish what is due, then end; for cron"),
-  mode: flag.value("MODE", "poll, the default; tail is not supported yet", settings.mode),
-  coordination: flag.value("HOW", `how relays share the lanes: ${strategyNames.join(", ")} (default: partitioned)`, settings.coordination),
-  own: flag.value("LANES", "the lanes of a static relay, such as 0-21", settings.own),
-  "relay-id": flag.value("NAME", "names this relay in status; a part is added that tells its lives apart", settings.relayId),
-  batch: flag.value("N", "events claimed at once at most (default: 1000)", settings.batch),
-  "batches-in-flight": flag.value("N", "batches claimed and not settled at once (default: 3)", settings.batchesInFlight),
-  "window-bytes": flag.value("N", "payload bytes claimed at once (default: 8388608)", settings.windowBytes),
-  "poll-interval": flag.value("TIME", "wait between polls while there is little to do, such as 100ms", settings.pollInterval),
-  ...routeFlag,
-  topics: flag.value("A,B", "the only topics that events may go to: what is routed elsewhere goes DEAD unsent", settings.onlyTopics),
-  lease: flag.value("TIME", "how long a silent relay keeps its lanes, such as 15s", settings.lease),
-  skip: flag.value("A,B", "aggregate types whose followers go on when an event dies", settings.skip),
-  retention: flag.value("TIME", "how long published and discarded events stay (default: 7d)", settings.retention),
+  mode: ownFlags.mode,
+  ...flagsOf(relaySettings),
+  ...flagsOf(housekeepingSettings),
   listen: flag.switch("be woken by LISTEN and NOTIFY, on PostgreSQL; producers need the same option of their store"),
   "no-housekeeping": flag.switch("leave purging and watching the tables to other relays, or to waybill purge"),
-  http: flag.value("HOST:PORT", "serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464", settings.http),
+  http: ownFlags.http,
   consumers: flag.value(
     "A=T,B=U",
     "consumers, with a topic each, whose lag /metrics shows beside that of the consumers whose inbox is in the store",
@@ -74,7 +65,7 @@ export const relay = command({
       store: opened.store,
       sink: broker.sink,
       observe: observers(metrics.observe, log.event, ...(config.observe === undefined ? [] : [config.observe])),
-      ...relaySettings(terminal, values),
+      ...chosenOptions(terminal, values),
     });
     if (values.once) await runOnce(terminal, service);
     else await runOn(terminal, values, { opened, broker, service, metrics, log });
@@ -90,42 +81,17 @@ async function waited(once: boolean, look: () => Promise<unknown>): Promise<void
   }
 }
 
-/** The options that flags and the file set. If one is missing below, the type check fails. */
-type Chosen = Omit<RelayOptions, "store" | "sink" | "observe" | "clock" | "random" | "failpoints">;
-type Whole<T> = { readonly [K in keyof Required<T>]: T[K] | undefined };
-
-/** Flags win over the file. */
-export function relaySettings({ config }: Pick<Terminal, "config">, values: Values<typeof flags>) {
-  return given<Whole<Chosen>>({
-    coordination: values.coordination ?? config.coordination,
-    own: values.own ?? config.own,
-    relayId: values["relay-id"] ?? config.relayId,
-    batch: values.batch ?? config.batch,
-    batchesInFlight: values["batches-in-flight"] ?? config.batchesInFlight,
-    windowBytes: values["window-bytes"] ?? config.windowBytes,
-    pollIntervalMs: values["poll-interval"] ?? config.pollInterval,
-    route: values.route ?? config.route,
-    leaseMs: values.lease ?? config.lease,
-    publishTimeoutMs: config.publishTimeout,
-    topics: values.topics ?? config.onlyTopics,
-    skip: values.skip ?? config.skip,
-    retry: config.retry,
-    probeMs: config.probeMs,
-    topicRecords: config.topicRecords,
-    source: config.source,
-    housekeeping: values["no-housekeeping"] || config.housekeeping === false ? false : housekeepingSettings(config, values),
-  });
+/** What flags and the file set. Flags win over the file. */
+export function chosenOptions({ config }: Pick<Terminal, "config">, values: Values<typeof flags>) {
+  return {
+    ...chosen(relaySettings, values, config),
+    housekeeping: values["no-housekeeping"] || config.housekeeping === false ? (false as const) : choresOf(config, values),
+  };
 }
 
-function housekeepingSettings(config: Config, values: Values<typeof flags>): HousekeepingOptions {
+function choresOf(config: Config, values: Values<typeof flags>): HousekeepingOptions {
   const { everyMs, warn } = typeof config.housekeeping === "object" ? config.housekeeping : {};
-  return given<Whole<HousekeepingOptions>>({
-    everyMs,
-    retentionMs: values.retention ?? config.retention,
-    keyRetentionMs: config.keyRetention,
-    archive: config.archive,
-    warn,
-  });
+  return { ...given({ everyMs, warn, archive: config.archive }), ...chosen(housekeepingSettings, values, config) };
 }
 
 /** Refuses a flag that would have no effect. */
