@@ -119,6 +119,11 @@ export const errorTable = {
     remedy: "Check that the file or server exists, admits this user, and is not locked by another program.",
     retryable: true,
   },
+  LOG_UNREADABLE: {
+    meaning: "The database's log cannot be read: its slot is missing, lost or in use, or a right or a setting is missing.",
+    remedy: "The message says which. The table has every event, so nothing is lost, and polling does not need the log.",
+    retryable: false,
+  },
   UNSUPPORTED: {
     meaning: "This adapter, or this version of its client, cannot do what was asked.",
     remedy: "The message names what can.",

@@ -66,7 +66,7 @@ export async function openPool({ url, connections, connectTimeoutMs }: PoolSetti
 }
 
 /** Encrypted means verified, unless the URL says `sslmode=no-verify`. */
-function verified(url: string): string {
+export function verified(url: string): string {
   return url.replace(/([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|#|$)/, "$1verify-full");
 }
 

@@ -4,7 +4,7 @@ import type { Cells } from "../kit/status.ts";
 import type { PgRow } from "./connection.ts";
 
 /** The latest moment that a Date can hold: `available_at` may be 'infinity', which is later. */
-const lastMs = 8_640_000_000_000_000;
+export const lastMs = 8_640_000_000_000_000;
 
 /** Milliseconds since 1970, whatever time zone and date style the session has. */
 export const ms = (moment: string): string =>
