@@ -4,7 +4,7 @@ import { logCase, never, startLogged } from "./harness.ts";
 
 /** `node scripts/run-ts.mjs test/stores/postgres-log/cost.ts 18`: what reading a backlog costs this process, and the server's sender. */
 const version = Number(process.argv[2] ?? 15) as 14 | 15 | 18;
-const events = 100_000;
+const events = Number(process.argv[3] ?? 100_000);
 const rounds = 3;
 
 await using server = await startLogged(version);

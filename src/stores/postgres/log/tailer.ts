@@ -13,7 +13,7 @@ import { logNames, type LogNames } from "./names.ts";
 import { makePublication } from "./publication.ts";
 import { createSlot, dropSlot, whileInUse } from "./slot.ts";
 import { openStream } from "./stream.ts";
-import { explainLog, refuseUnreadable } from "./trouble.ts";
+import { explainLog, refuseUnreadable, type Needed } from "./trouble.ts";
 
 export interface TailerOptions {
   /** The store's own: for all that a pooler can carry. */
@@ -46,14 +46,16 @@ export function createTailer(options: TailerOptions): LogTailer {
   const { connection, clock, url, connectTimeoutMs, lockTimeoutMs = 30_000, aheadBytes = 1024 * 1024 } = options;
   const { run, place } = connection;
   const facts = (names: LogNames) => readFacts(run, names);
-  const logged = async <T>(work: (names: LogNames) => Promise<T>): Promise<T> => {
+  const logged = async <T>(what: Needed, work: (names: LogNames) => Promise<T>): Promise<T> => {
     const names = await logNames(run, options.names);
     return work(names).catch(async (error: unknown) => {
-      throw isServers(error) ? await explainLog(error, place, names, () => facts(names)) : error;
+      throw isServers(error) ? await explainLog(error, place, names, () => facts(names), what) : error;
     });
   };
-  const linked = async <T>(work: (link: Link) => Promise<T>): Promise<T> => {
-    const link = await openLink({ url, connectTimeoutMs });
+  const linked = async <T>(names: LogNames, work: (link: Link) => Promise<T>): Promise<T> => {
+    const link = await openLink({ url, connectTimeoutMs }).catch(async (error: unknown) => {
+      throw await explainLog(error, place, names, null, "its slot");
+    });
     try {
       return await work(link);
     } catch (error) {
@@ -63,7 +65,7 @@ export function createTailer(options: TailerOptions): LogTailer {
   };
 
   const open = (names: LogNames, from: LogPlace, signal: AbortSignal): Promise<LogReading> =>
-    linked(async (link) => {
+    linked(names, async (link) => {
       const [server] = await link.run("IDENTIFY_SYSTEM", patienceMs);
       const system = server!["systemid"]!;
       if (system !== from.system)
@@ -91,15 +93,15 @@ export function createTailer(options: TailerOptions): LogTailer {
         silenceMs: Math.max(leastSilenceMs, 2 * timeoutMs),
         aheadBytes,
         signal,
-        explain: (error) => explainLog(error, place, names, () => facts(names)),
+        explain: (error) => explainLog(error, place, names, () => facts(names), "its slot"),
       });
     });
 
   return {
-    look: () => logged((names) => connection.snapshot((inside) => lookAt(inside, names))),
+    look: () => logged("a new slot", (names) => connection.snapshot((inside) => lookAt(inside, names))),
     prepare: (signal) =>
-      logged((names) =>
-        linked(async (link) => {
+      logged("a new slot", (names) =>
+        linked(names, async (link) => {
           const [server] = await link.run("IDENTIFY_SYSTEM", patienceMs);
           const before = await facts(names);
           if (before.publication === null && before.walLevel === "logical") await makePublication(connection, names);
@@ -115,7 +117,7 @@ export function createTailer(options: TailerOptions): LogTailer {
           return { system: server!["systemid"]!, position };
         }),
       ),
-    read: (from, signal) => logged((names) => whileInUse(connection, names.name, clock, () => open(names, from, signal))),
-    drop: () => logged((names) => dropSlot(connection, names, clock)),
+    read: (from, signal) => logged("its slot", (names) => whileInUse(connection, names.name, clock, () => open(names, from, signal))),
+    drop: () => logged("a new slot", (names) => dropSlot(connection, names, clock)),
   };
 }

@@ -14,9 +14,15 @@ const plain: readonly (readonly [states: RegExp, trouble: LogTrouble])[] = [
 
 /**
  * What a failure means. Many have one SQLSTATE and are told apart only by a message in the server's language, so the server is asked how
- * things stand. A server that cannot be asked is a link that broke.
+ * things stand. A server that cannot be asked is a link that broke. Without `ask`, there is no link yet.
  */
-export async function explainLog(error: unknown, place: string, names: LogNames, ask: () => Promise<Facts>): Promise<LogUnreadable> {
+export async function explainLog(
+  error: unknown,
+  place: string,
+  names: LogNames,
+  ask: (() => Promise<Facts>) | null,
+  what: Needed,
+): Promise<LogUnreadable> {
   if (error instanceof LogUnreadable) return error;
   const state =
     causesOf(error)
@@ -29,8 +35,8 @@ export async function explainLog(error: unknown, place: string, names: LogNames,
   if (known === "in use") return told(known, `another process uses the slot ${names.name}: ${why}`);
   if (known === "rights") return told(known, `this role may not read the log: ${why}`);
   if (known === "full") return told(known, `no connection or slot is free for the log (max_wal_senders, max_replication_slots): ${why}`);
-  const facts = await ask().catch(() => null);
-  const found = facts === null ? null : (slotTrouble(facts, names) ?? givenTrouble(facts, names));
+  const facts = ask === null ? null : await ask().catch(() => null);
+  const found = facts === null ? null : troubleIn(facts, names, what);
   if (found !== null) return told(...found);
   // 55000: a server of version 18 or later skipped the publication; 42704: an earlier one refused.
   if (facts !== null && (state === "42704" || state === "55000"))
@@ -63,8 +69,14 @@ function lackOf({ inserts, through_root: throughRoot, covers, columns }: NonNull
   return absent.length === 0 ? null : `it leaves out the columns ${absent.join(", ")}`;
 }
 
+/** What the work needs that the server was asked for. */
+export type Needed = "a new slot" | "its slot";
+
+const troubleIn = (facts: Facts, names: LogNames, what: Needed): Found =>
+  (what === "its slot" ? slotTrouble(facts, names) : null) ?? givenTrouble(facts, names);
+
 /** Refuses to begin where the log cannot be read, or where a slot would serve nothing. */
-export function refuseUnreadable(facts: Facts, place: string, names: LogNames, what: "a new slot" | "its slot"): void {
-  const found = (what === "its slot" ? slotTrouble(facts, names) : null) ?? givenTrouble(facts, names);
+export function refuseUnreadable(facts: Facts, place: string, names: LogNames, what: Needed): void {
+  const found = troubleIn(facts, names, what);
   if (found !== null) throw new LogUnreadable(found[0], `${place}: ${found[1]}`);
 }
