@@ -1,5 +1,4 @@
 import { systemClock } from "../../../src/core/clock.ts";
-import type { LogReading } from "../../../src/contracts/log-tailer.ts";
 import { logCase, never, startLogged } from "./harness.ts";
 
 /** `node scripts/run-ts.mjs test/stores/postgres-log/cost.ts 18`: what reading a backlog costs this process, and the server's sender. */
@@ -23,7 +22,7 @@ for (const perTransaction of [1, 10, 200]) {
     const pid = Number((await outbox.slot())!["active_pid"]);
     const [began, used] = [systemClock.monotonic(), process.cpuUsage()];
     let [count, batches] = [0, 0];
-    for await (const { transactions } of reading as LogReading) {
+    for await (const { transactions } of reading) {
       batches++;
       for (const transaction of transactions) count += transaction.events.length;
       if (count >= events) break;

@@ -1,7 +1,7 @@
 import pg from "pg";
 import type { LogBatch, LoggedEvent, LogReading, LogTailer } from "../../../src/contracts/log-tailer.ts";
 import { systemClock } from "../../../src/core/clock.ts";
-import { LogUnreadable, type LogTrouble } from "../../../src/core/log-unreadable.ts";
+import { LogUnreadable } from "../../../src/core/log-unreadable.ts";
 import { createConnection } from "../../../src/stores/postgres/connection.ts";
 import { postgres, type PartitionUnit } from "../../../src/stores/postgres/index.ts";
 import { createTailer, type TailerOptions } from "../../../src/stores/postgres/log/tailer.ts";
@@ -97,7 +97,7 @@ export const readIds = async (reading: LogReading, count: number): Promise<reado
   idsOf(eventsOf(await readUntil(reading, (batches) => eventsOf(batches).length >= count)));
 
 /** What kind of trouble the work ends with; or what else it did. */
-export async function troubleOf(work: Promise<unknown>): Promise<LogTrouble | string> {
+export async function troubleOf(work: Promise<unknown>): Promise<string> {
   try {
     await work;
     return "no trouble";

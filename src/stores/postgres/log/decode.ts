@@ -1,7 +1,7 @@
 import type { LoggedEvent, LoggedTransaction } from "../../../contracts/log-tailer.ts";
 import { LogUnreadable } from "../../../core/log-unreadable.ts";
 import { lsnText } from "./lsn.ts";
-import { readRelation, type LoggedTable, type Plan } from "./relation.ts";
+import { readRelation, type LoggedTable, type ColumnPlan } from "./relation.ts";
 import { createRowReader } from "./row.ts";
 
 /** A transaction comes whole below this, and above it in parts. */
@@ -28,7 +28,7 @@ const [beginBytes, commitBytes] = [21, 26];
 
 /** Reads the protocol's first version without streaming: transactions come one after another, each when it has committed. */
 export function createDecoder(ours: LoggedTable, start: string): Decoder {
-  const relations = new Map<number, Plan | null>();
+  const relations = new Map<number, ColumnPlan | null>();
   const readRow = createRowReader();
   let transactions: LoggedTransaction[] = [];
   let told = start;

@@ -12,7 +12,7 @@ export interface LinkSettings {
 }
 
 /** A connection that can carry the log. The driver opens it, so TLS, passwords and certificates are as everywhere else. */
-export interface Link {
+export interface LogLink {
   /** Of the server's process. */
   readonly pid: number;
   /** Simple statements and replication commands only. Rejects after `patienceMs`; null waits for as long as it takes. */
@@ -37,7 +37,7 @@ interface Client {
 
 const raw = { getTypeParser: () => (value: string) => value };
 
-export async function openLink({ url, connectTimeoutMs }: LinkSettings): Promise<Link> {
+export async function openLink({ url, connectTimeoutMs }: LinkSettings): Promise<LogLink> {
   const { default: library } = await loadClient("PostgreSQL", "pg", () => import("pg"));
   const options = {
     connectionString: verified(url),

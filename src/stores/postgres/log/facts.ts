@@ -2,7 +2,7 @@ import type { PgRow, Run } from "../connection.ts";
 import type { LogNames } from "./names.ts";
 
 /** The server's own words about slot and publication. A column that its version lacks is undefined. */
-export interface Facts {
+export interface LogFacts {
   readonly walLevel: string;
   readonly slot: SlotRow | null;
   /** Null when there is no publication of this name. */
@@ -56,7 +56,7 @@ const publicationSql = `SELECT row_to_json(f) AS json FROM (
     SELECT row_to_json(t) AS json FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = $2 AND t.tablename = $3
   ) t ON true WHERE p.pubname = $1) f`;
 
-export async function readFacts(run: Run, names: LogNames): Promise<Facts> {
+export async function readFacts(run: Run, names: LogNames): Promise<LogFacts> {
   const [level] = await run("SELECT current_setting('wal_level') AS level");
   const [slot] = await run(slotSql, [names.name]);
   const [publication] = await run(publicationSql, [names.name, names.schema, names.table]);

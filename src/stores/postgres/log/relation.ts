@@ -39,7 +39,7 @@ export interface LoggedTable {
 }
 
 /** For each column of the log's table, which of our fields it is, or -1. */
-export type Plan = Int8Array;
+export type ColumnPlan = Int8Array;
 
 /** A reader of a message that may hold anything. Every step is within the message, or a RangeError. */
 export function cursor(bytes: Buffer, from: number, end: number) {
@@ -70,7 +70,7 @@ export function readRelation(
   from: number,
   end: number,
   ours: LoggedTable,
-): { readonly id: number; readonly plan: Plan | null } {
+): { readonly id: number; readonly plan: ColumnPlan | null } {
   const read = cursor(bytes, from, end);
   const id = read.int();
   const [schema, table] = [read.name(), read.name()];

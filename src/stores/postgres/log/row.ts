@@ -2,7 +2,7 @@ import type { LoggedEvent } from "../../../contracts/log-tailer.ts";
 import { maxMarkBytes } from "../../../core/letter.ts";
 import { maxHeadersText, readRow } from "../../kit/stored.ts";
 import { lastMs } from "../rows.ts";
-import { field, fields, kinds, type Plan } from "./relation.ts";
+import { field, fields, kinds, type ColumnPlan } from "./relation.ts";
 
 /** How many bytes a binary value of each kind has; -1: as many as it says. */
 const sizes = fields.map(([, kind]) => [-1, 4, 8, 8, -1][kind]!);
@@ -21,13 +21,13 @@ const maxNameBytes = 4 * (maxMarkBytes + 1);
  * Reads the row of an INSERT. Null for a row that is not the log's. No object is made per column, and a payload stays where it arrived: an
  * event that is kept keeps the chunk that it came in.
  */
-export function createRowReader(): (plan: Plan, bytes: Buffer, from: number, end: number) => LoggedEvent | null {
+export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: number, end: number) => LoggedEvent | null {
   /** Where each value lies; a start of -1 is NULL. */
   const starts = new Int32Array(fields.length);
   const ends = new Int32Array(fields.length);
   const known = createKnownTexts();
 
-  const locate = (plan: Plan, bytes: Buffer, from: number, end: number): void => {
+  const locate = (plan: ColumnPlan, bytes: Buffer, from: number, end: number): void => {
     if (end - from < 2 || bytes.readUInt16BE(from) !== plan.length) throw new RangeError("a row with other columns than its table");
     let at = from + 2;
     for (let column = 0; column < plan.length; column++) {

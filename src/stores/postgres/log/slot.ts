@@ -3,7 +3,7 @@ import type { Clock } from "../../../core/clock.ts";
 import { WaybillError } from "../../../core/errors.ts";
 import { onAbort } from "../../../core/time.ts";
 import type { Connection } from "../connection.ts";
-import type { Link } from "./driver.ts";
+import type { LogLink } from "./driver.ts";
 import type { LogNames } from "./names.ts";
 
 /** From this version on, a standby can have a copy of the slot, so that a failover keeps it. */
@@ -20,7 +20,7 @@ export const createCommand = ({ name }: LogNames, version: number): string =>
 
 export interface Making {
   readonly connection: Connection;
-  readonly link: Link;
+  readonly link: LogLink;
   readonly names: LogNames;
   readonly clock: Clock;
   /** Each wait for one transaction of others. `statement_timeout` does not end it. Then the slot is given back and asked for again. */

@@ -3,13 +3,13 @@ import type { Clock } from "../../../core/clock.ts";
 import { LogUnreadable } from "../../../core/log-unreadable.ts";
 import { onAbort, over as reason, within } from "../../../core/time.ts";
 import type { Decoder } from "./decode.ts";
-import type { Link } from "./driver.ts";
+import type { LogLink } from "./driver.ts";
 import { createFrames } from "./frames.ts";
 import { lsnOf } from "./lsn.ts";
 import { copyDone, query, ServerSaid, standbyStatus, terminate } from "./messages.ts";
 
 export interface StreamOptions {
-  readonly link: Link;
+  readonly link: LogLink;
   readonly decoder: Decoder;
   /** The START_REPLICATION command. */
   readonly command: string;

@@ -5,7 +5,7 @@ import { LogUnreadable } from "../../../core/log-unreadable.ts";
 import type { Connection } from "../connection.ts";
 import type { Names } from "../names.ts";
 import { createDecoder } from "./decode.ts";
-import { openLink, type Link } from "./driver.ts";
+import { openLink, type LogLink } from "./driver.ts";
 import { readFacts, lossOf } from "./facts.ts";
 import { lookAt } from "./look.ts";
 import { lsnOf } from "./lsn.ts";
@@ -52,7 +52,7 @@ export function createTailer(options: TailerOptions): LogTailer {
       throw isServers(error) ? await explainLog(error, place, names, () => facts(names), what) : error;
     });
   };
-  const linked = async <T>(names: LogNames, work: (link: Link) => Promise<T>): Promise<T> => {
+  const linked = async <T>(names: LogNames, work: (link: LogLink) => Promise<T>): Promise<T> => {
     const link = await openLink({ url, connectTimeoutMs }).catch(async (error: unknown) => {
       throw await explainLog(error, place, names, null, "its slot");
     });

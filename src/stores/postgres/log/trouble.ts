@@ -1,7 +1,7 @@
 import { causesOf, sqlStateOf } from "../../../core/causes.ts";
 import { asError } from "../../../core/errors.ts";
 import { LogUnreadable, type LogTrouble } from "../../../core/log-unreadable.ts";
-import { lossOf, type Facts } from "./facts.ts";
+import { lossOf, type LogFacts } from "./facts.ts";
 import type { LogNames } from "./names.ts";
 import { columnsRead } from "./relation.ts";
 
@@ -20,7 +20,7 @@ export async function explainLog(
   error: unknown,
   place: string,
   names: LogNames,
-  ask: (() => Promise<Facts>) | null,
+  ask: (() => Promise<LogFacts>) | null,
   what: Needed,
 ): Promise<LogUnreadable> {
   if (error instanceof LogUnreadable) return error;
@@ -47,13 +47,13 @@ export async function explainLog(
 type Found = readonly [trouble: LogTrouble, message: string] | null;
 
 /** What a slot needs that is made now. */
-function givenTrouble({ walLevel, publication }: Facts, { name }: LogNames): Found {
+function givenTrouble({ walLevel, publication }: LogFacts, { name }: LogNames): Found {
   if (walLevel !== "logical") return ["not logical", `wal_level is ${walLevel}, and only logical lets the log be read: it needs a restart`];
   const lack = publication === null ? "there is no such publication" : lackOf(publication);
   return lack === null ? null : ["publication", `the publication ${name} cannot be used: ${lack}`];
 }
 
-function slotTrouble({ walLevel, slot }: Facts, { name }: LogNames): Found {
+function slotTrouble({ walLevel, slot }: LogFacts, { name }: LogNames): Found {
   if (walLevel !== "logical") return null;
   if (slot === null) return ["missing", `there is no replication slot ${name}`];
   if (!slot.ours) return ["elsewhere", `the replication slot ${name} is of another plugin or database (${slot.plugin}, ${slot.database})`];
@@ -61,7 +61,7 @@ function slotTrouble({ walLevel, slot }: Facts, { name }: LogNames): Found {
   return loss === null ? null : ["lost", `the replication slot ${name} is lost: ${loss}`];
 }
 
-function lackOf({ inserts, through_root: throughRoot, covers, columns }: NonNullable<Facts["publication"]>): string | null {
+function lackOf({ inserts, through_root: throughRoot, covers, columns }: NonNullable<LogFacts["publication"]>): string | null {
   if (!covers) return "it does not have the outbox, or only its partitions";
   if (!inserts) return "it does not publish inserts";
   if (!throughRoot) return "publish_via_partition_root is not set";
@@ -72,11 +72,11 @@ function lackOf({ inserts, through_root: throughRoot, covers, columns }: NonNull
 /** What the work needs that the server was asked for. */
 export type Needed = "a new slot" | "its slot";
 
-const troubleIn = (facts: Facts, names: LogNames, what: Needed): Found =>
+const troubleIn = (facts: LogFacts, names: LogNames, what: Needed): Found =>
   (what === "its slot" ? slotTrouble(facts, names) : null) ?? givenTrouble(facts, names);
 
 /** Refuses to begin where the log cannot be read, or where a slot would serve nothing. */
-export function refuseUnreadable(facts: Facts, place: string, names: LogNames, what: Needed): void {
+export function refuseUnreadable(facts: LogFacts, place: string, names: LogNames, what: Needed): void {
   const found = troubleIn(facts, names, what);
   if (found !== null) throw new LogUnreadable(found[0], `${place}: ${found[1]}`);
 }
