@@ -27,7 +27,6 @@ export const mends: readonly Mend[] = [
     "On PostgreSQL 14, any role could have functions of its own run by a migration, a relay or a subscriber.",
     "postgres-any-path",
     "postgres-functions-any-path",
-    "postgres-open-schema-untold",
   ),
   mend("Each invented topic had a record of its own.", "records-without-bound"),
   mend("Invented topics took the place of one that exists.", "invented-topics-take-the-places"),

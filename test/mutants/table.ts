@@ -919,12 +919,6 @@ export const mutants: readonly Mutant[] = [
     tests("stores/postgres-planted.slow", "neither do writers, relays, subscribers, operators and doctor"),
   ),
   mutant(
-    "postgres-open-schema-untold",
-    "P",
-    "PostgreSQL: doctor does not tell that every role may create functions where sessions look for them",
-    tests("doctor/postgres.slow", "a schema where every role may create functions is found"),
-  ),
-  mutant(
     "postgres-reads-all-holds",
     null,
     "PostgreSQL: each settle reads an index of all waiting aggregates to its end",
