@@ -15,7 +15,8 @@ export function flagsOf<T extends SettingTable>(table: T): FlagsOf<T> {
     const { kind, default: usual } = setting;
     const [name, shown, help] = partsOf(setting);
     if (name === undefined || kind === "retry" || kind === "waits") return [];
-    const told = usual === undefined ? help! : `${help} (default: ${kind === "time" ? inWords(usual as number) : String(usual)})`;
+    const told =
+      usual === undefined ? help! : `${help} (default: ${kind === "time" ? inWords(usual as number) : (usual as string | number)})`;
     return [[name, flag.value(shown!, told, texts[kind](setting))]];
   });
   return Object.fromEntries(flags) as FlagsOf<T>;
@@ -23,7 +24,7 @@ export function flagsOf<T extends SettingTable>(table: T): FlagsOf<T> {
 
 /** What flags and the file say about these settings. A flag wins. */
 export function chosen<T extends SettingTable>(table: T, values: object, config: object): OptionsOf<T> {
-  const [ofFlags, ofFile] = [new Map(Object.entries(values)), new Map(Object.entries(config))];
+  const [ofFlags, ofFile] = [new Map<string, unknown>(Object.entries(values)), new Map<string, unknown>(Object.entries(config))];
   const options = Object.entries(table).map(([name, setting]) => [
     name,
     ofFlags.get(partsOf(setting)[0] ?? "") ?? ofFile.get(keyOf(name, setting) ?? ""),

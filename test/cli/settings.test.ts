@@ -57,13 +57,13 @@ describe("one row of a table", () => {
   });
 });
 
-describe.each([
+describe.each<readonly [string, Readonly<Record<string, SettingTable>>]>([
   ["relay", { relaySettings, housekeepingSettings }],
   ["subscriber", { subscriberSettings }],
-] as const)("the settings of the %s", (room, tables) => {
+])("the settings of the %s", (room, tables) => {
   const comments = commentsOf(read(`src/${room}/settings.ts`));
   const rows = Object.entries(tables).flatMap(([table, settings]) =>
-    Object.entries<SettingTable[string]>(settings).map(([name, row]) => ({ name, row, comment: comments.get(`${table}.${name}`) })),
+    Object.entries(settings).map(([name, row]) => ({ name, row, comment: comments.get(`${table}.${name}`) })),
   );
 
   test.each(rows)("$name: its comment tells its default", ({ row, comment }) => {
