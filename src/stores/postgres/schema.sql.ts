@@ -489,12 +489,14 @@ const claimingFrom = (
 
 const settling = (
   n: Names,
-): string => `-- A settle of published events, and whether they were the last of the window; null, with nothing done, where a lane is lost or an event is not
--- in the window.
-CREATE FUNCTION ${n.settle}(mine text, settled text, lanes smallint[], epochs bigint[], given bigint[], added_from bigint, added_to bigint, keep boolean)
+): string => `-- A settle of published events, and of others that only leave the window. Answers whether they were the last of it; null, with nothing done,
+-- where a lane is lost or an event is not in the window.
+CREATE FUNCTION ${n.settle}(mine text, settled text, lanes smallint[], epochs bigint[], given bigint[], others bigint[], added_from bigint,
+  added_to bigint, keep boolean)
 RETURNS boolean
 ${ofRelays}
 DECLARE
+  leaving bigint[] := given || others;
   held bigint[];
   remaining bigint[] := '{}';
   done bigint;
@@ -507,11 +509,11 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Alone: a settle that its relay has given up may still be at work.
-  DELETE FROM ${n.windows} w WHERE w."window" = settled AND w.relay = mine AND w.seqs = given;
+  DELETE FROM ${n.windows} w WHERE w."window" = settled AND w.relay = mine AND w.seqs = leaving;
   IF NOT FOUND THEN
     SELECT w.seqs INTO held FROM ${n.windows} w WHERE w."window" = settled AND w.relay = mine FOR UPDATE;
-    remaining := ARRAY(SELECT u.seq FROM unnest(held) AS u (seq) WHERE u.seq NOT IN (SELECT unnest(given)));
-    IF held IS NULL OR cardinality(held) - cardinality(remaining) <> cardinality(given) THEN
+    remaining := ARRAY(SELECT u.seq FROM unnest(held) AS u (seq) WHERE u.seq NOT IN (SELECT unnest(leaving)));
+    IF held IS NULL OR cardinality(held) - cardinality(remaining) <> cardinality(leaving) THEN
       RETURN NULL;
     END IF;
     IF remaining = '{}' THEN

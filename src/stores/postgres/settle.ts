@@ -2,32 +2,12 @@ import type { Outcome, SettleReport } from "../../contracts/outbox-store.ts";
 import { aggregateKey } from "../../core/event.ts";
 import { type Failed, fenced, type NewHold, planSettle, seqOf } from "../kit/settle.ts";
 import type { Connection, Run } from "./connection.ts";
-import { heldColumns, heldOf, joinHold, startReleasing } from "./holds.ts";
+import { heldColumns, heldOf, joinHold } from "./holds.ts";
 import { literal, type Names } from "./names.ts";
-import { addedWithin, bigints, indexable, list, spanOf, storable } from "./rows.ts";
+import { bigints, indexable, list, spanOf, storable } from "./rows.ts";
 
 /** What becomes of an event that is published. */
 export type Published = "keep" | "delete";
-
-/** Settles published events only, in one round trip. Null, with nothing done, where a lane is lost or an event is not in the window. */
-export async function settlePublished(
-  connection: Connection,
-  n: Names,
-  { relay, window }: Settling,
-  outcomes: readonly Outcome[],
-  onPublish: Published,
-): Promise<Settled | null> {
-  const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
-  const seqs = BigInt64Array.from(outcomes, seqOf).sort(); // as the window has them
-  const given = [
-    ...[`${literal(relay)}::text`, `${literal(window)}::text`],
-    ...[`'${list(epochs.keys())}'::smallint[]`, `'${list(epochs.values())}'::bigint[]`, `'${list(seqs)}'::bigint[]`],
-    ...[...spanOf(outcomes.map(({ claim }) => claim.envelope.createdAt.getTime())).map((ms) => `${ms}::bigint`), onPublish === "keep"],
-  ];
-  const [answer] = await connection.batch(`SELECT ${n.settle}(${given.join(", ")})`);
-  const [ended] = answer![0]!;
-  return ended === null ? null : { settled: outcomes.length, lost: [], ended: ended === "t" };
-}
 
 /** Which window of which relay. */
 interface Settling {
@@ -40,11 +20,36 @@ interface Settled extends SettleReport {
   readonly ended: boolean;
 }
 
-const doneSql = (n: Names, onPublish: Published, seqs: string, which: string): string =>
-  onPublish === "delete"
-    ? `DELETE FROM ${n.outbox} WHERE seq = ANY (${seqs}) AND status IN ('PENDING', 'FAILED') AND ${which}`
-    : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp(), next_attempt_at = NULL
-       WHERE seq = ANY (${seqs}) AND status IN ('PENDING', 'FAILED') AND ${which}`;
+/** The call that marks published events, and takes these outcomes out of the window. */
+function statementOf(n: Names, { relay, window }: Settling, outcomes: readonly Outcome[], onPublish: Published): string {
+  const epochs = new Map(outcomes.map(({ claim }) => [claim.lane, claim.epoch]));
+  const published = outcomes.filter(({ as }) => as === "published");
+  const seqs = (of: readonly Outcome[]): string => `'${list(BigInt64Array.from(of, seqOf).sort())}'::bigint[]`; // sorted as the window has them
+  const given = [
+    ...[
+      `${literal(relay)}::text`,
+      `${literal(window)}::text`,
+      `'${list(epochs.keys())}'::smallint[]`,
+      `'${list(epochs.values())}'::bigint[]`,
+    ],
+    ...[seqs(published), seqs(outcomes.filter(({ as }) => as !== "published"))],
+    ...[...spanOf(published.map(({ claim }) => claim.envelope.createdAt.getTime())).map((ms) => `${ms}::bigint`), onPublish === "keep"],
+  ];
+  return `SELECT ${n.settle}(${given.join(", ")}) AS ended`;
+}
+
+/** Settles published events only, in one round trip. Null, with nothing done, where a lane is lost or an event is not in the window. */
+export async function settlePublished(
+  connection: Connection,
+  n: Names,
+  which: Settling,
+  outcomes: readonly Outcome[],
+  onPublish: Published,
+): Promise<Settled | null> {
+  const [answer] = await connection.batch(statementOf(n, which, outcomes, onPublish));
+  const [ended] = answer![0]!;
+  return ended === null ? null : { settled: outcomes.length, lost: [], ended: ended === "t" };
+}
 
 /**
  * Locks the lane rows first, so that owner and epoch cannot change between the check and the update. A relay that took a lane before is
@@ -53,7 +58,7 @@ const doneSql = (n: Names, onPublish: Published, seqs: string, which: string): s
 export async function settleWindow(
   run: Run,
   n: Names,
-  { relay, window }: Settling,
+  which: Settling,
   outcomes: readonly Outcome[],
   onPublish: Published,
 ): Promise<Settled> {
@@ -61,49 +66,19 @@ export async function settleWindow(
   const owned = new Map(
     (
       await run(`SELECT lane, epoch FROM ${n.lanes} WHERE owner = $1 AND lane = ANY ($2::smallint[]) ORDER BY lane FOR UPDATE`, [
-        relay,
+        which.relay,
         list(lanes),
       ])
     ).map((row) => [Number(row["lane"]), BigInt(row["epoch"]!)]),
   );
-  const [held] = await run(`SELECT seqs FROM ${n.windows} WHERE "window" = $1 AND relay = $2 FOR UPDATE`, [window, relay]);
+  const [held] = await run(`SELECT seqs FROM ${n.windows} WHERE "window" = $1 AND relay = $2 FOR UPDATE`, [which.window, which.relay]);
   const open = new Set(bigints(held?.["seqs"]));
   const { mine, lost } = fenced(outcomes, owned, ({ envelope }) => open.has(envelope.seq));
-  if (mine.length > 0) {
-    for (const { claim } of mine) open.delete(claim.envelope.seq);
-    await finish(run, n, window, mine, [...open], onPublish);
-    const failures = mine.filter(({ as }) => as !== "published");
-    if (failures.length > 0) await settleFailures(run, n, failures);
-  }
-  return { settled: mine.length, lost, ended: open.size === 0 };
-}
-
-/** Writes the published events, and what is left of the window, in one statement. */
-async function finish(
-  run: Run,
-  n: Names,
-  window: string,
-  mine: readonly Outcome[],
-  left: readonly bigint[],
-  onPublish: Published,
-): Promise<void> {
-  const published = mine.filter(({ as }) => as === "published");
-  const known = mine.filter(({ as }) => as !== "returned").map(seqOf);
-  const seqs = list(published.map(seqOf));
-  const done = (which: string): string => doneSql(n, onPublish, "$1::bigint[]", which);
-  // The bounds on `created_at` keep the database from looking into every partition.
-  const created = published.map(({ claim }) => claim.envelope.createdAt.getTime());
-  const [row] = await run(
-    `WITH done AS (${done(addedWithin("$5", "$6"))} RETURNING 1),
-          freed AS (${startReleasing(n, "$1::bigint[]")}),
-          cleared AS (DELETE FROM ${n.suspects} WHERE seq = ANY ($2::bigint[])),
-          ended AS (DELETE FROM ${n.windows} WHERE "window" = $3 AND cardinality($4::bigint[]) = 0),
-          kept AS (UPDATE ${n.windows} SET seqs = $4::bigint[] WHERE "window" = $3 AND cardinality($4::bigint[]) > 0)
-     SELECT count(*) AS n FROM done`,
-    [seqs, list(known), window, list(left), ...spanOf(created)],
-  );
-  // Plain SQL may have changed a `created_at`, or settled the event some other way.
-  if (Number(row!["n"]) < published.length) await run(done("true"), [seqs]);
+  if (mine.length === 0) return { settled: 0, lost, ended: open.size === 0 };
+  const [done] = await run(statementOf(n, which, mine, onPublish));
+  const failures = mine.filter(({ as }) => as !== "published");
+  if (failures.length > 0) await settleFailures(run, n, failures);
+  return { settled: mine.length, lost, ended: done!["ended"] === "t" };
 }
 
 /** Reads the rows of the outcomes, decides in outcome order, and writes the result: a few statements, however many events failed. */
@@ -126,10 +101,11 @@ async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]):
 
 async function fail(run: Run, n: Names, failed: readonly Failed[]): Promise<void> {
   await run(
-    `UPDATE ${n.outbox} o SET status = CASE WHEN f."afterMs" IS NULL THEN 'DEAD' ELSE 'FAILED' END, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error, error_code = f.code, error_detail = nullif(f.detail, ''),
+    `WITH f AS (SELECT * FROM json_to_recordset($1::json) AS f (seq bigint, "afterMs" double precision, code text, error text, detail text)),
+          cleared AS (DELETE FROM ${n.suspects} s USING f WHERE s.seq = f.seq)
+     UPDATE ${n.outbox} o SET status = CASE WHEN f."afterMs" IS NULL THEN 'DEAD' ELSE 'FAILED' END, retry_count = least(greatest(o.retry_count, 0), 999999999) + 1, last_error = f.error, error_code = f.code, error_detail = nullif(f.detail, ''),
        next_attempt_at = clock_timestamp() + f."afterMs" * interval '1 millisecond'
-     FROM json_to_recordset($1::json) AS f (seq bigint, "afterMs" double precision, code text, error text, detail text)
-     WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
+     FROM f WHERE o.seq = f.seq AND o.status IN ('PENDING', 'FAILED')`,
     [json(failed)],
   );
 }
