@@ -243,7 +243,7 @@ for (const { name, title, start } of both)
 
     describe("of a library, through its handle", () => {
       const create = async (): Promise<StoreHarness<mysql2.Pool, mysql2.PoolConnection>> => {
-        const { store: _own, begin, effect, lose, commitInside, ...harness } = await cases.create();
+        const { store: _own, begin, effect, lose: _lose, commitInside, ...harness } = await cases.create();
         const store = mysql({ pool: harness.pool, clock: harness.storeClock, tx: fromMysql2, db: harness.pool });
         return {
           ...harness,
@@ -251,14 +251,13 @@ for (const { name, title, start } of both)
           db: harness.pool,
           begin: async () => ({ ...(await begin()), tx: await harness.pool.getConnection() }),
           effect: (tx, name) => effect(tx, name),
-          lose: (tx) => lose!(tx),
           commitInside: (tx) => commitInside!(tx),
         };
       };
       const can = {
         claimBesideWriter: true,
         parallelWriters: true,
-        loseTransaction: true,
+        loseTransaction: false, // what comes behind its end may be kept: test/handles/inbox.slow.test.ts
         commitInside: true,
         uniqueIds: true,
         hostileRows: true,
