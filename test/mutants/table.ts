@@ -195,7 +195,7 @@ export const mutants: readonly Mutant[] = [
   mutant(
     "stops-are-kept",
     null,
-    "a relay remembers every event that failed until nothing is on its way, so its memory grows with a backlog",
+    "a relay remembers the events that failed for a long while, so its memory grows with a backlog",
     tests("prices/writer.slow", "events with 16 KiB of data, one in a hundred of which is refused for good", "on PostgreSQL"),
   ),
   mutant(
