@@ -15,7 +15,8 @@ const mostSignatures = 200;
 /** The words before a parenthesis in the store's SQL. */
 function words(sql: string): readonly string[] {
   const folder = new URL("../../src/stores/postgres/", import.meta.url);
-  const source = readdirSync(folder).map((file) => readFileSync(new URL(file, folder), "utf8"));
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+  const source = files.map((file) => readFileSync(new URL(file, folder), "utf8"));
   return [...new Set([sql, ...source].flatMap((text) => [...text.matchAll(/\b([a-z_][a-z0-9_]*)\(/g)].map(([, word]) => word!)))];
 }
 

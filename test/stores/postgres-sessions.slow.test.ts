@@ -60,7 +60,10 @@ await describeWith("postgres", "a handler's session on PostgreSQL", () => {
       });
       await expect(replacing).rejects.toMatchObject({ code: "TRANSACTION_LOST" });
       expect(await effects()).toEqual([]);
-      expect(await inbox().once(lost, 1, () => undefined)).toBe("done");
+      const again = inbox().once(lost, 1, () => undefined);
+      // Through a handle, a statement between the two would have been kept.
+      if (name === "a handle") await expect(again).rejects.toMatchObject({ code: "EFFECT_UNFINISHED" });
+      else expect(await again).toBe("done");
     });
 
     test(`who waits for a mark that another transaction holds is told so: ${name}`, async () => {
@@ -78,20 +81,21 @@ await describeWith("postgres", "a handler's session on PostgreSQL", () => {
     });
 
     test(`the database's end of the session is told as that, whatever the handler threw: ${name}`, async () => {
-      const raw = inbox().once(key, 1, async (tx) => {
+      const ended = { ...key, id: `ended ${name.length}` };
+      const raw = inbox().once(ended, 1, async (tx) => {
         await kill(tx);
         await write(tx);
       });
       await expect(raw).rejects.toMatchObject(dead);
-      const wrapped = inbox().once(key, 1, async (tx) => {
+      const wrapped = inbox().once(ended, 1, async (tx) => {
         await kill(tx);
         throw new Error("it did not work");
       });
       await expect(wrapped).rejects.toMatchObject(dead);
-      await expect(inbox().once(key, 1, kill)).rejects.toMatchObject(dead); // it did not notice
+      await expect(inbox().once(ended, 1, kill)).rejects.toMatchObject(dead); // it did not notice
       const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
-      await expect(inbox().once(key, 1, () => Promise.reject(refused))).rejects.toBe(refused); // somebody else's link
-      const failing = inbox().once(key, 1, async (tx) => void (await tx.query("SELECT 1/0")));
+      await expect(inbox().once(ended, 1, () => Promise.reject(refused))).rejects.toBe(refused); // somebody else's link
+      const failing = inbox().once(ended, 1, async (tx) => void (await tx.query("SELECT 1/0")));
       await expect(failing).rejects.toMatchObject({ code: "22012" });
       expect(await effects()).toEqual([]);
     });
