@@ -99,7 +99,6 @@ class Broken extends Failed {
 
 /** What is done to the answers of one round. */
 interface Plan {
-  readonly name: LineName;
   readonly kind: Kind;
   readonly damage: Damage;
   /** The path begins on a clean line, and the line goes bad then. */
@@ -116,14 +115,14 @@ export function lineRound(place: LinePlace, name: LineName, kind: Kind, seed: nu
   const later = chance.is(0.5);
   const lastsMs = 2_500 + chance.below(1_500);
   const damage = damageOf(seed, name, kind, only);
-  return play(place, { name, kind, damage, later, mayLose: kind === "fake", enough: (ms) => ms > lastsMs });
+  return play(place, { kind, damage, later, mayLose: kind === "fake", enough: (ms) => ms > lastsMs });
 }
 
 /** So many connections are told it: more than a process opens that waits for the first of them for ever. */
 const tellings = 6;
 const toldMs = 90_000;
 /** Of one wrong answer: what the buffers of the sockets take besides. */
-const mostTaken = 16 * 1024 * 1024;
+const mostTaken = 40 * 1024 * 1024;
 
 /** Every event has its effect once, although the server said this to every connection for a while. */
 export function wrongRound(place: LinePlace, answer: WrongAnswer): Promise<Report> {
@@ -134,10 +133,10 @@ export function wrongRound(place: LinePlace, answer: WrongAnswer): Promise<Repor
     if (ms > toldMs) throw new Failed(`it was told ${damage.told} times in ${toldMs / 1_000} s: some connection waits for more`);
     return false;
   };
-  return play(place, { name: answer.server, kind: "fake", damage, later: false, mayLose: false, enough });
+  return play(place, { kind: "fake", damage, later: false, mayLose: false, enough });
 }
 
-async function play(place: LinePlace, { name, kind, damage, later, mayLose, enough }: Plan): Promise<Report> {
+async function play(place: LinePlace, { kind, damage, later, mayLose, enough }: Plan): Promise<Report> {
   const program = await bundled();
   const ground = await place.create();
   const child = launch(program, ground.config, kind);
