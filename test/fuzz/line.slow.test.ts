@@ -8,7 +8,7 @@ import type { Target } from "./target.ts";
 import { openTargets } from "./targets.ts";
 
 /** Which kind plays a new seed here; `npm run test:fuzz` plays both. Kept seeds are played of both. */
-const kindOf = (name: (typeof lineNames)[number]): "line" | "fake" => (name === "postgres" ? "fake" : "line");
+const kindOf = (name: (typeof lineNames)[number]): "line" | "fake" => (["postgres", "mariadb"].includes(name) ? "fake" : "line");
 
 for (const name of lineNames)
   for (const kind of ["line", "fake"] as const) {

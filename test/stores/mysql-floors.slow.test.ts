@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { createPool } from "mysql2/promise";
 import { expect, test } from "vitest";
 import { mysql } from "../../src/stores/mysql/index.ts";
 import { describeWith } from "../servers/available.ts";
@@ -39,6 +40,20 @@ await describeWith("mariadb", "on MariaDB a scan begins at its floor", () => {
     expect(await relay.drain()).toEqual([]);
     const other = mysql({ pool: harness.pool }); // floors belong to one process, and start at 0
     expect(await relayWith(other, relay.holding).drain()).toEqual(["order-1"]);
+  });
+
+  own("and begins anew on a new connection, which may lead to another server, although nothing failed", async (harness, _, clock) => {
+    let pool = harness.pool;
+    const changing = { getConnection: () => pool.getConnection() } as typeof pool;
+    const relay = await relayOn(underClock({ ...harness, pool: changing }, clock));
+    await add(harness, "order-1", 50);
+    await relay.drain();
+    await raised(relay, harness, clock);
+    await harness.pool.query(broughtBack);
+    expect(await relay.drain()).toEqual([]);
+    pool = createPool(mariadb.server.url(harness.database));
+    expect(await relay.drain()).toEqual(["order-1"]);
+    await pool.end();
   });
 
   own("and a row that commits late, below rows that were published meanwhile, is still claimed", async (harness, store, clock) => {

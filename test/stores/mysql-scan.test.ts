@@ -163,6 +163,7 @@ describe("a floor", () => {
     ["an operator who put rows back", (_, { lock, enter }) => (lock({ epoch: 1n, reopened: 1n }), enter())],
     ["another server", (_, { enter }) => enter({}, "s2")],
     ["a new connection, which may lead to a server that was restored", (_, { enter }) => enter({})],
+    ["a new connection of a look that finds nothing", (floors) => floors.meet({})],
     ["numbers that begin anew", (_, { look }) => look({ highest: 3, next: 4 })],
     ["a claim that failed", (floors) => floors.reset()],
     ["time, for what somebody did by hand", async (_, { clock, enter }) => (await clock.advance(400_000), enter())],

@@ -25,6 +25,8 @@ type Held = ReadonlyMap<number, bigint>;
 
 /** Where each lane's scan may begin. What was learnt about a lane under another epoch counts for nothing. */
 export interface Floors {
+  /** A new link may lead to another server, and the floors are not proven there. */
+  meet(link: object): void;
   /** Under the lanes' locks: forgets floors that a new owner, server or link, an operator, or their age has made doubtful. */
   enter(facts: Facts): void;
   of(lane: number, epoch: bigint): bigint;
@@ -120,14 +122,19 @@ export function createFloors(clock: Clock, random: Random): Floors {
     floors.clear();
     proof = unproven;
   };
+  const meet = (link: object): void => {
+    if (!links.has(link)) reset();
+    links.add(link);
+  };
   const isOld = ({ since }: Floor): boolean => clock.monotonic() - since >= sweepMs;
 
   return {
     reset,
+    meet,
     enter(facts) {
-      if (facts.server !== server || !links.has(facts.link)) reset();
+      meet(facts.link);
+      if (facts.server !== server) reset();
       server = facts.server;
-      links.add(facts.link);
       for (const [lane, { epoch, reopened }] of facts.lanes) {
         const known = floors.get(lane);
         if (known?.epoch !== epoch || known.reopened !== reopened || isOld(known))

@@ -39,7 +39,10 @@ export function createOutboxStore({ connection, names, clock, random, newId, onP
       const stale = known.stale(holding.relay, request.open);
       try {
         const lanes = [...holding.lanes.keys()].sort((a, b) => a - b);
-        const seen = await look(connection.run, names, lanes, floorOf(floors, holding));
+        const seen = await connection.session(({ run, link }) => {
+          floors.meet(link);
+          return look(run, names, lanes, floorOf(floors, holding));
+        });
         const work = seen.ready || seen.due || seen.delayed || seen.releasing || seen.suspicious;
         if (!work && stale !== "all" && stale.length === 0 && floors.current(holding.lanes, seen.reopened) && !floors.moving(holding.lanes))
           return { ...nothing, destinations: seen.destinations };
