@@ -265,6 +265,12 @@ export const mutants: readonly Mutant[] = [
     tests("stores/mysql-floors.slow", "a lane that came back"),
   ),
   mutant(
+    "mysql-look-behind-a-new-link",
+    "L",
+    "MySQL: a look over a new connection begins at the numbers of the server before",
+    tests("stores/mysql-floors.slow", "and begins anew on a new connection"),
+  ),
+  mutant(
     "mark-not-looked-for",
     "E",
     "SQLite: what a handler did in a transaction of its own counts as done",
