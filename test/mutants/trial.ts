@@ -42,7 +42,13 @@ async function test(tree: string, { tests: file, only, within }: Exclude<Killer,
   const failed = report.testResults.flatMap(({ assertionResults }) => assertionResults.filter(({ status }) => status === "failed"));
   const [first] = failed;
   if (first !== undefined)
-    return { is: "broken", how: `${first.title}: ${(first.failureMessages[0] ?? "").split("\n")[0]!.slice(0, 160)}` };
+    return {
+      is: "broken",
+      how: `${first.title}: ${(first.failureMessages[0] ?? "")
+        .split("\n")[0]!
+        .replaceAll(/(\/[\w.-]+)+\/(?=node_modules)/g, "")
+        .slice(0, 160)}`,
+    };
   if (end.code !== 0) return { is: "nothing", why: firstLine(report.testResults.map(({ message }) => message).join("\n") || end.text) };
   return report.numPassedTests > 0 ? { is: "held" } : { is: "nothing", why: "no test has run" };
 }
