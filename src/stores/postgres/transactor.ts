@@ -79,9 +79,14 @@ async function commit(client: PgClient, { place, patienceMs }: ServerPlace, stat
   if (before === "I") throw lost("the transaction ended inside the callback: leave COMMIT and ROLLBACK to Waybill");
   const unknown = (cause?: unknown): WaybillError =>
     new WaybillError("COMMIT_UNKNOWN", `the connection to ${place} was lost while COMMIT was under way`, { cause });
-  const answer = await systemDeadlines.within(patienceMs, readable(() => client.query(statements))).catch((error: unknown) => {
-    throw isSilence(error) ? unknown(error) : explain(error, place);
-  });
+  const answer = await systemDeadlines
+    .within(
+      patienceMs,
+      readable(() => client.query(statements)),
+    )
+    .catch((error: unknown) => {
+      throw isSilence(error) ? unknown(error) : explain(error, place);
+    });
   if (answer === null) throw unknown();
   if (lastOf(answer).command === "ROLLBACK")
     throw lost("a statement of the transaction had failed, and the failure was swallowed: PostgreSQL rolled everything back");
