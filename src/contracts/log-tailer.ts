@@ -29,10 +29,15 @@ export interface LoggedTransaction {
    * a large transaction.
    */
   readonly events: readonly LoggedEvent[];
+  /** The aggregates of other rows that it inserted: those are the table's. */
+  readonly others: readonly Aggregate[];
 }
 
+/** Names an aggregate. */
+export type Aggregate = Pick<Envelope, "aggregateType" | "aggregateId">;
+
 export interface LogBatch {
-  /** In the order of their commits. Transactions without events of the log's are left out. */
+  /** In the order of their commits. Transactions without events are left out. */
   readonly transactions: readonly LoggedTransaction[];
   /** Whatever committed before this position is in this batch or in an earlier one. It moves without events too. */
   readonly end: LogPosition;
@@ -46,6 +51,8 @@ export interface LogBatch {
 export interface LogReading extends AsyncIterable<LogBatch> {
   /** The server may forget the log up to here. Nothing else ever confirms a position. */
   confirm(position: LogPosition): void;
+  /** Resolves once whatever had committed before this call has been dealt with, or the reading is over. */
+  upToNow(): Promise<void>;
   /** Bytes of the message that is arriving, or 0: a large event counts before it is there. */
   arriving(): number;
   close(): Promise<void>;

@@ -63,6 +63,8 @@ export interface ClaimRequest {
   readonly limit: number;
   /** This relay's windows that are not settled yet. The claim leaves their events out, and forgets the relay's other windows. */
   readonly open: readonly string[];
+  /** Takes no event that comes from the database's log. Other stores than those with a log know no such events. */
+  readonly detour?: boolean;
   /** Takes only suspects and earlier events of their aggregates. No suspect goes with more events than a tenth of the window that it was in. */
   readonly narrow: boolean;
   /**

@@ -2,6 +2,7 @@ import type { Wake } from "../core/wake.ts";
 import type { Consumers } from "./consumers.ts";
 import type { Examination } from "./doctor.ts";
 import type { Housekeeping } from "./housekeeping.ts";
+import type { Tail } from "./tail-ledger.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Letters } from "./letters.ts";
 import type { LeaseStore } from "./lease-store.ts";
@@ -32,5 +33,7 @@ export interface Store<Db, Tx = Db> extends AsyncDisposable, Partial<Examination
   readonly consumers: Consumers;
   readonly operator: Operator;
   readonly housekeeping?: Housekeeping;
+  /** Where the store can read its database's log. */
+  readonly tail?: Tail;
   readonly wake: Wake;
 }

@@ -3,7 +3,7 @@ import { blockedPerClaim, mayGo, narrowAtOnce, narrowWidth, rowsPerStep } from "
 import type { PgRow, Run } from "./connection.ts";
 import { heldColumns, heldOf, joinHold } from "./holds.ts";
 import type { Names } from "./names.ts";
-import { available, now, pending } from "./pending.ts";
+import { available, now, type Reach, ready } from "./pending.ts";
 import { headColumns, list, payloadSize } from "./rows.ts";
 import { maxHeadersText } from "../kit/stored.ts";
 
@@ -17,6 +17,7 @@ export interface Scan extends ByteBounds {
   readonly open: readonly string[];
   /** Some events of these lanes are suspect. */
   readonly suspicious: boolean;
+  readonly reach: Reach;
 }
 
 export interface Found {
@@ -78,16 +79,14 @@ const isHeld = (
  * Each lane's ready rows from its floor, in seq order. From the same snapshot come the oldest running transaction, and whether delayed
  * rows are available that were not made ready before.
  */
-const pendingRows = (n: Names, suspicious: boolean): string => `
+const pendingRows = ({ names: n, reach, suspicious }: Scan): string => `
 SELECT pg_snapshot_xmin(pg_current_snapshot()) AS oldest, EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS joins, f.*
 FROM (SELECT 1) one
 LEFT JOIN (
   SELECT ${columns("$5", "$6")}
   FROM (SELECT o.*, ${upto("$6")} FROM unnest($1::smallint[], $2::bigint[], $3::integer[]) AS l (lane, floor, want)
   CROSS JOIN LATERAL (
-    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor AND ${notOpen(n, "$4")}
-    ${suspicious ? `AND (${notSuspect(n)} OR ${isHeld(n)})` : ""}
-    ORDER BY o.seq LIMIT l.want
+    ${ready(n, reach, "l.floor", `${notOpen(n, "$4")} ${suspicious ? `AND (${notSuspect(n)} OR ${isHeld(n)})` : ""}`, "l.want")}
   ) o) o ${joins(n)}
 ) f ON true`;
 
@@ -99,10 +98,10 @@ LEFT JOIN (
  * predecessor became visible in between: see `overtaken`.
  */
 export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint>, due: boolean): Promise<Caught> {
-  const { run, names, limit } = scan;
+  const { run, limit } = scan;
   const catcher = catchRows(scan);
   const dueLimit = Math.ceil(limit / 2);
-  const failed = due ? await dueRows(scan, dueLimit, notSuspect(names)) : [];
+  const failed = due ? await dueRows(scan, dueLimit, notSuspect(scan.names)) : [];
   for (const row of failed) catcher.take(row);
 
   let oldest: bigint | null = null;
@@ -112,7 +111,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
   let behind = scan.lanes.map((lane) => ({ lane, after: floors.get(lane) ?? 0n }));
   while (behind.length > 0 && catcher.found.length < limit && catcher.blocked() < blockedPerClaim && catcher.room() > 0) {
     const share = Math.max(leastShare, Math.ceil((limit - catcher.found.length) / behind.length));
-    const rows = await run(pendingRows(names, scan.suspicious), [
+    const rows = await run(pendingRows(scan), [
       list(behind.map(({ lane }) => lane)),
       list(behind.map(({ after }) => after)),
       list(behind.map(() => share)),
@@ -154,7 +153,7 @@ export async function claimNormal(scan: Scan, floors: ReadonlyMap<number, bigint
  * than one claim makes ready: they all go first.
  */
 async function overtaken(
-  { run, names: n, open, suspicious }: Scan,
+  { run, names: n, open, suspicious, reach }: Scan,
   floors: ReadonlyMap<number, bigint>,
   picked: readonly Found[],
 ): Promise<ReadonlyMap<string, bigint> | null> {
@@ -165,8 +164,7 @@ async function overtaken(
      SELECT o.aggregate_type, o.aggregate_id, min(o.seq) AS seq, (SELECT count(*) FROM joining) AS joining FROM (
        SELECT o.aggregate_type, o.aggregate_id, o.seq
        FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, floor, last)
-       JOIN ${n.outbox} o ON o.lane = l.lane AND o.seq > l.floor AND o.seq < l.last
-       WHERE ${pending} AND NOT o.seq = ANY ($5::bigint[]) AND ${notOpen(n, "$4")} ${suspicious ? `AND ${notSuspect(n)}` : ""}
+       CROSS JOIN LATERAL (${ready(n, reach, "l.floor", `o.seq < l.last AND NOT o.seq = ANY ($5::bigint[]) AND ${notOpen(n, "$4")} ${suspicious ? `AND ${notSuspect(n)}` : ""}`)}) o
        UNION ALL SELECT * FROM joining) o
      GROUP BY o.aggregate_type, o.aggregate_id`,
     [
@@ -223,17 +221,17 @@ const dueRows = ({ run, names, lanes, open, bytes, largest }: Scan, limit: numbe
 const beforeSuspect = (n: Names): string =>
   `o.seq <= (SELECT max(x.seq) FROM ${n.suspects} x WHERE x.aggregate_type = o.aggregate_type AND x.aggregate_id = o.aggregate_id)`;
 
-const narrowFrom = (
-  n: Names,
-): string => `(SELECT x.lane, max(x.seq) AS last FROM ${n.suspects} x WHERE x.lane = ANY ($1::smallint[]) GROUP BY x.lane) l
+const narrowFrom = ({
+  names: n,
+  reach,
+}: Scan): string => `(SELECT x.lane, max(x.seq) AS last FROM ${n.suspects} x WHERE x.lane = ANY ($1::smallint[]) GROUP BY x.lane) l
   CROSS JOIN LATERAL (
-    SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq <= l.last AND ${notOpen(n, "$2")} AND ${beforeSuspect(n)}
-    ORDER BY o.seq LIMIT ${narrowAtOnce}) o`;
+    ${ready(n, reach, "0", `o.seq <= l.last AND ${notOpen(n, "$2")} AND ${beforeSuspect(n)}`, String(narrowAtOnce))}) o`;
 
 async function narrowRows(scan: Scan): Promise<readonly PgRow[]> {
   if (!scan.suspicious) return [];
   const { run, names, lanes, open, bytes, largest } = scan;
-  const rows = await run(`SELECT ${columns("$3", "$4")} FROM (SELECT o.*, ${upto("$4")} FROM ${narrowFrom(names)}) o ${joins(names)}`, [
+  const rows = await run(`SELECT ${columns("$3", "$4")} FROM (SELECT o.*, ${upto("$4")} FROM ${narrowFrom(scan)}) o ${joins(names)}`, [
     list(lanes),
     open,
     bytes,
@@ -243,10 +241,11 @@ async function narrowRows(scan: Scan): Promise<readonly PgRow[]> {
   return [...rows, ...due].sort(bySeq);
 }
 
-export async function countNarrow({ run, names, lanes, open, suspicious }: Scan): Promise<number> {
+export async function countNarrow(scan: Scan): Promise<number> {
+  const { run, names, lanes, open, suspicious } = scan;
   if (!suspicious) return 0;
   const [row] = await run(
-    `SELECT (SELECT count(*) FROM ${narrowFrom(names)}) + (SELECT count(*) FROM (SELECT 1 FROM ${dueFrom(names, beforeSuspect(names))} LIMIT ${narrowAtOnce}) o) AS n`,
+    `SELECT (SELECT count(*) FROM ${narrowFrom(scan)}) + (SELECT count(*) FROM (SELECT 1 FROM ${dueFrom(names, beforeSuspect(names))} LIMIT ${narrowAtOnce}) o) AS n`,
     [list(lanes), open],
   );
   return Number(row!["n"]);

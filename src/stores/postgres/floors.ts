@@ -1,5 +1,6 @@
 import type { Claim, Holding } from "../../contracts/outbox-store.ts";
 import type { Clock } from "../../core/clock.ts";
+import type { Reach } from "./pending.ts";
 
 /** What a claim learnt, to be kept once it is committed. */
 export interface Sighting {
@@ -39,6 +40,7 @@ interface Facts {
   readonly server: string;
   readonly drawn: bigint;
   readonly redrives: ReadonlyMap<number, bigint>;
+  readonly reach: Reach;
 }
 
 /** What must still be true for the floors to count. */
@@ -64,6 +66,8 @@ export interface Floors {
   turn(): number;
   /** By lane: rows above this number may be pending again. */
   reopen(relay: string, lanes: ReadonlyMap<number, bigint>): void;
+  /** Rows are about to come back, and no floor rises meanwhile. The answer ends that, and reopens the lanes. */
+  reopening(relay: string): (lanes: ReadonlyMap<number, bigint>) => void;
   /** Whether an operator has put rows back into the lane since its floor was last checked. */
   stale(holding: Holding, lane: number, redrives: bigint): boolean;
   learn(holding: Holding, sighting: Sighting): void;
@@ -96,8 +100,10 @@ export function createFloors(clock: Clock): Floors {
   let highest = 0n;
   let anchors: readonly Anchor[] = [];
   let seenServer = "";
+  let reached: Reach = { tail: 0n, detour: false };
   let since = clock.monotonic();
   let turn = 0;
+  let comingBack = 0;
 
   const reset = (): void => {
     turn += 1;
@@ -135,9 +141,21 @@ export function createFloors(clock: Clock): Floors {
       turn += 1;
       lower(relays.get(relay), lanes);
     },
-    of(holding, { displaced, server, drawn, redrives }) {
-      if (displaced || server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
+    reopening(relay) {
+      turn += 1;
+      comingBack += 1;
+      return (lanes) => {
+        comingBack -= 1;
+        turn += 1;
+        lower(relays.get(relay), lanes);
+      };
+    },
+    of(holding, { displaced, server, drawn, redrives, reach }) {
+      // Above a floor of the table's rows alone, the log's rows may be pending.
+      const other = reach.detour !== reached.detour || reach.tail !== reached.tail;
+      if (displaced || other || server !== seenServer || drawn < highest || clock.monotonic() - since > trustedForMs) reset();
       seenServer = server;
+      reached = reach;
       highest = drawn;
       const floors = floorsOf(holding);
       for (const [lane, floor] of floors) {
@@ -153,7 +171,8 @@ export function createFloors(clock: Clock): Floors {
       const [redrives, at] = [new Map<number, bigint>(), new Map<number, bigint>()];
       for (const [lane, epoch] of lanes) {
         const floor = known?.get(lane);
-        if (floor?.epoch !== epoch || floor.redrives === null) return null;
+        // Below the log's floor, a plain scan would find what is published.
+        if (floor?.epoch !== epoch || floor.redrives === null || floor.at < reached.tail || reached.detour) return null;
         redrives.set(lane, floor.redrives);
         at.set(lane, floor.at);
       }
@@ -176,7 +195,7 @@ export function createFloors(clock: Clock): Floors {
       const proven = ended.at(-1)?.drawn;
       if (proven === undefined) return;
       pairs = pairs.slice(ended.length - 1);
-      if (began !== turn) return;
+      if (began !== turn || comingBack > 0) return;
       for (const [lane, upTo] of proof.upTo) {
         const floor = floors.get(lane);
         const limit = upTo === null ? proven : least(proven, upTo);

@@ -21,7 +21,8 @@ GRANT USAGE ON SCHEMA ${n.schema} TO waybill_relay;
 GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at, last_error, error_code, error_detail, published_at) ON ${n.outbox} TO waybill_relay;
 GRANT SELECT ON SEQUENCE ${n.seq} TO waybill_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.holds}, ${n.destinations} TO waybill_relay;
-GRANT SELECT, UPDATE ON ${n.lanes} TO waybill_relay;
+GRANT SELECT, UPDATE ON ${n.lanes}, ${n.tail} TO waybill_relay;
+GRANT SELECT, INSERT, DELETE ON ${n.tail_marks} TO waybill_relay;
 GRANT SELECT, DELETE, UPDATE (created_at) ON ${n.keys} TO waybill_relay;
 GRANT SELECT ON ${n.meta}, ${n.events} TO waybill_relay;
 -- To report consumers on its metrics page. You can leave this out.
@@ -34,7 +35,8 @@ GRANT SELECT ON ${n.meta} TO waybill_subscriber;
 -- Operator: reads everything, redrives, discards and purges, letters included.
 GRANT USAGE ON SCHEMA ${n.schema} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (status, retry_count, next_attempt_at) ON ${n.outbox} TO waybill_operator;
-GRANT SELECT ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.destinations}, ${n.meta}, ${n.events}, ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters} TO waybill_operator;
+GRANT SELECT ON ${n.relays}, ${n.windows}, ${n.suspects}, ${n.destinations}, ${n.meta}, ${n.events}, ${n.inbox}, ${n.attempts}, ${n.seats}, ${n.letters}, ${n.tail} TO waybill_operator;
+GRANT SELECT, DELETE ON ${n.tail_marks} TO waybill_operator;
 GRANT SELECT, UPDATE ON ${n.lanes}, ${n.holds} TO waybill_operator;
 GRANT SELECT, DELETE, UPDATE (created_at) ON ${n.keys} TO waybill_operator;
 GRANT SELECT, INSERT ON ${n.audit} TO waybill_operator;

@@ -44,7 +44,7 @@ export async function releaseStep(
          SELECT o.seq FROM ${n.outbox} o WHERE o.status = 'BLOCKED' AND o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
          ORDER BY o.seq LIMIT ${rowsPerRelease}) b
      ), freed AS (
-       UPDATE ${n.outbox} SET status = 'PENDING', next_attempt_at = available_at WHERE seq IN (SELECT seq FROM blocked)
+       UPDATE ${n.outbox} SET status = 'PENDING', next_attempt_at = clock_timestamp() WHERE seq IN (SELECT seq FROM blocked)
      ), moved AS (
        UPDATE ${n.holds} h SET free_to = b.last
        FROM (SELECT aggregate_type, aggregate_id, max(seq) AS last FROM blocked GROUP BY aggregate_type, aggregate_id) b

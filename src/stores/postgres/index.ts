@@ -14,11 +14,14 @@ import { createConnection } from "./connection.ts";
 import type { PgClient, PgPool } from "./driver.ts";
 import { createConsumers } from "./consumers.ts";
 import { createExamination } from "./examine.ts";
+import { createFloors } from "./floors.ts";
 import { inLibrary, onOwnClients, type EventTransactions } from "./applying.ts";
 import { createInbox } from "./inbox.ts";
 import { createLeaseStore } from "./lease-store.ts";
 import { createLetters } from "./letters.ts";
 import { createListening } from "./listen.ts";
+import { createLedger } from "./log/ledger.ts";
+import { createTailer } from "./log/tailer.ts";
 import { namesOf, type PostgresNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
 import { createOutboxStore } from "./outbox-store.ts";
@@ -61,6 +64,11 @@ export interface PostgresOptions {
    * @default false
    */
   readonly listen?: boolean;
+  /**
+   * URL of the server itself, for a relay that reads its log, where `url` leads to a pooler or Waybill is given a pool: no pooler carries the
+   * log. @default `url`
+   */
+  readonly logUrl?: string;
   /** For tests: the clock that times other processes' leases once they were seen. @default the system's */
   readonly clock?: Clock;
 }
@@ -75,7 +83,7 @@ export function postgres(options: PostgresOptions): PostgresStore;
 export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   options: PostgresOptions & Partial<Library<Db, Tx, Of, B>>,
 ): PostgresStore | Store<Of, Tx> {
-  const { onPublish, partitions, statementTimeoutMs } = checkServerOptions("postgres", options, ["listen"]);
+  const { onPublish, partitions, statementTimeoutMs } = checkServerOptions("postgres", options, ["listen", "logUrl"]);
   const names = namesOf(options.schema ?? "public", options.names);
   const settings = { ...poolOf("postgres", "pg", options, { pool: checkPool, url: checkUrl }), statementTimeoutMs };
   const connection = createConnection(settings);
@@ -85,11 +93,13 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const newId = uuidv7(systemClock, systemRandom);
   const listening = options.listen === true ? createListening(connection) : null;
   const writer = createWriter(names, connection);
+  const floors = createFloors(clock);
+  const logUrl = options.logUrl ?? options.url;
   const told = <Part extends object>(part: Part): Part => inOurWords(part, settings.place);
   const own = {
     name: "postgres",
     schema: told(createSchema(connection, names, partitions)),
-    outbox: told(createOutboxStore({ connection, names, clock, newId, onPublish })),
+    outbox: told(createOutboxStore({ connection, names, newId, onPublish, floors })),
     leases: told(createLeaseStore(connection, names, clock)),
     letters: told(createLetters(connection, names)),
     consumers: told(createConsumers(connection, names)),
@@ -98,6 +108,12 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
       ...told({ watch: () => connection.snapshot((run) => readWatch(run, names)) }),
       partitions: told(createPartitions(connection, names, systemClock)),
     },
+    ...(logUrl !== undefined && {
+      tail: {
+        tailer: createTailer({ connection, names, clock: systemClock, url: logUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
+        ledger: told(createLedger({ connection, names, clock, floors, onPublish })),
+      },
+    }),
     wake: listening?.wake ?? createWake(),
     ...told(createExamination(connection, names, systemClock)),
     async [Symbol.asyncDispose]() {

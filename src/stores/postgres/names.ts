@@ -11,7 +11,7 @@ export interface PostgresNames {
   readonly prefix?: string;
 }
 
-const routines = [
+const others = [
   "add",
   "lane",
   "use_key",
@@ -22,12 +22,14 @@ const routines = [
   "mark",
   "finish",
   "seq",
+  "tail",
+  "tail_marks",
   "add_partitions",
   "drop_partition",
 ] as const;
 
 /** Every name of the schema as it stands in SQL: qualified and quoted. */
-export type Names = Readonly<Record<TableName | (typeof routines)[number] | "schema", string>> & {
+export type Names = Readonly<Record<TableName | (typeof others)[number] | "schema", string>> & {
   /** An index of the outbox or of one of our tables; not qualified, as CREATE INDEX wants it. */
   index(of: TableName, what: string): string;
   /** A partition of the outbox. */
@@ -43,11 +45,11 @@ const rules: NameRules = {
   isName: (name) => !name.includes("$waybill$"),
   what: "a name",
   tooLong: (name) => (Buffer.byteLength(name) > maxBytes ? `${maxBytes} bytes that PostgreSQL keeps` : null),
-  longest: ({ outbox, inbox, prefix }) => [`${outbox}_published`, `${inbox}_age`, `${prefix}holds_destination`],
+  longest: ({ outbox, inbox, prefix }) => [`${outbox}_published`, `${outbox}_detour_of`, `${inbox}_age`, `${prefix}holds_destination`],
 };
 
 export function namesOf(schema: string, given: PostgresNames = {}): Names {
-  const { plain, outbox } = plainNames(schema, given, routines, rules);
+  const { plain, outbox } = plainNames(schema, given, others, rules);
   const quoted = Object.fromEntries(Object.entries(plain).map(([key, name]) => [key, `${quote(schema)}.${quote(name)}`]));
   return {
     ...(quoted as unknown as Names),

@@ -64,9 +64,10 @@ async function act(run: Run, n: Names, action: "redrive" | "discard", filter: De
   const report = { events: rows.length, followers: Number(followers!["n"]), ids: rows.map((row) => row["id"]!) };
   if (by.dryRun || rows.length === 0) return report;
   if (action === "redrive") {
-    await run(`UPDATE ${n.outbox} SET status = 'PENDING', retry_count = 0, next_attempt_at = available_at WHERE seq = ANY ($1::bigint[])`, [
-      seqs,
-    ]);
+    await run(
+      `UPDATE ${n.outbox} SET status = 'PENDING', retry_count = 0, next_attempt_at = clock_timestamp() WHERE seq = ANY ($1::bigint[])`,
+      [seqs],
+    );
     await run(`UPDATE ${n.lanes} SET reopened = reopened + 1 WHERE lane = ANY ($1::smallint[])`, [list(lanes)]);
   } else {
     await run(`UPDATE ${n.outbox} SET status = 'DISCARDED' WHERE seq = ANY ($1::bigint[])`, [seqs]);

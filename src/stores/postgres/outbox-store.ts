@@ -1,5 +1,4 @@
 import type { ClaimRequest, Holding, Outcome, OutboxStore, Window } from "../../contracts/outbox-store.ts";
-import type { Clock } from "../../core/clock.ts";
 import type { NewId } from "../../core/ids.ts";
 import { boundsOf } from "../../core/within-bytes.ts";
 import { claimAtOnce } from "./claim-at-once.ts";
@@ -7,10 +6,10 @@ import { type Caught, claimNarrow, claimNormal, countNarrow, type Scan } from ".
 import { claimOf, nothing, rowsPerStep } from "../kit/claim.ts";
 import { createKnown } from "../kit/known.ts";
 import type { Connection, Run } from "./connection.ts";
-import { createFloors, type Floors, highestOf, least, type Sighting } from "./floors.ts";
+import { type Floors, highestOf, least, type Sighting } from "./floors.ts";
 import { releaseDestination, releaseStep, type Reopened, waitingFor } from "./holds.ts";
 import { literal, type Names } from "./names.ts";
-import { available, now, pending } from "./pending.ts";
+import { available, now, type Reach, ready } from "./pending.ts";
 import { readPayload } from "./payload.ts";
 import { list, readEnvelope } from "./rows.ts";
 import { createShares } from "./shares.ts";
@@ -19,9 +18,9 @@ import { type Published, settlePublished, settleWindow } from "./settle.ts";
 interface OutboxStoreParts {
   readonly connection: Connection;
   readonly names: Names;
-  readonly clock: Clock;
   readonly newId: NewId;
   readonly onPublish: Published;
+  readonly floors: Floors;
 }
 
 /** Distinguishes servers, and restarts of one server. */
@@ -29,8 +28,7 @@ const serverStart = "extract(epoch FROM pg_postmaster_start_time())";
 /** The highest number that was drawn. A query of the sequence would say the same, and cost ten times as much. */
 const drawnOf = (n: Names): string => `coalesce(pg_sequence_last_value(${literal(n.seq)}::regclass), 0)`;
 
-export function createOutboxStore({ connection, names, clock, newId, onPublish }: OutboxStoreParts): OutboxStore {
-  const floors = createFloors(clock);
+export function createOutboxStore({ connection, names, newId, onPublish, floors }: OutboxStoreParts): OutboxStore {
   const known = createKnown();
   const shares = createShares();
   /** Relays whose last claim left something. */
@@ -38,7 +36,7 @@ export function createOutboxStore({ connection, names, clock, newId, onPublish }
 
   /** Null when the claim needs a closer look. */
   const atOnce = async (holding: Holding, request: ClaimRequest, stale: readonly string[]): Promise<Window | null> => {
-    const expected = request.narrow || request.limit < 1 ? null : floors.expect(holding);
+    const expected = request.narrow || request.detour === true || request.limit < 1 ? null : floors.expect(holding);
     if (expected === null) return null;
     const { relay } = holding;
     known.doubt(relay); // until the server answers, it is unknown whether it made a window
@@ -133,6 +131,7 @@ interface Seen {
   readonly destinations: readonly string[];
   readonly server: string;
   readonly drawn: bigint;
+  readonly reach: Reach;
   readonly floors: ReadonlyMap<number, bigint>;
 }
 
@@ -141,7 +140,7 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
   const lanes = [...holding.lanes.keys()];
   const anchors = floors.anchors();
   const [facts] = await run(
-    `SELECT ${drawnOf(n)} AS drawn, ${serverStart} AS server,
+    `SELECT ${drawnOf(n)} AS drawn, ${serverStart} AS server, (SELECT floor FROM ${n.tail}) AS tail,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE seq = ANY ($2::bigint[]) AND id <> ALL ($3::text[])) AS displaced,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE status = 'FAILED' AND next_attempt_at <= ${now} AND lane = ANY ($1::smallint[])) AS due,
        EXISTS (SELECT 1 FROM ${n.outbox} WHERE ${available} AND lane = ANY ($1::smallint[])) AS delayed,
@@ -156,7 +155,10 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
   const redrives = JSON.parse(facts!["redrives"] ?? "[]") as [number, string][];
   // Other relays claimed other events: as after a redrive, each begins at the start again.
   if (yes("displaced")) await run(`UPDATE ${n.lanes} SET reopened = reopened + 1`);
+  const detour = request.detour === true;
+  const reach = { tail: detour ? 0n : BigInt(facts!["tail"] ?? 0), detour };
   const from = floors.of(holding, {
+    reach,
     displaced: yes("displaced"),
     server: facts!["server"]!,
     drawn,
@@ -170,21 +172,20 @@ async function look(run: Run, n: Names, holding: Holding, request: ClaimRequest,
     destinations: JSON.parse(facts!["destinations"] ?? "[]") as string[],
     server: facts!["server"]!,
     drawn,
+    reach,
     floors: from,
   };
-  const scan = scanOf(run, n, lanes, request, seen.suspicious);
+  const scan = scanOf(run, n, lanes, request, seen);
   const suspects = seen.suspicious ? await countNarrow(scan) : 0;
   const work = seen.due || seen.delayed || seen.releasing || (await anyReady(scan, from));
   return { ...seen, suspects, work };
 }
 
-async function anyReady({ run, names: n, lanes, open }: Scan, floors: ReadonlyMap<number, bigint>): Promise<boolean> {
+async function anyReady({ run, names: n, lanes, open, reach }: Scan, floors: ReadonlyMap<number, bigint>): Promise<boolean> {
   const found = await run(
     `SELECT 1 AS found FROM unnest($1::smallint[], $2::bigint[]) AS l (lane, floor)
      CROSS JOIN LATERAL (
-       SELECT 1 FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} AND o.seq > l.floor
-       AND o.seq NOT IN (SELECT unnest(w.seqs) FROM ${n.windows} w WHERE w."window" = ANY ($3::text[]))
-       ORDER BY o.seq LIMIT 1
+       ${ready(n, reach, "l.floor", `o.seq NOT IN (SELECT unnest(w.seqs) FROM ${n.windows} w WHERE w."window" = ANY ($3::text[]))`, "1")}
      ) o LIMIT 1`,
     [list(lanes), list(lanes.map((lane) => floors.get(lane) ?? 0n)), open],
   );
@@ -232,7 +233,7 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, tur
   reopen(releasing.lanes);
 
   const scanned = lanes.filter((lane) => !crowded.has(lane));
-  const scan = scanOf(run, n, scanned, request, seen.suspicious);
+  const scan = scanOf(run, n, scanned, request, seen);
   const from = new Map(scanned.map((lane) => [lane, least(seen.floors.get(lane) ?? 0n, reopened.get(lane) ?? seen.drawn)]));
   const caught = request.narrow ? await claimNarrow(scan) : await claimNormal(scan, from, seen.due);
   if (caught.found.length > 0) await recordWindow(run, n, id, holding, request, caught);
@@ -258,7 +259,13 @@ async function claim({ run, names: n, holding, request, seen, stale, floors, tur
   };
 }
 
-const scanOf = (run: Run, names: Names, lanes: readonly number[], request: ClaimRequest, suspicious: boolean): Scan => {
+const scanOf = (
+  run: Run,
+  names: Names,
+  lanes: readonly number[],
+  request: ClaimRequest,
+  { suspicious, reach }: Pick<Seen, "suspicious" | "reach">,
+): Scan => {
   const { bytes, largest } = boundsOf(request);
   return {
     run,
@@ -269,6 +276,7 @@ const scanOf = (run: Run, names: Names, lanes: readonly number[], request: Claim
     largest,
     open: request.open,
     suspicious,
+    reach,
   };
 };
 

@@ -5,6 +5,7 @@ import { audit } from "./audit.ts";
 import type { Connection, PgRow } from "./connection.ts";
 import type { Names } from "./names.ts";
 import { readPayload } from "./payload.ts";
+import { tailed } from "./pending.ts";
 import { recordColumns, storedOf } from "./records.ts";
 import { addedWithin, list, ms, payloadSize, spanOf } from "./rows.ts";
 
@@ -17,18 +18,25 @@ interface Kind {
   readonly from: string;
 }
 
-const kinds: readonly Kind[] = [
+const bySeq = { mark: "o.seq", from: "o.seq >= $2::bigint ORDER BY o.seq" };
+
+/** The last moment at which the floor of the log was told before this one; whatever lies up to there was published before it. */
+const toldBefore = (n: Names): string => `(SELECT max(m.floor) FROM ${n.tail_marks} m WHERE m.at < $1::timestamptz)`;
+
+const kindsOf = (n: Names): readonly Kind[] => [
   {
     where: "o.status = 'PUBLISHED' AND o.published_at < $1::timestamptz",
     mark: ms("o.published_at"),
     from: "o.published_at >= to_timestamp($2::bigint / 1000.0) ORDER BY o.published_at",
   },
-  { where: "o.status = 'DISCARDED' AND o.created_at < $1::timestamptz", mark: "o.seq", from: "o.seq >= $2::bigint ORDER BY o.seq" },
+  { where: tailed("o", toldBefore(n)), ...bySeq },
+  { where: "o.status = 'DISCARDED' AND o.created_at < $1::timestamptz", ...bySeq },
 ];
 
 export function purge(connection: Connection, n: Names, before: Date, by: Action, options?: PurgeOptions): Promise<number> {
   const { run } = connection;
   const limit = before.toISOString();
+  const kinds = kindsOf(n);
   const oldest = ({ where, mark, from }: Kind, size: number, which: string): string =>
     `SELECT o.seq, ${ms("o.created_at")} AS created_ms, ${payloadSize} AS size, ${mark} AS mark FROM ${n.outbox} o
      WHERE ${which} AND ${where} AND ${from} LIMIT ${size}`;
@@ -77,7 +85,10 @@ export function purge(connection: Connection, n: Names, before: Date, by: Action
         ]);
         return gone.length;
       },
-      audit: (purged) => audit(run, n, "purge", by.who, purged, { before: limit }),
+      async audit(purged) {
+        await run(`DELETE FROM ${n.tail_marks} WHERE floor < ${toldBefore(n)}`, [limit]); // the last one tells of the events above it
+        await audit(run, n, "purge", by.who, purged, { before: limit });
+      },
       async forgetKeys(retentionMs, from) {
         const [row] = await run(
           `WITH old AS (SELECT key FROM ${n.keys} WHERE created_at >= to_timestamp($2::bigint / 1000.0)

@@ -1,5 +1,6 @@
 import type { PartitionUnit } from "../kit/schema.ts";
 import { literal, type Names } from "./names.ts";
+import { tailed } from "./pending.ts";
 
 /**
  * Version 1: every table, index, function, trigger and view, from top to bottom. Only names are substituted, and the layout of the outbox:
@@ -152,6 +153,10 @@ CREATE TABLE ${n.outbox} (
 CREATE ${unit === null ? "UNIQUE " : ""}INDEX ${n.index("outbox", "id")} ON ${n.outbox} (id);
 -- Each scan of the relay has an index that holds only the rows it may find. A delayed event has a next_attempt_at once it has become available.
 CREATE INDEX ${n.index("outbox", "pending")} ON ${n.outbox} (lane, seq) WHERE status = 'PENDING' AND (available_at IS NULL OR next_attempt_at IS NOT NULL);
+-- Without the log's events: see the table of the tail below.
+CREATE INDEX ${n.index("outbox", "detour")} ON ${n.outbox} (lane, seq) WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
+CREATE INDEX ${n.index("outbox", "detour_of")} ON ${n.outbox} (aggregate_type, aggregate_id)
+  WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL AND octet_length(aggregate_type) <= 255 AND octet_length(aggregate_id) <= 255;
 CREATE INDEX ${n.index("outbox", "delayed")} ON ${n.outbox} (available_at) WHERE status = 'PENDING' AND available_at IS NOT NULL AND next_attempt_at IS NULL;
 CREATE INDEX ${n.index("outbox", "failed")} ON ${n.outbox} (next_attempt_at) WHERE status = 'FAILED';
 CREATE INDEX ${n.index("outbox", "blocked")} ON ${n.outbox} (aggregate_type, aggregate_id, seq) WHERE status = 'BLOCKED';
@@ -232,6 +237,23 @@ CREATE TABLE ${n.lanes} (
   reopened bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO ${n.lanes} (lane) SELECT lane FROM pg_catalog.generate_series(0, 63) AS lane;
+-- One row: what a relay has published that reads the database's log. An event is the log's for as long as its row is as it was inserted, which is
+-- PENDING without available_at and next_attempt_at. Any other row is the table's. Of the log's events, all up to the floor are published, although
+-- their rows say PENDING; the view knows. The epoch rises whenever a lane changes hands. The position is left behind by an orderly end.
+CREATE TABLE ${n.tail} (
+  owner    text COLLATE "C",
+  epoch    bigint NOT NULL DEFAULT 0,
+  floor    bigint NOT NULL DEFAULT 0,
+  system   text,
+  position text,
+  at       timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+) WITH (fillfactor = 50);
+INSERT INTO ${n.tail} DEFAULT VALUES;
+-- When the floor was where: the time at which the log's events were published.
+CREATE TABLE ${n.tail_marks} (
+  floor bigint PRIMARY KEY,
+  at    timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+);
 -- What the relays have claimed, and not settled.
 CREATE TABLE ${n.windows} (
   "window"   text COLLATE "C" PRIMARY KEY,
@@ -340,13 +362,16 @@ CREATE INDEX ${n.index("letters", "redriven")} ON ${n.letters} (consumer, topic,
 const view = (n: Names): string => `-- What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
 CREATE VIEW ${n.events} AS
 SELECT o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version, o.payload, o.payload_bytes, o.content_type, o.headers,
-       o.idempotency_key, o.lane, o.created_at, o.available_at, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.published_at,
-       CASE WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
-       o.status = 'PUBLISHED' AS published,
+       o.idempotency_key, o.lane, o.created_at, o.available_at, o.status, o.retry_count, o.next_attempt_at, o.last_error,
+       CASE WHEN ${tailed("o", "t.floor")} THEN coalesce((SELECT m.at FROM ${n.tail_marks} m WHERE m.floor >= o.seq ORDER BY m.floor LIMIT 1), t.at)
+         ELSE o.published_at END AS published_at,
+       CASE WHEN ${tailed("o", "t.floor")} THEN 'PUBLISHED' WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
+       o.status = 'PUBLISHED' OR ${tailed("o", "t.floor")} AS published,
        w.relay AS owner,
        CASE WHEN o.status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') THEN h.why END AS hold,
        o.error_code, o.error_detail
 FROM ${n.outbox} o
+CROSS JOIN ${n.tail} t
 LEFT JOIN ${n.holds} h ON h.aggregate_type = o.aggregate_type AND h.aggregate_id = o.aggregate_id
 LEFT JOIN (
   SELECT u.seq, w.relay, l.lane
@@ -630,7 +655,7 @@ CREATE FUNCTION ${n.drop_partition}(before timestamptz, emptied boolean, leaving
 RETURNS TABLE (name text, done text, events bigint, moved bigint) ${ofPartitions}
 DECLARE
   -- Each part of the condition has an index.
-  stays constant text := $stays$(status = 'PENDING' AND (available_at IS NULL OR next_attempt_at IS NOT NULL))
+  stays constant text := $stays$(status = 'PENDING' AND (next_attempt_at IS NOT NULL OR available_at IS NULL AND seq > $2))
     OR (status = 'PENDING' AND available_at IS NOT NULL AND next_attempt_at IS NULL) OR status = 'FAILED' OR status = 'BLOCKED' OR status = 'DEAD'
     OR status = 'PUBLISHED' AND published_at >= $1 OR status = 'PUBLISHED' AND published_at IS NULL$stays$;
   columns constant text := 'seq, id, aggregate_type, aggregate_id, event_type, event_version, payload, payload_bytes, content_type, headers, idempotency_key,
@@ -640,6 +665,7 @@ DECLARE
   estimate bigint;
   waiting bigint;
   other boolean;
+  tail bigint := (SELECT t.floor FROM ${n.tail} t);
 BEGIN
   IF NOT ${alone(n)} THEN
     RETURN;
@@ -652,7 +678,7 @@ BEGIN
   IF partition IS NULL THEN
     RETURN;
   END IF;
-  EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT 10001) s', partition, stays) INTO moved USING before;
+  EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT 10001) s', partition, stays) INTO moved USING before, tail;
   IF moved > 10000 THEN
     done := 'full';
     RETURN NEXT;
@@ -667,16 +693,16 @@ BEGIN
     LOCK TABLE ONLY ${n.outbox} IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', ${literal(n.outbox)}, partition);
     -- Nobody can add, claim or settle any more. Only now is it certain what has to stay; it goes into the default partition.
-    EXECUTE format('SELECT count(*) FROM %s WHERE %s', partition, stays) INTO waiting USING before;
+    EXECUTE format('SELECT count(*) FROM %s WHERE %s', partition, stays) INTO waiting USING before, tail;
     PERFORM set_config('waybill.moving', 'on', true);
-    EXECUTE format('INSERT INTO %s (%s) SELECT %s FROM %s WHERE %s ORDER BY seq', ${literal(n.outbox)}, columns, columns, partition, stays) USING before;
+    EXECUTE format('INSERT INTO %s (%s) SELECT %s FROM %s WHERE %s ORDER BY seq', ${literal(n.outbox)}, columns, columns, partition, stays) USING before, tail;
     GET DIAGNOSTICS moved = ROW_COUNT;
     PERFORM set_config('waybill.moving', '', true);
     IF moved <> waiting THEN
       RAISE EXCEPTION 'only % of % events could be moved out of partition %: does a trigger of yours skip inserts?', moved, waiting, name;
     END IF;
     IF emptied THEN
-      EXECUTE format('SELECT EXISTS (SELECT 1 FROM %s WHERE (%s) IS NOT TRUE)', partition, stays) INTO other USING before;
+      EXECUTE format('SELECT EXISTS (SELECT 1 FROM %s WHERE (%s) IS NOT TRUE)', partition, stays) INTO other USING before, tail;
       IF other THEN
         RAISE EXCEPTION USING ERRCODE = 'WB001';
       END IF;

@@ -82,7 +82,7 @@ export async function settleWindow(
 }
 
 /** Reads the rows of the outcomes, decides in outcome order, and writes the result: a few statements, however many events failed. */
-async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
+export async function settleFailures(run: Run, n: Names, outcomes: readonly Outcome[]): Promise<void> {
   const rows = await run(
     `SELECT o.seq, ${indexable} AS named, ${heldColumns} FROM ${n.outbox} o
      ${joinHold(n)}

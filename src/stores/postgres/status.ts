@@ -5,7 +5,7 @@ import { maxMarkBytes } from "../../core/letter.ts";
 import { counted, noEvents, shown, statusOf, type Wait } from "../kit/status.ts";
 import type { PgRow, Run } from "./connection.ts";
 import type { Names } from "./names.ts";
-import { delayed, pending } from "./pending.ts";
+import { delayed, ready, tailed, type Reach } from "./pending.ts";
 import { cells, ms, toldError } from "./rows.ts";
 import { tablesOf } from "./schema.ts";
 import { readWatch } from "./watch.ts";
@@ -20,7 +20,10 @@ WHERE c.relkind = 'i' AND (c.oid = root OR c.oid IN (SELECT inhrelid FROM pg_inh
 /** A class of rows that one index holds. Above `counted` rows, its size is estimated from the index's own statistics. */
 interface Class {
   readonly index: string;
-  readonly where: string;
+  /** The rows `o`. */
+  readonly rows: string;
+  /** Where their column says otherwise. */
+  readonly state?: State;
   /** In the index's own order: the rows that are due first come first. */
   readonly order?: string;
   /** What a row waits for once it is `due`. Absent where the rows wait for nothing. */
@@ -28,13 +31,32 @@ interface Class {
   readonly due?: string;
 }
 
-const classes: readonly Class[] = [
-  { index: "pending", where: pending, wait: "claimable" },
-  { index: "delayed", where: delayed, order: "available_at", wait: "claimable", due: "available_at <= clock_timestamp()" },
-  { index: "failed", where: "status = 'FAILED'", order: "next_attempt_at", wait: "claimable", due: "next_attempt_at <= clock_timestamp()" },
-  { index: "blocked", where: "status = 'BLOCKED'", wait: "blocked" },
-  { index: "dead", where: "status IN ('DEAD', 'DISCARDED')", wait: "dead", due: "status = 'DEAD'" },
-  { index: "published", where: "status = 'PUBLISHED'" },
+/** In an outbox whose log was read, the index of pending rows has the published ones too. */
+const pendingRows = (n: Names, reach: Reach, limit: number): string =>
+  `generate_series(0, ${LANES - 1}) AS l (lane) CROSS JOIN LATERAL (${ready(n, reach, "0", "true", String(limit))}) o`;
+
+const classesOf = (n: Names, reach: Reach): readonly Class[] => [
+  { index: "pending", rows: pendingRows(n, reach, counted + 1), wait: "claimable" },
+  ...(reach.tail > 0n
+    ? [{ index: "pending", rows: `${n.outbox} o WHERE ${tailed("o", String(reach.tail))}`, state: "PUBLISHED" as const }]
+    : []),
+  {
+    index: "delayed",
+    rows: `${n.outbox} o WHERE ${delayed}`,
+    order: "available_at",
+    wait: "claimable",
+    due: "available_at <= clock_timestamp()",
+  },
+  {
+    index: "failed",
+    rows: `${n.outbox} o WHERE status = 'FAILED'`,
+    order: "next_attempt_at",
+    wait: "claimable",
+    due: "next_attempt_at <= clock_timestamp()",
+  },
+  { index: "blocked", rows: `${n.outbox} o WHERE status = 'BLOCKED'`, wait: "blocked" },
+  { index: "dead", rows: `${n.outbox} o WHERE status IN ('DEAD', 'DISCARDED')`, wait: "dead", due: "status = 'DEAD'" },
+  { index: "published", rows: `${n.outbox} o WHERE status = 'PUBLISHED'` },
 ];
 
 interface Counts {
@@ -52,6 +74,8 @@ const grouped = (rows: string): string =>
 
 /** Never counts a whole table: each class stops at the bound. */
 async function countStates(run: Run, n: Names): Promise<Counts> {
+  const [floor] = await run(`SELECT floor FROM ${n.tail}`);
+  const reach = { tail: BigInt(floor?.["floor"] ?? 0), detour: false };
   const counts = noEvents();
   const estimated = new Set<State>();
   const oldest: PgRow[] = [];
@@ -62,30 +86,29 @@ async function countStates(run: Run, n: Names): Promise<Counts> {
     // Rows of the index `dead` that are not due are discarded ones.
     if (typeof row["later_ms"] === "string" && index !== "dead") oldest.push({ wait: "later", aggregate_type, since: row["later_ms"] });
   };
-  for (const each of classes) {
-    const { index, where, order, wait, due = "true" } = each;
+  for (const each of classesOf(n, reach)) {
+    const { index, rows: from, order, wait, due = "true" } = each;
     const columns = wait === undefined ? "NULL::timestamptz AS since" : "greatest(created_at, available_at) AS since";
     const rows = await run(
       grouped(
         `SELECT status, ${wait === undefined ? "''::text" : "aggregate_type"} AS aggregate_type, ${columns}, coalesce(${due}, false) AS due
-         FROM ${n.outbox} WHERE ${where} ${order === undefined ? "" : `ORDER BY ${order}`} LIMIT ${counted + 1}`,
+         FROM ${from} ${order === undefined ? "" : `ORDER BY ${order}`} LIMIT ${counted + 1}`,
       ),
     );
     const totals = rows.filter((row) => row["total"] === "1");
     const found = totals.reduce((sum, row) => sum + Number(row["n"]), 0);
     const all = found <= counted ? found : Math.max(found, Number((await run(estimateOf(n, index)))[0]!["n"]));
     for (const row of totals) {
-      const state = row["status"] as State;
+      const state = each.state ?? (row["status"] as State);
       counts[state] += Math.round((Number(row["n"]) / found) * all);
       if (found > counted) estimated.add(state);
     }
     for (const row of rows) older(row, each);
-    if (index === "pending" && found > counted)
+    if (index === "pending" && wait !== undefined && found > counted)
       for (const row of await run(
         grouped(
           `SELECT o.status, o.aggregate_type, greatest(o.created_at, o.available_at) AS since, true AS due
-           FROM generate_series(0, ${LANES - 1}) AS l (lane)
-           CROSS JOIN LATERAL (SELECT * FROM ${n.outbox} o WHERE o.lane = l.lane AND ${pending} ORDER BY o.seq LIMIT 10) o`,
+           FROM ${pendingRows(n, reach, 10)}`,
         ),
       ))
         older(row, each);

@@ -1,4 +1,4 @@
-import type { LoggedEvent, LoggedTransaction } from "../../../contracts/log-tailer.ts";
+import type { Aggregate, LoggedEvent, LoggedTransaction } from "../../../contracts/log-tailer.ts";
 import { LogUnreadable } from "../../../core/log-unreadable.ts";
 import { lsnText } from "./lsn.ts";
 import { readRelation, type LoggedTable, type ColumnPlan } from "./relation.ts";
@@ -38,14 +38,16 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
   let begun = false;
   let [xid, commit] = [0, ""];
   let events: LoggedEvent[] = [];
+  let others: Aggregate[] = [];
   let bytesRead = 0;
 
   const need = (is: boolean, why: string): void => {
     if (!is) throw new RangeError(why);
   };
   const part = (until: string | null): void => {
-    transactions.push({ xid: String(xid), commit, end: until, events });
+    transactions.push({ xid: String(xid), commit, end: until, events, others });
     events = [];
+    others = [];
     bytesRead = 0;
   };
   const insert = (bytes: Buffer, from: number, to: number): void => {
@@ -53,9 +55,9 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
     const plan = relations.get(bytes.readUInt32BE(from + 1));
     need(plan !== undefined, "a row of a table that was not described");
     if (plan === null || plan === undefined) return;
-    const event = readRow(plan, bytes, from + 6, to);
-    if (event === null) return;
-    events.push(event);
+    const row = readRow(plan, bytes, from + 6, to);
+    if ("envelope" in row) events.push(row);
+    else others.push(row);
     bytesRead += to - from;
   };
   const read = (bytes: Buffer, from: number, to: number): void => {
@@ -73,7 +75,7 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
         need(inside && to - from === commitBytes, "a commit without a transaction");
         inside = false;
         end = lsnText(bytes, from + 10);
-        if (begun || events.length > 0) part(end);
+        if (begun || events.length + others.length > 0) part(end);
         return;
       case R: {
         const { id, plan } = readRelation(bytes, from + 1, to, ours);
@@ -84,7 +86,7 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
         need(skipped.has(bytes[from]!), "a message of no known kind");
     }
   };
-  const largePart = (): boolean => events.length >= partEvents || bytesRead >= partBytes;
+  const largePart = (): boolean => events.length + others.length >= partEvents || bytesRead >= partBytes;
 
   return {
     take(bytes, from, to) {

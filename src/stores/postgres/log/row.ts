@@ -1,4 +1,4 @@
-import type { LoggedEvent } from "../../../contracts/log-tailer.ts";
+import type { Aggregate, LoggedEvent } from "../../../contracts/log-tailer.ts";
 import { maxMarkBytes } from "../../../core/letter.ts";
 import { maxHeadersText, readRow } from "../../kit/stored.ts";
 import { lastMs } from "../rows.ts";
@@ -18,10 +18,10 @@ const high = 2 ** 32;
 const maxNameBytes = 4 * (maxMarkBytes + 1);
 
 /**
- * Reads the row of an INSERT. Null for a row that is not the log's. No object is made per column, and a payload stays where it arrived: an
+ * Reads the row of an INSERT. Of a row that is not the log's, only its aggregate. No object is made per column, and a payload stays where it arrived: an
  * event that is kept keeps the chunk that it came in.
  */
-export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: number, end: number) => LoggedEvent | null {
+export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: number, end: number) => LoggedEvent | Aggregate {
   /** Where each value lies; a start of -1 is NULL. */
   const starts = new Int32Array(fields.length);
   const ends = new Int32Array(fields.length);
@@ -91,7 +91,8 @@ export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: numbe
 
   return (plan, bytes, from, end) => {
     locate(plan, bytes, from, end);
-    if (common(bytes, field.status) !== "PENDING" || !isNull(field.available_at) || !isNull(field.next_attempt_at)) return null;
+    if (common(bytes, field.status) !== "PENDING" || !isNull(field.available_at) || !isNull(field.next_attempt_at))
+      return { aggregateType: common(bytes, field.aggregate_type) ?? "", aggregateId: name(bytes, field.aggregate_id) ?? "" };
     const told = headers(bytes);
     const { envelope, unreadable } = readRow(
       {

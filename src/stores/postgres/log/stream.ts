@@ -22,10 +22,14 @@ export interface StreamOptions {
   /** How many bytes are read ahead of whoever asks for batches. */
   readonly aheadBytes: number;
   readonly signal: AbortSignal;
+  /** Where the log ends at this moment. */
+  endOfLog(): Promise<string>;
   /** Says what a failure means. */
   explain(error: Error): Promise<LogUnreadable>;
 }
 
+/** How often a server that has sent nothing is asked how far it is, while somebody waits for that. */
+const askMs = 50;
 /** How long the server may take to end the stream before its connection is closed. */
 const farewellMs = 1_000;
 const [dataHead, keepaliveBytes] = [25, 18];
@@ -59,6 +63,10 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
   let held = 0;
   let heardAt = clock.monotonic();
   let wake: (() => void) | null = null;
+  /** The end of the batch that was given last, and of the last one that is dealt with. */
+  let givenTo = lsnOf(options.from);
+  let dealtWith = givenTo;
+  const waiting = new Set<{ readonly for: bigint; readonly go: () => void }>();
   let started = (): void => undefined;
   const starting = new Promise<true>((resolve) => (started = () => resolve(true)));
 
@@ -154,6 +162,8 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
 
   /** Null when the reading is over. What arrived before a failure is given first. */
   const next = async (): Promise<LogBatch | null> => {
+    dealtWith = givenTo;
+    for (const each of waiting) if (each.for <= dealtWith) each.go();
     if (!decoder.ready() && state === "streaming") {
       const waiting = new Promise<void>((resolve) => (wake = resolve));
       resume();
@@ -163,7 +173,9 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
     if (state === "leaving" || closing !== null) return null;
     if (decoder.ready()) {
       held = 0;
-      return decoder.give();
+      const batch = decoder.give();
+      givenTo = lsnOf(batch.end);
+      return batch;
     }
     if (failure !== null) throw await failure;
     return null;
@@ -198,7 +210,22 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
     confirm(position) {
       if (lsnOf(position) <= lsnOf(confirmed)) return;
       confirmed = position;
-      if (state === "streaming") status(false);
+      if (state === "streaming") status(true); // what the server says of its end lets the floor move while there are no events
+    },
+    async upToNow() {
+      const end = lsnOf(await options.endOfLog());
+      let passed = end <= dealtWith;
+      const off = new AbortController();
+      const go = (): void => {
+        passed = true;
+        off.abort(reason);
+      };
+      const entry = { for: end, go };
+      waiting.add(entry);
+      const leave = onAbort(ended.signal, go);
+      for (; !passed && state === "streaming"; await clock.sleep(askMs, off.signal)) status(true);
+      leave();
+      waiting.delete(entry);
     },
     arriving: frames.arriving,
     close,

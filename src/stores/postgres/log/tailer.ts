@@ -93,6 +93,7 @@ export function createTailer(options: TailerOptions): LogTailer {
         silenceMs: Math.max(leastSilenceMs, 2 * timeoutMs),
         aheadBytes,
         signal,
+        endOfLog: async () => (await run("SELECT pg_current_wal_insert_lsn() AS lsn"))[0]!["lsn"]!,
         explain: (error) => explainLog(error, place, names, () => facts(names), "its slot"),
       });
     });

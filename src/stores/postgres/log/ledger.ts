@@ -1,0 +1,335 @@
+import type { Aggregate, LoggedTransaction } from "../../../contracts/log-tailer.ts";
+import type { Holding, Outcome } from "../../../contracts/outbox-store.ts";
+import type { Checkpoint, CheckpointReport, Detours, Entrance, Handed, TailLedger, Tailing } from "../../../contracts/tail-ledger.ts";
+import type { Clock } from "../../../core/clock.ts";
+import { aggregateKey } from "../../../core/event.ts";
+import { LANES } from "../../../core/lane.ts";
+import type { Connection, PgRow, Run } from "../connection.ts";
+import type { Floors } from "../floors.ts";
+import { literal, type Names } from "../names.ts";
+import { delayed, logged } from "../pending.ts";
+import { addedWithin, bigints, list, spanOf } from "../rows.ts";
+import { settleFailures, type Published } from "../settle.ts";
+import { lsnOf } from "./lsn.ts";
+import { createProofs } from "./proofs.ts";
+
+interface LedgerParts {
+  readonly connection: Connection;
+  readonly names: Names;
+  readonly clock: Clock;
+  readonly floors: Floors;
+  readonly onPublish: Published;
+}
+
+/** An event, and the transaction that inserted it. */
+interface Inserted {
+  readonly seq: bigint;
+  readonly xid: string;
+}
+
+/** How often the table keeps a moment at which the floor was told. The view's `published_at` is this exact. */
+const markMs = 5_000;
+
+/** With more aggregates than these in the table, a relay polls: reading the log would bring it nothing. */
+const mostDetours = 100_000;
+/** How many aggregates with a delayed event that is nearly due are told at once. */
+const dueAtOnce = 5_000;
+
+const drawnOf = (n: Names): string => `coalesce(pg_sequence_last_value(${literal(n.seq)}::regclass), 0)`;
+/** A checkpoint that is confirmed must not be lost: the server forgets its log up to there. */
+const durable = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
+
+export function createLedger({ connection, names: n, clock, floors, onPublish }: LedgerParts): TailLedger {
+  const proofs = createProofs();
+  let markedAt = -Infinity;
+
+  /** Before the row is changed: the floor as it was, and when it was told. */
+  const mark = (): readonly string[] => {
+    if (clock.monotonic() - markedAt < markMs) return [];
+    markedAt = clock.monotonic();
+    return [`INSERT INTO ${n.tail_marks} (floor, at) SELECT floor, at FROM ${n.tail} WHERE floor > 0 ON CONFLICT DO NOTHING`];
+  };
+  const mine = ({ relay, epoch }: Tailing): string => `owner = ${literal(relay)} AND epoch = ${epoch}`;
+
+  /** The last statement of a checkpoint. What it answers is read by one snapshot, after the transaction has its id. */
+  const keep = (tailing: Tailing, { position, leaves }: Checkpoint): string => {
+    const floor = position === null ? 0n : proofs.reached(lsnOf(position));
+    const moved = `greatest(floor, ${floor})`;
+    const left = leaves && position !== null;
+    return `UPDATE ${n.tail} SET floor = ${moved}, at = CASE WHEN ${moved} > floor THEN clock_timestamp() ELSE at END,
+      position = ${left ? literal(position) : "NULL"}, owner = ${leaves ? "NULL" : "owner"} WHERE ${mine(tailing)}
+      RETURNING floor, pg_current_xact_id(), pg_snapshot_xmin(pg_current_snapshot()), pg_current_wal_insert_lsn()`;
+  };
+  const lost: CheckpointReport = { kept: false, floor: 0n, told: false, unseen: new Set() };
+  const report = (drawn: string, row: readonly (string | null)[] | undefined, told: boolean): CheckpointReport => {
+    if (row === undefined) return lost;
+    const [floor, xid, oldest, end] = row as readonly string[];
+    proofs.saw({ drawn: BigInt(drawn), xid: BigInt(xid!), oldest: BigInt(oldest!), end: lsnOf(end!) });
+    return { kept: true, floor: BigInt(floor!), told, unseen: new Set() };
+  };
+
+  const whole = async (tailing: Tailing, what: Checkpoint, told: boolean): Promise<CheckpointReport> => {
+    let below: ReadonlyMap<number, bigint> = new Map();
+    const reopen = floors.reopening(tailing.relay);
+    try {
+      return await written(tailing, what, told, (lanes) => (below = lanes));
+    } finally {
+      reopen(below); // even if it seems to have failed
+    }
+  };
+  const written = (
+    tailing: Tailing,
+    what: Checkpoint,
+    told: boolean,
+    reopens: (below: ReadonlyMap<number, bigint>) => void,
+  ): Promise<CheckpointReport> =>
+    connection.transaction(async (run) => {
+      const [numbers] = await run(`SELECT ${drawnOf(n)} AS drawn`);
+      const [held] = await run(`SELECT 1 AS held FROM ${n.tail} WHERE ${mine(tailing)} FOR UPDATE`);
+      if (held === undefined) return lost;
+      const unseen = behind(what.handed, await unseenOf(run, what.handed.map(idOf)));
+      const seen = what.handed.filter(({ claim }) => !unseen.has(claim.envelope.seq));
+      reopens(
+        await handOver(
+          run,
+          seen.filter(({ outcome }) => outcome === null),
+        ),
+      );
+      await fail(
+        run,
+        seen.flatMap(({ outcome }) => outcome ?? []),
+      );
+      if (told) await tellPublished(run, what.published);
+      for (const statement of mark()) await run(statement);
+      const rows = await run(keep(tailing, what));
+      return { ...report(numbers!["drawn"]!, rows[0] && Object.values(rows[0]), told), unseen };
+    });
+  const idOf = ({ claim, xid }: Handed): Inserted => ({ seq: claim.envelope.seq, xid });
+
+  /** Rows that cannot be seen although the log has them. A row that is gone, when its transaction has ended, was deleted. */
+  const unseenOf = async (run: Run, given: readonly Inserted[]): Promise<ReadonlySet<bigint>> => {
+    const missing = await missingOf(run, given);
+    if (missing.length === 0) return new Set();
+    const running = await runningOf(
+      run,
+      missing.map(({ xid }) => xid),
+    );
+    const open = missing.filter(({ xid }) => running.has(xid));
+    // Others may have ended since the first look.
+    const ended = missing.filter(({ xid }) => !running.has(xid));
+    const late = new Set((await missingOf(run, ended)).map(({ seq }) => seq));
+    return new Set([...open, ...ended.filter(({ seq }) => !late.has(seq))].map(({ seq }) => seq));
+  };
+  const missingOf = async (run: Run, given: readonly Inserted[]): Promise<readonly Inserted[]> => {
+    if (given.length === 0) return [];
+    const rows = await run(`SELECT array_agg(seq) AS seqs FROM ${n.outbox} WHERE seq = ANY ($1::bigint[])`, [
+      list(given.map(({ seq }) => seq)),
+    ]);
+    const seen = new Set(bigints(rows[0]!["seqs"]));
+    return given.filter(({ seq }) => !seen.has(seq));
+  };
+
+  /** By lane, the number below the first of them. */
+  const handOver = async (run: Run, handed: readonly Handed[]): Promise<ReadonlyMap<number, bigint>> => {
+    if (handed.length === 0) return new Map();
+    const rows = await run(
+      `WITH handed AS (UPDATE ${n.outbox} SET next_attempt_at = clock_timestamp() WHERE seq = ANY ($1::bigint[]) AND ${logged} RETURNING lane, seq)
+       SELECT lane, min(seq) AS first FROM handed GROUP BY lane`,
+      [list(handed.map(({ claim }) => claim.envelope.seq))],
+    );
+    return new Map(rows.map((row) => [Number(row["lane"]), BigInt(row["first"]!) - 1n]));
+  };
+
+  const fail = async (run: Run, outcomes: readonly Outcome[]): Promise<void> => {
+    if (outcomes.length === 0) return;
+    const rows = await run(`SELECT seq, lane FROM ${n.outbox} WHERE seq = ANY ($1::bigint[])`, [
+      list(outcomes.map(({ claim }) => claim.envelope.seq)),
+    ]);
+    const lanes = new Map(rows.map((row) => [BigInt(row["seq"]!), Number(row["lane"])]));
+    // As settles of a window do: no claim of these lanes is under way.
+    await run(`SELECT 1 FROM ${n.lanes} WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR UPDATE`, [list(new Set(lanes.values()))]);
+    const placed = outcomes.map((outcome) => {
+      const { claim } = outcome;
+      return { ...outcome, claim: { ...claim, lane: lanes.get(claim.envelope.seq) ?? claim.lane } };
+    });
+    await settleFailures(run, n, placed);
+  };
+
+  const tellPublished = async (run: Run, published: Checkpoint["published"]): Promise<void> => {
+    if (published.length === 0) return;
+    const [from, to] = spanOf(published.map(({ createdAt }) => createdAt.getTime()));
+    const which = `seq = ANY ($1::bigint[]) AND ${logged} AND ${addedWithin(from, to)}`;
+    await run(
+      onPublish === "delete"
+        ? `DELETE FROM ${n.outbox} WHERE ${which}`
+        : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp() WHERE ${which}`,
+      [list(published.map(({ seq }) => seq))],
+    );
+  };
+
+  return {
+    async entrance(place) {
+      if (place !== undefined) {
+        // Whoever drew one of these numbers has an older transaction.
+        const [drawn, xid] = await connection.batch(`SELECT ${drawnOf(n)}`, "SELECT pg_current_xact_id()");
+        return { place, proof: `${drawn![0]![0]!} ${xid![0]![0]!}` };
+      }
+      const [row] = await connection.run(`SELECT system, position FROM ${n.tail} WHERE owner IS NULL AND position IS NOT NULL`);
+      return row === undefined ? null : { place: { system: row["system"]!, position: row["position"]! }, proof: null };
+    },
+    isSettled: (entrance) => isSettled(connection.run, n, entrance),
+    enter: (holding, entrance) =>
+      connection.transaction(async (run) => {
+        const [before] = await run(`SELECT owner, position, system FROM ${n.tail} FOR UPDATE`);
+        if (before === undefined || !(await ownsAll(run, n, holding))) return null;
+        const { place, proof } = entrance;
+        if (proof === null && (before["position"] !== place.position || before["system"] !== place.system)) return null;
+        if (!(await isSettled(run, n, entrance))) return null;
+        const detours = await inTable(run, n);
+        if (detours.length > mostDetours) return null;
+        const floor = proof === null ? 0n : readProof(proof).drawn;
+        for (const statement of mark()) await run(statement);
+        const moved = `greatest(floor, ${floor})`;
+        const [row] = await run(
+          `UPDATE ${n.tail} SET owner = $1, epoch = epoch + 1, floor = ${moved}, system = $2, position = NULL,
+             at = CASE WHEN ${moved} > floor THEN clock_timestamp() ELSE at END
+           RETURNING epoch, floor, pg_current_wal_insert_lsn() AS doubt`,
+          [holding.relay, place.system],
+        );
+        proofs.reset();
+        return {
+          relay: holding.relay,
+          epoch: BigInt(row!["epoch"]!),
+          from: place,
+          floor: BigInt(row!["floor"]!),
+          doubt: row!["doubt"]!,
+          detours,
+        };
+      }),
+    async unsettled({ floor, doubt }, transactions) {
+      const isDoubtful = ({ commit }: LoggedTransaction): boolean => lsnOf(commit) <= lsnOf(doubt);
+      if (!transactions.some(isDoubtful)) return null;
+      const insertedBy = (of: readonly LoggedTransaction[]): readonly Inserted[] =>
+        of.flatMap(({ xid, events }) => events.map(({ envelope }) => ({ seq: envelope.seq, xid })));
+      const sure = insertedBy(transactions.filter((each) => !isDoubtful(each))).map(({ seq }) => seq);
+      const open = insertedBy(transactions.filter(isDoubtful)).filter(({ seq }) => seq > floor);
+      const { run } = connection;
+      const unseen = await unseenOf(run, open);
+      const rows = await run(`SELECT array_agg(seq) AS seqs FROM ${n.outbox} WHERE seq = ANY ($1::bigint[]) AND ${logged}`, [
+        list(open.map(({ seq }) => seq)),
+      ]);
+      return new Set([...sure, ...bigints(rows[0]!["seqs"]), ...unseen]);
+    },
+    async checkpoint(tailing, what) {
+      const tell = what.published.length > 0 && (what.tell || onPublish === "delete");
+      if (what.handed.length > 0 || tell) return whole(tailing, what, tell);
+      const marks = mark();
+      const answers = await connection.batch(durable, `SELECT ${drawnOf(n)}`, ...marks, keep(tailing, what));
+      return report(answers[1]![0]![0]!, answers.at(-1)![0], false);
+    },
+    async detours(aggregates, ms) {
+      const { run } = connection;
+      const running = await runningOf(
+        run,
+        aggregates.flatMap(({ xid }) => xid ?? []),
+      );
+      return detoursOf(
+        run,
+        n,
+        aggregates.filter(({ xid }) => xid === null || !running.has(xid)),
+        ms,
+      );
+    },
+  };
+}
+
+/** Which of these wait behind one of their aggregate that cannot be seen. */
+function behind(handed: readonly Handed[], unseen: ReadonlySet<bigint>): ReadonlySet<bigint> {
+  if (unseen.size === 0) return unseen;
+  const waiting = new Set<string>();
+  const all = new Set<bigint>();
+  for (const { claim } of handed) {
+    const key = aggregateKey(claim.envelope);
+    if (!unseen.has(claim.envelope.seq) && !waiting.has(key)) continue;
+    waiting.add(key);
+    all.add(claim.envelope.seq);
+  }
+  return all;
+}
+
+/** The aggregates of which the table has events, but for those that are delayed. */
+async function inTable(run: Run, n: Names): Promise<readonly Aggregate[]> {
+  const names = "SELECT aggregate_type, aggregate_id FROM";
+  const rows = await run(
+    `${names} ${n.holds} UNION ${names} ${n.outbox} WHERE status = 'BLOCKED' UNION ${names} ${n.outbox} WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+       AND octet_length(aggregate_type) <= 255 AND octet_length(aggregate_id) <= 255
+     LIMIT ${mostDetours + 1}`,
+  );
+  return rows.map(aggregateOf);
+}
+
+const aggregateOf = (row: PgRow): Aggregate => ({ aggregateType: row["aggregate_type"]!, aggregateId: row["aggregate_id"]! });
+
+const readProof = (proof: string): { readonly drawn: bigint; readonly xid: bigint } => {
+  const [drawn, xid] = proof.split(" ").map(BigInt) as [bigint, bigint];
+  return { drawn, xid };
+};
+
+/** Every transaction that drew one of these numbers has ended, and none of the events is the log's and pending. */
+async function isSettled(run: Run, n: Names, { proof }: Entrance): Promise<boolean> {
+  if (proof === null) return true;
+  const { drawn, xid } = readProof(proof);
+  const [row] = await run(
+    `SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 AND NOT EXISTS (
+       SELECT 1 FROM generate_series(0, ${LANES - 1}) AS l (lane) CROSS JOIN LATERAL (
+         SELECT 1 FROM ${n.outbox} o WHERE o.lane = l.lane AND ${logged} AND o.seq > (SELECT floor FROM ${n.tail}) AND o.seq <= $2::bigint LIMIT 1) o
+     ) AS settled`,
+    [String(xid), String(drawn)],
+  );
+  return row!["settled"] === "t";
+}
+
+/** A relay that takes a lane changes the row that is locked here. */
+async function ownsAll(run: Run, n: Names, { relay, lanes }: Holding): Promise<boolean> {
+  const rows = await run(`SELECT lane, epoch FROM ${n.lanes} WHERE owner = $1`, [relay]);
+  return rows.length === LANES && rows.every((row) => lanes.get(Number(row["lane"])) === BigInt(row["epoch"]!));
+}
+
+/** Which of these transactions of the log have not ended for other sessions: their rows cannot be seen. */
+async function runningOf(run: Run, xids: readonly string[]): Promise<ReadonlySet<string>> {
+  if (xids.length === 0) return new Set();
+  const [next] = await run("SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xid");
+  const whole = new Map(xids.map((xid) => [String(wholeXid(BigInt(xid), BigInt(next!["xid"]!))), xid]));
+  const rows = await run("SELECT x FROM unnest($1::text[]) AS x WHERE pg_xact_status(x::xid8) = 'in progress'", [[...whole.keys()]]);
+  return new Set(rows.map(({ x }) => whole.get(x!)!));
+}
+
+/** The log has the lower half of a transaction's id. */
+function wholeXid(low: bigint, near: bigint): bigint {
+  const half = 1n << 31n;
+  const xid = ((near >> 32n) << 32n) | low;
+  if (xid - near > half) return xid - 2n * half;
+  return near - xid > half ? xid + 2n * half : xid;
+}
+
+async function detoursOf(run: Run, n: Names, aggregates: readonly Aggregate[], ms: number): Promise<Detours> {
+  const same = "o.aggregate_type = a.aggregate_type AND o.aggregate_id = a.aggregate_id";
+  const soon = `${delayed} AND available_at <= (SELECT clock_timestamp() + $1::double precision * interval '1 millisecond')`;
+  const due = await run(
+    `SELECT DISTINCT aggregate_type, aggregate_id FROM (SELECT aggregate_type, aggregate_id FROM ${n.outbox} WHERE ${soon} ORDER BY available_at LIMIT ${dueAtOnce}) o`,
+    [ms],
+  );
+  const over =
+    aggregates.length === 0
+      ? []
+      : await run(
+          `SELECT a.aggregate_type, a.aggregate_id FROM unnest($2::text[], $3::text[]) AS a (aggregate_type, aggregate_id)
+           WHERE NOT EXISTS (SELECT 1 FROM ${n.holds} o WHERE ${same})
+             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE status = 'BLOCKED' AND ${same})
+             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
+               AND octet_length(aggregate_type) <= 255 AND octet_length(aggregate_id) <= 255 AND ${same})
+             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE ${soon} AND ${same})`,
+          [ms, aggregates.map(({ aggregateType }) => aggregateType), aggregates.map(({ aggregateId }) => aggregateId)],
+        );
+  return { over: over.map(aggregateOf), due: due.map(aggregateOf) };
+}
