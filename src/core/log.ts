@@ -26,6 +26,7 @@ export const sentences: Sentences = {
     warn(`${named(event)} was refused (failure ${event.failures}), next attempt in ${inWords(event.retryInMs)}: ${event.error}`),
   "relay.died": (event) => error(`${named(event)} is DEAD, its followers are ${event.followers}: ${event.error}`),
   "relay.trouble": ({ step, error: why }) => warn(`${step} went wrong: ${why}`),
+  "relay.mode": ({ mode, why }) => (mode === "tail" ? info("reads the database's log") : info(`polls${why === "" ? "" : `: ${why}`}`)),
   "relay.recovered": ({ step, ms }) => info(`${step} works again after ${inWords(ms)}`),
   "destination.opened": ({ topic, probeInMs, error: why }) =>
     warn(`${topic} does not take events, next probe in ${inWords(probeInMs)}: ${why}`),

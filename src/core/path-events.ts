@@ -18,6 +18,8 @@ export type PathEvent =
       readonly error: string;
       readonly code: ErrorCode | null;
     }
+  /** How the relay finds events from now on: it reads the database's log, or polls. `why`: what keeps it from reading the log. */
+  | { readonly type: "relay.mode"; readonly relay: string; readonly mode: "poll" | "tail"; readonly why: string }
   /** A step that went wrong works again. `ms` have passed since it first went wrong. */
   | { readonly type: "relay.recovered"; readonly relay: string; readonly step: "claim" | "settle" | "renew"; readonly ms: number }
   | { readonly type: "destination.opened"; readonly topic: string; readonly error: string; readonly probeInMs: number }

@@ -4,6 +4,7 @@ import type { LeaseStore } from "../contracts/lease-store.ts";
 import type { Archive, Operator } from "../contracts/operator.ts";
 import type { OutboxStore } from "../contracts/outbox-store.ts";
 import type { Schema } from "../contracts/store.ts";
+import type { Tail } from "../contracts/tail-ledger.ts";
 import { createLeases } from "./lanes/leases.ts";
 import { strategyOf } from "./lanes/strategies.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
@@ -19,6 +20,9 @@ import { createWake, type Wake } from "../core/wake.ts";
 import { createHousekeeping, type HousekeepingParts } from "./housekeeping/housekeeping.ts";
 import { defaultThresholds, type Thresholds } from "./housekeeping/warnings.ts";
 import { createPollFeed } from "./poll-feed.ts";
+import { createSwitchingFeed } from "./tail/switch.ts";
+import type { Feed } from "./feed.ts";
+import type { FeedParts } from "./parts.ts";
 import { createRelayService, type Relay } from "./relay.ts";
 import { listOf, routeOf } from "./route.ts";
 import { housekeepingSettings, relaySettings } from "./settings.ts";
@@ -33,6 +37,7 @@ export interface RelayOptions extends OptionsOf<typeof relaySettings> {
     readonly wake?: Wake;
     readonly operator?: Operator;
     readonly housekeeping?: Housekeeping;
+    readonly tail?: Tail;
   };
   readonly sink: Sink;
   /** Purges and watches the tables while this relay owns lane 0; false: other relays do. @default on, where the store has an operator */
@@ -94,7 +99,7 @@ export function createRelay(options: RelayOptions): Relay {
     ...settings,
     check: async () => store.schema?.check(),
     outbox: store.outbox,
-    feedOf: createPollFeed,
+    feedOf: feedOf(settings.mode, store.tail),
     wake: store.wake ?? createWake(),
     sink,
     coordinator,
@@ -108,6 +113,15 @@ export function createRelay(options: RelayOptions): Relay {
     failpoints,
     observe,
   });
+}
+
+function feedOf(mode: "poll" | "tail" | "auto", tail: Tail | undefined): (parts: FeedParts) => Feed {
+  if (mode === "tail" && tail === undefined)
+    throw new WaybillError(
+      "INVALID_OPTION",
+      'mode "tail" needs a store that can read its database\'s log: postgres with a url or a logUrl',
+    );
+  return (parts) => (mode === "poll" || tail === undefined || parts.once ? createPollFeed(parts) : createSwitchingFeed(parts, tail));
 }
 
 function choresOf(

@@ -15,6 +15,16 @@ export const relaySettings = {
   },
   /** The lanes of coordination "static". Flag and file also take them as text, such as "0-21,40". */
   own: { kind: "lanes", flag: "--own LANES: the lanes of a static relay, such as 0-21" },
+  /**
+   * How the relay finds events. "poll": it asks the outbox. "tail": it reads the database's log, and polls while it cannot; the log must be
+   * there when it starts. "auto": it reads the log if it can. @default "poll"
+   */
+  mode: {
+    kind: "choice",
+    of: ["poll", "tail", "auto"],
+    default: "poll",
+    flag: "--mode HOW: how the relay finds events: poll asks the outbox, tail reads the database's log, auto reads it if it can",
+  },
   /** Name shown in `status`; a unique suffix is added for each life of the relay. @default generated */
   relayId: { kind: "text", flag: "--relay-id NAME: names this relay in status; a part is added that tells its lives apart" },
   /** The most events per window. Windows begin with 250, and widen while there is a backlog. @default 1000 */

@@ -27,7 +27,6 @@ const flags = {
   ...storeFlag,
   ...brokerFlag,
   once: flag.switch("publish what is due, then end; for cron"),
-  mode: ownFlags.mode,
   ...flagsOf(relaySettings),
   ...flagsOf(housekeepingSettings),
   listen: flag.switch("be woken by LISTEN and NOTIFY, on PostgreSQL; producers need the same option of their store"),
@@ -55,7 +54,8 @@ export const relay = command({
     if (values.once && values.http !== undefined) usage("--http is for a relay that goes on: leave --once or --http out");
     refuseIdle(values);
     await using opened = await storeOf(terminal, values, false, false);
-    if ((values.mode ?? config.mode) === "tail") throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
+    if ((values.mode ?? config.mode) === "tail" && opened.store.tail === undefined)
+      throw new WaybillError("UNSUPPORTED", `--mode tail: ${opened.noTail}`);
     await using broker = await brokerOf(terminal, values);
     await waited(values.once, () => opened.store.schema.check());
     await waited(values.once, () => broker.sink.connect(never));

@@ -1,0 +1,41 @@
+import type { Entrance, Tail } from "../../contracts/tail-ledger.ts";
+import { LANES } from "../../core/lane.ts";
+import type { FeedParts } from "../parts.ts";
+
+/** How often a relay that polls asks whether it may read the log now. */
+const askMs = 100;
+
+/**
+ * Finds a place at which the log may be entered while the relay polls, and resolves once everything before it is settled. Null when the relay
+ * drains. Rejects with a LogUnreadable.
+ */
+export async function approach(
+  { clock, coordinator, draining }: FeedParts,
+  { tailer, ledger }: Tail,
+  /** Reading may begin where the last relay left it in order. */
+  resumes: boolean,
+  tell: (why: string) => void,
+): Promise<Entrance | null> {
+  const ownsAll = (): boolean => coordinator.holding.lanes.size === LANES;
+  const whileOwned = async (work: () => Promise<boolean>): Promise<boolean> => {
+    while (!draining.aborted && ownsAll()) {
+      if (await work()) return true;
+      await clock.sleep(askMs, draining);
+    }
+    return false;
+  };
+  while (!draining.aborted) {
+    if (!ownsAll()) {
+      const others = LANES - coordinator.holding.lanes.size;
+      if (coordinator.settledIn()) tell(`other relays have ${others} of the ${LANES} lanes, and the log is read by one relay that has all`);
+      await clock.sleep(askMs, draining);
+      continue;
+    }
+    const left = resumes ? await ledger.entrance() : null;
+    if (left !== null && (await tailer.look()).state !== "missing") return left;
+    tell("the log is being prepared");
+    const entrance = await ledger.entrance(await tailer.prepare(draining));
+    if (entrance !== null && (await whileOwned(() => ledger.isSettled(entrance)))) return entrance;
+  }
+  return null;
+}

@@ -1,0 +1,155 @@
+import type { LogPosition } from "../../contracts/log-tailer.ts";
+import type { CheckpointReport, Handed, TailLedger, Tailing } from "../../contracts/tail-ledger.ts";
+import { asError } from "../../core/errors.ts";
+import type { Envelope } from "../../core/event.ts";
+import { stepping } from "../../core/progress.ts";
+import { orAborted } from "../../core/time.ts";
+import type { FeedParts } from "../parts.ts";
+
+/** Between two checkpoints, as long as there is something to keep. */
+const everyMs = 1_000;
+/** After this part of the window, a checkpoint is due at once: the floor follows two checkpoints behind. */
+const partOfWindow = 8;
+/** So long after it was published, an event's row says so, where an open transaction keeps the floor behind. */
+const toldAfterMs = 5_000;
+/** How many events one checkpoint writes. */
+const mostWritten = 5_000;
+
+/** An event that is to be the table's, and who waits for that. */
+export interface Trouble extends Handed {
+  readonly resolve?: () => void;
+}
+
+export interface Checkpoints {
+  enter(trouble: Trouble): void;
+  published(envelope: Envelope): void;
+  /** Events whose outcomes are not durable in the table: the next relay would send them again, or has not heard of their failure. */
+  held(): number;
+  run(ending: AbortSignal): Promise<void>;
+  /** The last ones. The next relay may read on where they end. */
+  leave(): Promise<void>;
+}
+
+interface Hooks {
+  readonly prefix: { position(): LogPosition | null };
+  /** The size of the relay's window. */
+  readonly most: number;
+  /** The server may forget its log up to here. */
+  confirm(position: LogPosition): void;
+  /** This event is the table's now. */
+  settled(trouble: Trouble): void;
+  /** There is room for further events. */
+  moved(): void;
+  lost(): void;
+}
+
+export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing: Tailing, hooks: Hooks): Checkpoints {
+  const { clock, stopping } = parts;
+  /** In the order in which they came: a later event of an aggregate must not be in the table before an earlier one is. */
+  let troubles: Trouble[] = [];
+  /** Published, above the floor, and not told in their rows. */
+  let untold: { readonly seq: bigint; readonly createdAt: Date; readonly at: number }[] = [];
+  let since = 0;
+  let lost = false;
+  let kept: LogPosition | null = null;
+  let quiet = true;
+  let hurry: () => void = () => undefined;
+  let retryAt = -Infinity;
+
+  const isDue = (): boolean => (troubles.length > 0 && clock.monotonic() >= retryAt) || since >= hooks.most / partOfWindow;
+  const tells = (): boolean =>
+    untold.length > hooks.most / 2 || (untold[0] !== undefined && clock.monotonic() - untold[0].at > toldAfterMs);
+
+  const write = async ({ tell, leaves }: { readonly tell: boolean; readonly leaves: boolean }): Promise<boolean> => {
+    const position = hooks.prefix.position();
+    const given = troubles.slice(0, mostWritten);
+    const published = untold.slice(0, mostWritten);
+    since = 0;
+    const report = await attempt(
+      () =>
+        ledger.checkpoint(tailing, {
+          position,
+          handed: given,
+          published,
+          tell,
+          leaves,
+        }),
+      tell,
+    );
+    if (report === null) return false;
+    if (!report.kept) {
+      lost = true;
+      hooks.lost();
+      return false;
+    }
+    if (position !== null) hooks.confirm((kept = position));
+    const told = report.told ? published.length : 0;
+    const before = untold.length;
+    untold = untold.filter(({ seq }, at) => at >= told && seq > report.floor);
+    const rest = troubles.slice(given.length);
+    const unseen = given.filter(({ claim }) => report.unseen.has(claim.envelope.seq));
+    troubles = [...unseen, ...rest];
+    if (unseen.length > 0) retryAt = clock.monotonic() + 20;
+    for (const trouble of given) {
+      if (report.unseen.has(trouble.claim.envelope.seq)) continue;
+      hooks.settled(trouble);
+      trouble.resolve?.();
+    }
+    quiet = untold.length === 0 && troubles.length === 0;
+    if (untold.length < before) hooks.moved();
+    return true;
+  };
+  const attempt = async (work: () => Promise<CheckpointReport>, leaves: boolean): Promise<CheckpointReport | null> => {
+    for (let wait = 50; !stopping.aborted && !lost; wait = Math.min(wait * 2, 2_000)) {
+      try {
+        return await orAborted<CheckpointReport | null>(stepping(parts.steps, parts.leaseMs, work), stopping, () => null);
+      } catch (error) {
+        parts.onTrouble("settle", asError(error));
+        await clock.sleep(wait, stopping);
+        if (leaves && parts.coordinator.trustedForMs() <= 0) return null; // as after a crash
+      }
+    }
+    return null;
+  };
+
+  return {
+    enter(trouble) {
+      troubles.push(trouble);
+      hurry();
+    },
+    published({ seq, createdAt }) {
+      untold.push({ seq, createdAt, at: clock.monotonic() });
+      quiet = false;
+      since += 1;
+      if (since >= hooks.most / partOfWindow) hurry();
+    },
+    held: () => untold.length + troubles.length,
+    async run(ending) {
+      while (!ending.aborted && !lost) {
+        if (!isDue()) {
+          const ended = new AbortController();
+          hurry = () => ended.abort();
+          const leave = (): void => ended.abort();
+          ending.addEventListener("abort", leave, { once: true });
+          const wait = troubles.length > 0 ? Math.max(1, retryAt - clock.monotonic()) : everyMs;
+          await clock.sleep(wait, ended.signal);
+          ending.removeEventListener("abort", leave);
+          hurry = () => undefined;
+          if (ending.aborted) break;
+        }
+        const position = hooks.prefix.position();
+        if (!quiet || troubles.length > 0) await write({ tell: tells(), leaves: false });
+        // Nothing of ours lies between: what is confirmed need not be written.
+        else if (position !== null && position !== kept) hooks.confirm((kept = position));
+      }
+    },
+    async leave() {
+      while (!lost && !stopping.aborted && parts.coordinator.trustedForMs() > 0) {
+        const last = troubles.length === 0 && untold.length <= mostWritten;
+        if (!(await write({ tell: true, leaves: last })) || last) break;
+        if (troubles.length > 0) await clock.sleep(20, stopping);
+      }
+      for (const { resolve } of troubles) resolve?.();
+    },
+  };
+}
