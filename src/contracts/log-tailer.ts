@@ -16,6 +16,8 @@ export interface LoggedEvent {
   readonly failures: number;
   /** Why the row cannot be published, in words. The envelope then holds what could be read of the row. */
   readonly unreadable?: string;
+  /** It is too large to be taken from the log. Of the envelope, only `seq` and the aggregate's names are right; the table has it whole. */
+  readonly large?: true;
 }
 
 /** A committed transaction, or a part of a large one. */
@@ -30,11 +32,16 @@ export interface LoggedTransaction {
    */
   readonly events: readonly LoggedEvent[];
   /** The aggregates of other rows that it inserted: those are the table's. */
-  readonly others: readonly Aggregate[];
+  readonly others: readonly OtherRow[];
+}
+
+export interface OtherRow extends AggregateName {
+  /** When it may be published; null: at once. */
+  readonly dueAt: Date | null;
 }
 
 /** Names an aggregate. */
-export type Aggregate = Pick<Envelope, "aggregateType" | "aggregateId">;
+export type AggregateName = Pick<Envelope, "aggregateType" | "aggregateId">;
 
 export interface LogBatch {
   /** In the order of their commits. Transactions without events are left out. */
@@ -85,6 +92,8 @@ export type LogLook = LogStanding & {
 
 /** Reads committed events from a database's log. The table stays the truth: without the log, the relay polls. */
 export interface LogTailer {
+  /** Rejects with a LogUnreadable where a setting of the server or a right of this role is missing. */
+  check(): Promise<void>;
   look(): Promise<LogLook>;
   /**
    * Makes the server keep its log for us, and answers the place from which on every commit can be read. This waits for transactions that are

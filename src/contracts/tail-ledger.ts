@@ -1,4 +1,4 @@
-import type { Aggregate, LogPlace, LogPosition, LogTailer, LoggedTransaction } from "./log-tailer.ts";
+import type { AggregateName, LogPlace, LogPosition, LogTailer, LoggedTransaction } from "./log-tailer.ts";
 import type { Claim, Holding, Outcome } from "./outbox-store.ts";
 
 /** How a relay reads a database's log instead of polling its outbox. */
@@ -24,7 +24,7 @@ export interface Tailing {
   /** Commits up to here may have been published before: `unsettled` knows. */
   readonly doubt: LogPosition;
   /** The aggregates that have events in the table. */
-  readonly detours: readonly Aggregate[];
+  readonly detours: readonly AggregateName[];
 }
 
 /** An event that the relay read from the log and did not publish. It is to be the table's. */
@@ -84,15 +84,15 @@ export interface TailLedger {
    * Which of these aggregates have no event left that is the table's, and which aggregates have a delayed event that is due within `ms`. The
    * latter counts as left.
    */
-  detours(aggregates: readonly Detoured[], ms: number): Promise<Detours>;
+  detours(aggregates: readonly Detoured[], ms: number): Promise<DetourReport>;
 }
 
 /** An aggregate with the last transaction of the log that added an event of the table's to it; null: none did. */
-export interface Detoured extends Aggregate {
+export interface Detoured extends AggregateName {
   readonly xid: string | null;
 }
 
-export interface Detours {
-  readonly over: readonly Aggregate[];
-  readonly due: readonly Aggregate[];
+export interface DetourReport {
+  readonly over: readonly AggregateName[];
+  readonly due: readonly AggregateName[];
 }

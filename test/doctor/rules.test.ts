@@ -238,5 +238,5 @@ test("every right that migrate --print gives to a relay is looked for", () => {
       "EXECUTE on waybill_drop_partition",
     ]),
   );
-  expect(rights).toHaveLength(2 + 7 + 1 + 5 * 4 + 2 + 3 + 3 + 2 + 1 + 2);
+  expect(rights).toHaveLength(2 + 7 + 1 + 5 * 4 + 2 * 2 + 3 + 3 + 3 + 2 + 1 + 2);
 });

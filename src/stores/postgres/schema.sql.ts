@@ -1,6 +1,5 @@
 import type { PartitionUnit } from "../kit/schema.ts";
 import { literal, type Names } from "./names.ts";
-import { tailed } from "./pending.ts";
 
 /**
  * Version 1: every table, index, function, trigger and view, from top to bottom. Only names are substituted, and the layout of the outbox:
@@ -359,14 +358,17 @@ CREATE INDEX ${n.index("letters", "seq")} ON ${n.letters} (seq);
 CREATE INDEX ${n.index("letters", "redriven")} ON ${n.letters} (consumer, topic, seq) WHERE redriven_at IS NOT NULL;
 `;
 
+/** As it was inserted, and at most at the floor of the log. */
+const tailed = "(o.status = 'PENDING' AND o.available_at IS NULL AND o.next_attempt_at IS NULL AND o.seq <= t.floor)";
+
 const view = (n: Names): string => `-- What a person at a SQL prompt reads: the derived state, who publishes it, why it waits.
 CREATE VIEW ${n.events} AS
 SELECT o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version, o.payload, o.payload_bytes, o.content_type, o.headers,
        o.idempotency_key, o.lane, o.created_at, o.available_at, o.status, o.retry_count, o.next_attempt_at, o.last_error,
-       CASE WHEN ${tailed("o", "t.floor")} THEN coalesce((SELECT m.at FROM ${n.tail_marks} m WHERE m.floor >= o.seq ORDER BY m.floor LIMIT 1), t.at)
+       CASE WHEN ${tailed} THEN coalesce((SELECT m.at FROM ${n.tail_marks} m WHERE m.floor >= o.seq ORDER BY m.floor LIMIT 1), t.at)
          ELSE o.published_at END AS published_at,
-       CASE WHEN ${tailed("o", "t.floor")} THEN 'PUBLISHED' WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
-       o.status = 'PUBLISHED' OR ${tailed("o", "t.floor")} AS published,
+       CASE WHEN ${tailed} THEN 'PUBLISHED' WHEN w.relay IS NOT NULL AND o.status IN ('PENDING', 'FAILED') THEN 'PUBLISHING' ELSE o.status END AS state,
+       o.status = 'PUBLISHED' OR ${tailed} AS published,
        w.relay AS owner,
        CASE WHEN o.status IN ('PENDING', 'FAILED', 'BLOCKED', 'DEAD') THEN h.why END AS hold,
        o.error_code, o.error_detail

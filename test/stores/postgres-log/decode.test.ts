@@ -193,6 +193,14 @@ describe("frames", () => {
     expect(frames.arriving()).toBe(0);
   });
 
+  test.each([1, 7, 1_000, 65_536])("keep only the beginning of a message that is too large, when the bytes come %s at a time", (size) => {
+    const got: (readonly [length: number, cut: boolean])[] = [];
+    const frames = createFrames((_, bytes, from, to, cut) => got.push([to - from, cut]), 10_000);
+    for (let at = 0; at < stream.length; at += size) frames.take(stream.subarray(at, at + size));
+    expect(got).toEqual(bodies.map((body) => (body.length > 10_000 ? [65_536 - 5, true] : [body.length, false])));
+    expect(frames.arriving()).toBe(0);
+  });
+
   test("with a length that no message has are refused, wherever the bytes are cut", () => {
     for (const length of [0, 3, 2 ** 30 + 1, -1])
       for (const cut of [1, 4, 5]) {

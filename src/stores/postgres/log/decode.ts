@@ -1,4 +1,4 @@
-import type { Aggregate, LoggedEvent, LoggedTransaction } from "../../../contracts/log-tailer.ts";
+import type { LoggedEvent, LoggedTransaction, OtherRow } from "../../../contracts/log-tailer.ts";
 import { LogUnreadable } from "../../../core/log-unreadable.ts";
 import { lsnText } from "./lsn.ts";
 import { readRelation, type LoggedTable, type ColumnPlan } from "./relation.ts";
@@ -10,7 +10,7 @@ const partBytes = 256 * 1024;
 
 export interface Decoder {
   /** One message of pgoutput. Throws a LogUnreadable. */
-  take(bytes: Buffer, from: number, end: number): void;
+  take(bytes: Buffer, from: number, end: number, cut?: boolean): void;
   /** The server has sent everything that committed before the position at `at`. */
   passed(bytes: Buffer, at: number): void;
   /** Whether `give` has something to tell. */
@@ -38,7 +38,7 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
   let begun = false;
   let [xid, commit] = [0, ""];
   let events: LoggedEvent[] = [];
-  let others: Aggregate[] = [];
+  let others: OtherRow[] = [];
   let bytesRead = 0;
 
   const need = (is: boolean, why: string): void => {
@@ -50,20 +50,21 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
     others = [];
     bytesRead = 0;
   };
-  const insert = (bytes: Buffer, from: number, to: number): void => {
+  const insert = (bytes: Buffer, from: number, to: number, cut: boolean): void => {
     need(inside && to - from >= 8 && bytes[from + 5] === 0x4e, "an insert outside of a transaction, or without a row");
     const plan = relations.get(bytes.readUInt32BE(from + 1));
     need(plan !== undefined, "a row of a table that was not described");
     if (plan === null || plan === undefined) return;
-    const row = readRow(plan, bytes, from + 6, to);
+    const row = readRow(plan, bytes, from + 6, to, cut);
     if ("envelope" in row) events.push(row);
     else others.push(row);
     bytesRead += to - from;
   };
-  const read = (bytes: Buffer, from: number, to: number): void => {
+  const read = (bytes: Buffer, from: number, to: number, cut: boolean): void => {
+    need(!cut || bytes[from] === I || skipped.has(bytes[from]!), "a message that is too long");
     switch (bytes[from] ?? 0) {
       case I:
-        return insert(bytes, from, to);
+        return insert(bytes, from, to, cut);
       case B:
         need(!inside && to - from === beginBytes, "a transaction that begins inside another");
         inside = true;
@@ -89,9 +90,9 @@ export function createDecoder(ours: LoggedTable, start: string): Decoder {
   const largePart = (): boolean => events.length + others.length >= partEvents || bytesRead >= partBytes;
 
   return {
-    take(bytes, from, to) {
+    take(bytes, from, to, cut = false) {
       try {
-        read(bytes, from, to);
+        read(bytes, from, to, cut);
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         throw new LogUnreadable("damaged", `the log sent what cannot be read: ${error.message}`, { cause: error });

@@ -4,8 +4,11 @@ const headBytes = typeBytes + lengthBytes;
 /** PostgreSQL itself makes no larger ones. */
 const maxMessage = 2 ** 30;
 
-/** One message without its head. It lies in `bytes`, which belongs to whoever keeps a part of it. */
-export type TakeMessage = (type: number, bytes: Buffer, from: number, to: number) => void;
+/** What is kept of a message that is too large. */
+const keptBytes = 64 * 1024;
+
+/** One message without its head. It lies in `bytes`, which belongs to whoever keeps a part of it. `cut`: only its beginning is there. */
+export type TakeMessage = (type: number, bytes: Buffer, from: number, to: number, cut: boolean) => void;
 
 export interface Frames {
   /** Hands on each message that is whole. Throws a RangeError at a length that no message has. */
@@ -14,10 +17,14 @@ export interface Frames {
   arriving(): number;
 }
 
-/** Most messages lie in one chunk and are handed on where they are. The chunks of a large one are joined once, when it is whole. */
-export function createFrames(handOn: TakeMessage): Frames {
+/**
+ * Most messages lie in one chunk and are handed on where they are. The chunks of a large one are joined once, when it is whole. Of one with more
+ * than `most` bytes only the beginning is kept.
+ */
+export function createFrames(handOn: TakeMessage, most = Infinity): Frames {
   let parts: Buffer[] = [];
   let have = 0;
+  let kept = 0;
   let need = headBytes;
 
   const sizeAt = (bytes: Buffer, at: number): number => {
@@ -25,13 +32,19 @@ export function createFrames(handOn: TakeMessage): Frames {
     if (length < lengthBytes || length > maxMessage) throw new RangeError(`a message of ${length} bytes`);
     return typeBytes + length;
   };
+  const keep = (piece: Buffer): void => {
+    have += piece.length;
+    const some = need > most ? piece.subarray(0, Math.max(0, keptBytes - kept)) : piece;
+    if (some.length === 0) return;
+    parts.push(some);
+    kept += some.length;
+  };
   /** Takes from the chunk what the begun message lacks. Answers how much of the chunk is used up. */
   const finish = (chunk: Buffer): number => {
     let at = 0;
     for (;;) {
       const piece = chunk.subarray(at, at + need - have);
-      if (piece.length > 0) parts.push(piece);
-      have += piece.length;
+      keep(piece);
       at += piece.length;
       if (have < need) return at;
       if (have === headBytes && need === headBytes) {
@@ -39,11 +52,12 @@ export function createFrames(handOn: TakeMessage): Frames {
         need = sizeAt(parts[0]!, 0);
         if (need > have) continue;
       }
-      const whole = Buffer.concat(parts, have);
+      const cut = kept < have;
+      const whole = Buffer.concat(parts, kept);
       parts = [];
-      have = 0;
+      have = kept = 0;
       need = headBytes;
-      handOn(whole[0]!, whole, headBytes, whole.length);
+      handOn(whole[0]!, whole, headBytes, whole.length, cut);
       return at;
     }
   };
@@ -57,12 +71,11 @@ export function createFrames(handOn: TakeMessage): Frames {
           need = end - at;
           break;
         }
-        handOn(chunk[at]!, chunk, at + headBytes, end);
+        handOn(chunk[at]!, chunk, at + headBytes, end, false);
         at = end;
       }
       if (at === chunk.length) return;
-      parts.push(chunk.subarray(at));
-      have = chunk.length - at;
+      keep(chunk.subarray(at));
     },
   };
 }

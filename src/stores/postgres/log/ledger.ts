@@ -1,6 +1,6 @@
-import type { Aggregate, LoggedTransaction } from "../../../contracts/log-tailer.ts";
+import type { AggregateName, LoggedTransaction } from "../../../contracts/log-tailer.ts";
 import type { Holding, Outcome } from "../../../contracts/outbox-store.ts";
-import type { Checkpoint, CheckpointReport, Detours, Entrance, Handed, TailLedger, Tailing } from "../../../contracts/tail-ledger.ts";
+import type { Checkpoint, CheckpointReport, DetourReport, Entrance, Handed, TailLedger, Tailing } from "../../../contracts/tail-ledger.ts";
 import type { Clock } from "../../../core/clock.ts";
 import { aggregateKey } from "../../../core/event.ts";
 import { LANES } from "../../../core/lane.ts";
@@ -258,7 +258,7 @@ function behind(handed: readonly Handed[], unseen: ReadonlySet<bigint>): Readonl
 }
 
 /** The aggregates of which the table has events, but for those that are delayed. */
-async function inTable(run: Run, n: Names): Promise<readonly Aggregate[]> {
+async function inTable(run: Run, n: Names): Promise<readonly AggregateName[]> {
   const names = "SELECT aggregate_type, aggregate_id FROM";
   const rows = await run(
     `${names} ${n.holds} UNION ${names} ${n.outbox} WHERE status = 'BLOCKED' UNION ${names} ${n.outbox} WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
@@ -268,7 +268,7 @@ async function inTable(run: Run, n: Names): Promise<readonly Aggregate[]> {
   return rows.map(aggregateOf);
 }
 
-const aggregateOf = (row: PgRow): Aggregate => ({ aggregateType: row["aggregate_type"]!, aggregateId: row["aggregate_id"]! });
+const aggregateOf = (row: PgRow): AggregateName => ({ aggregateType: row["aggregate_type"]!, aggregateId: row["aggregate_id"]! });
 
 const readProof = (proof: string): { readonly drawn: bigint; readonly xid: bigint } => {
   const [drawn, xid] = proof.split(" ").map(BigInt) as [bigint, bigint];
@@ -312,7 +312,7 @@ function wholeXid(low: bigint, near: bigint): bigint {
   return near - xid > half ? xid + 2n * half : xid;
 }
 
-async function detoursOf(run: Run, n: Names, aggregates: readonly Aggregate[], ms: number): Promise<Detours> {
+async function detoursOf(run: Run, n: Names, aggregates: readonly AggregateName[], ms: number): Promise<DetourReport> {
   const same = "o.aggregate_type = a.aggregate_type AND o.aggregate_id = a.aggregate_id";
   const soon = `${delayed} AND available_at <= (SELECT clock_timestamp() + $1::double precision * interval '1 millisecond')`;
   const due = await run(

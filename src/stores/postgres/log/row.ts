@@ -1,4 +1,4 @@
-import type { Aggregate, LoggedEvent } from "../../../contracts/log-tailer.ts";
+import type { LoggedEvent, OtherRow } from "../../../contracts/log-tailer.ts";
 import { maxMarkBytes } from "../../../core/letter.ts";
 import { maxHeadersText, readRow } from "../../kit/stored.ts";
 import { lastMs } from "../rows.ts";
@@ -21,17 +21,20 @@ const maxNameBytes = 4 * (maxMarkBytes + 1);
  * Reads the row of an INSERT. Of a row that is not the log's, only its aggregate. No object is made per column, and a payload stays where it arrived: an
  * event that is kept keeps the chunk that it came in.
  */
-export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: number, end: number) => LoggedEvent | Aggregate {
+export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: number, end: number, cut: boolean) => LoggedEvent | OtherRow {
   /** Where each value lies; a start of -1 is NULL. */
   const starts = new Int32Array(fields.length);
   const ends = new Int32Array(fields.length);
   const known = createKnownTexts();
 
-  const locate = (plan: ColumnPlan, bytes: Buffer, from: number, end: number): void => {
+  /** Of a row that was cut, it finds what is there. */
+  const locate = (plan: ColumnPlan, bytes: Buffer, from: number, end: number, cut: boolean): void => {
+    if (cut) starts.fill(-1);
     if (end - from < 2 || bytes.readUInt16BE(from) !== plan.length) throw new RangeError("a row with other columns than its table");
     let at = from + 2;
     for (let column = 0; column < plan.length; column++) {
       const of = plan[column]!;
+      if (cut && end - at < 5) return;
       const form = at < end ? bytes[at++]! : 0;
       if (form === nullByte) {
         if (of >= 0) starts[of] = -1;
@@ -40,6 +43,7 @@ export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: numbe
       if ((form !== textByte && form !== binaryByte) || end - at < 4) throw new RangeError("a value of no known form");
       const length = bytes.readUInt32BE(at);
       at += 4;
+      if (cut && length > end - at) return;
       if (length > end - at) throw new RangeError("a value is longer than its message");
       if (of >= 0) {
         if (form === textByte ? !isText[of]! : sizes[of] !== -1 && sizes[of] !== length)
@@ -89,10 +93,24 @@ export function createRowReader(): (plan: ColumnPlan, bytes: Buffer, from: numbe
     return isNull(of) ? Buffer.alloc(0) : bytes.subarray(starts[of], ends[of]);
   };
 
-  return (plan, bytes, from, end) => {
-    locate(plan, bytes, from, end);
+  /** Nobody can tell yet whether it is the log's: the table can. */
+  const large = (bytes: Buffer): LoggedEvent => {
+    const [id, aggregateType, aggregateId] = [name(bytes, field.id), name(bytes, field.aggregate_type), name(bytes, field.aggregate_id)];
+    if (aggregateType === null || aggregateId === null) throw new RangeError("a row whose names are too long");
+    const rest = { type: "", eventVersion: 1, data: Buffer.alloc(0), contentType: "", headers: "{}", idempotencyKey: undefined };
+    const { envelope } = readRow({ seq: seq(bytes), id, aggregateType, aggregateId, ...rest, createdAt: new Date(0) }, []);
+    return { envelope, failures: 0, large: true };
+  };
+
+  return (plan, bytes, from, end, cut) => {
+    locate(plan, bytes, from, end, cut);
+    if (cut) return large(bytes);
     if (common(bytes, field.status) !== "PENDING" || !isNull(field.available_at) || !isNull(field.next_attempt_at))
-      return { aggregateType: common(bytes, field.aggregate_type) ?? "", aggregateId: name(bytes, field.aggregate_id) ?? "" };
+      return {
+        aggregateType: common(bytes, field.aggregate_type) ?? "",
+        aggregateId: name(bytes, field.aggregate_id) ?? "",
+        dueAt: isNull(field.available_at) || !isNull(field.next_attempt_at) ? null : moment(bytes, field.available_at),
+      };
     const told = headers(bytes);
     const { envelope, unreadable } = readRow(
       {

@@ -21,6 +21,8 @@ export interface StreamOptions {
   readonly silenceMs: number;
   /** How many bytes are read ahead of whoever asks for batches. */
   readonly aheadBytes: number;
+  /** A larger message is not kept: the event is read from the table. */
+  readonly largestBytes: number;
   readonly signal: AbortSignal;
   /** Where the log ends at this moment. */
   endOfLog(): Promise<string>;
@@ -88,16 +90,16 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
   };
   const status = (ask: boolean): void => void socket.write(standbyStatus(confirmed, clock.now(), ask));
 
-  const takeData = (bytes: Buffer, from: number, to: number): void => {
-    if (bytes[from] === walData && to - from > dataHead) return decoder.take(bytes, from + dataHead, to);
+  const takeData = (bytes: Buffer, from: number, to: number, cut: boolean): void => {
+    if (bytes[from] === walData && to - from > dataHead) return decoder.take(bytes, from + dataHead, to, cut);
     if (bytes[from] !== keepalive || to - from !== keepaliveBytes)
       throw new LogUnreadable("damaged", "the log sent a message of no known kind");
     decoder.passed(bytes, from + 1);
     if (bytes[from + 17] === 1) status(false);
   };
-  const take = (type: number, bytes: Buffer, from: number, to: number): void => {
+  const take = (type: number, bytes: Buffer, from: number, to: number, cut: boolean): void => {
     if (state === "over") return;
-    if (type === copyData && state === "streaming") return takeData(bytes, from, to);
+    if (type === copyData && state === "streaming") return takeData(bytes, from, to, cut);
     if (type === copyData && state === "leaving") return;
     if (type === failed) return fail(new ServerSaid(bytes, from, to));
     if (type === notice) {
@@ -116,7 +118,7 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
     }
     if (!others.has(type)) fail(new LogUnreadable("damaged", "the server sent what is not PostgreSQL's protocol"));
   };
-  const frames = createFrames(take);
+  const frames = createFrames(take, options.largestBytes);
 
   /** The socket waits while nobody asks, so that what is held stays bounded. */
   const turn = (): void => {

@@ -30,6 +30,8 @@ export interface TailerOptions {
 }
 
 const patienceMs = 30_000;
+/** Events with more bytes than this are read from the table, one at a time. */
+const largestBytes = 8 * 1024 * 1024;
 /** The server hears from us four times within its `wal_sender_timeout`, and at least this often. */
 const longestBeatMs = 10_000;
 /** A server that decodes a large transaction of others may be silent for long. */
@@ -92,6 +94,7 @@ export function createTailer(options: TailerOptions): LogTailer {
         beatMs: timeoutMs === 0 ? longestBeatMs : Math.min(longestBeatMs, timeoutMs / 4),
         silenceMs: Math.max(leastSilenceMs, 2 * timeoutMs),
         aheadBytes,
+        largestBytes,
         signal,
         endOfLog: async () => (await run("SELECT pg_current_wal_insert_lsn() AS lsn"))[0]!["lsn"]!,
         explain: (error) => explainLog(error, place, names, () => facts(names), "its slot"),
@@ -99,6 +102,16 @@ export function createTailer(options: TailerOptions): LogTailer {
     });
 
   return {
+    check: () =>
+      logged("a new slot", (names) =>
+        linked(names, async (link) => {
+          await link.run("IDENTIFY_SYSTEM", patienceMs);
+          link.end();
+          const found = await facts(names);
+          // What is not there yet is made later.
+          if (found.walLevel !== "logical" || found.publication !== null) refuseUnreadable(found, place, names, "a new slot");
+        }),
+      ),
     look: () => logged("a new slot", (names) => connection.snapshot((inside) => lookAt(inside, names))),
     prepare: (signal) =>
       logged("a new slot", (names) =>
