@@ -39,7 +39,7 @@ export interface ConfigFile extends KeysOf<typeof relaySettings>, KeysOf<typeof 
   readonly listen?: boolean;
 
   /** @default "poll" */
-  readonly mode?: "poll" | "tail";
+  readonly mode?: "poll" | "tail" | "auto";
   /** Wait after a poll that found nothing. @default "100ms" */
   readonly pollInterval?: string;
   /** How long other relays wait before they take a dead relay's lanes. @default "10s" */

@@ -112,7 +112,7 @@ export interface OfDelivery {
 
 /** Something that makes the tables grow or the relay slow, and what causes it. */
 /** What the watch warns of. */
-export const watched = ["writer", "horizon", "dead-rows", "bytes", "partitions", "archive"] as const;
+export const watched = ["writer", "horizon", "dead-rows", "bytes", "partitions", "archive", "log"] as const;
 
 export interface WatchWarning {
   readonly what: (typeof watched)[number];

@@ -97,9 +97,12 @@ export function createRelay(options: RelayOptions): Relay {
   });
   return createRelayService({
     ...settings,
-    check: async () => store.schema?.check(),
+    async check() {
+      await store.schema?.check();
+      if (settings.mode === "tail") await store.tail?.tailer.check();
+    },
     outbox: store.outbox,
-    feedOf: feedOf(settings.mode, store.tail),
+    feedOf: feedOf(settings.mode, store),
     wake: store.wake ?? createWake(),
     sink,
     coordinator,
@@ -115,13 +118,14 @@ export function createRelay(options: RelayOptions): Relay {
   });
 }
 
-function feedOf(mode: "poll" | "tail" | "auto", tail: Tail | undefined): (parts: FeedParts) => Feed {
+function feedOf(mode: "poll" | "tail" | "auto", { tail, leases }: RelayOptions["store"]): (parts: FeedParts) => Feed {
   if (mode === "tail" && tail === undefined)
     throw new WaybillError(
       "INVALID_OPTION",
       'mode "tail" needs a store that can read its database\'s log: postgres with a url or a logUrl',
     );
-  return (parts) => (mode === "poll" || tail === undefined || parts.once ? createPollFeed(parts) : createSwitchingFeed(parts, tail));
+  return (parts) =>
+    mode === "poll" || tail === undefined || parts.once ? createPollFeed(parts) : createSwitchingFeed(parts, tail, leases);
 }
 
 function choresOf(

@@ -25,6 +25,16 @@ export const relaySettings = {
     default: "poll",
     flag: "--mode HOW: how the relay finds events: poll asks the outbox, tail reads the database's log, auto reads it if it can",
   },
+  /**
+   * How many bytes of its log the database may keep for this relay. At half of it the relay warns; beyond it, it gives its slot up and polls,
+   * and nothing is lost. @default 8589934592
+   */
+  logBytes: {
+    kind: "whole",
+    most: 1_125_899_906_842_624,
+    default: 8_589_934_592,
+    flag: "--log-bytes N: bytes of its log that the database may keep for the relay, which gives its slot up beyond them",
+  },
   /** Name shown in `status`; a unique suffix is added for each life of the relay. @default generated */
   relayId: { kind: "text", flag: "--relay-id NAME: names this relay in status; a part is added that tells its lives apart" },
   /** The most events per window. Windows begin with 250, and widen while there is a backlog. @default 1000 */

@@ -78,7 +78,7 @@ describe("the configuration file", () => {
     [{ batch: "no" }, 'x.json: batch must be a whole number from 1 to 100000, not "no"'],
     [{ batch: null }, "x.json: batch must be a number, not null"],
     [{ skip: [] }, "x.json: skip must not be empty: leave the key out"],
-    [{ mode: "push" }, 'x.json: mode must be one of poll, tail, not "push"'],
+    [{ mode: "push" }, 'x.json: mode must be one of poll, tail, auto, not "push"'],
     [
       { store: { url: "postgres://ann:s3cret@db" } },
       "x.json: store must be a URL, a Store or a function that makes one: this object lacks",

@@ -13,6 +13,8 @@ import { memory } from "../../src/stores/memory/index.ts";
 const file: ConfigFile = {
   coordination: "static",
   own: "0-21",
+  mode: "auto",
+  logBytes: 1_000_000,
   relayId: "left",
   batch: 7,
   batchesInFlight: 2,

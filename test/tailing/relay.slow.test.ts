@@ -47,7 +47,7 @@ async function sceneOn(server: Postgres, options: Partial<PostgresOptions> = {})
   const refuse = new Map<string, number>();
   const sink: Sink = {
     name: "list",
-    can: { maxBytes: 1_000_000 },
+    can: { maxBytes: 64_000_000 },
     connect: () => Promise.resolve(),
     publish(flight: Parameters<Sink["publish"]>[0]) {
       const stopped = new Set<string>();
@@ -161,6 +161,21 @@ describe.each(versions)("a relay that reads the log of %s", (_, version) => {
     // It has left its detour.
     const { rows } = await scene.pool.query(`SELECT 1 FROM ${scene.schema}.waybill_holds`);
     expect(rows).toEqual([]);
+  });
+
+  test("reads a large event from the table, in its place", async () => {
+    await using scene = await sceneOn(server);
+    await scene.relay();
+    await until(() => tails(scene));
+    await scene.add("a", numbers(1, 3));
+    await scene.pool.query(
+      `INSERT INTO ${scene.schema}.outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'a', '4', '"' || repeat('x', 12000000) || '"')`,
+    );
+    await scene.add("a", numbers(5, 30));
+    await scene.add("b", numbers(1, 5));
+    await until(() => scene.of("a").length >= 30 && scene.of("b").length >= 5);
+    expect(scene.of("a")).toEqual(numbers(1, 30));
+    await until(async () => (await scene.states())["PUBLISHED"] === 35);
   });
 
   test("hands over to a relay that polls, and takes over from it, without a copy", async () => {

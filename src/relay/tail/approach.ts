@@ -1,9 +1,12 @@
 import type { Entrance, Tail } from "../../contracts/tail-ledger.ts";
 import { LANES } from "../../core/lane.ts";
+import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { FeedParts } from "../parts.ts";
 
 /** How often a relay that polls asks whether it may read the log now. */
 const askMs = 100;
+/** How often it looks whether it owns all lanes. */
+const lanesMs = 500;
 
 /**
  * Finds a place at which the log may be entered while the relay polls, and resolves once everything before it is settled. Null when the relay
@@ -12,6 +15,7 @@ const askMs = 100;
 export async function approach(
   { clock, coordinator, draining }: FeedParts,
   { tailer, ledger }: Tail,
+  leases: Pick<LeaseStore, "look">,
   /** Reading may begin where the last relay left it in order. */
   resumes: boolean,
   tell: (why: string) => void,
@@ -26,9 +30,8 @@ export async function approach(
   };
   while (!draining.aborted) {
     if (!ownsAll()) {
-      const others = LANES - coordinator.holding.lanes.size;
-      if (coordinator.settledIn()) tell(`other relays have ${others} of the ${LANES} lanes, and the log is read by one relay that has all`);
-      await clock.sleep(askMs, draining);
+      if (coordinator.settledIn()) tell(await keptBy(leases, coordinator.holding.relay));
+      await clock.sleep(lanesMs, draining);
       continue;
     }
     const left = resumes ? await ledger.entrance() : null;
@@ -38,4 +41,12 @@ export async function approach(
     if (entrance !== null && (await whileOwned(() => ledger.isSettled(entrance)))) return entrance;
   }
   return null;
+}
+
+/** Why this relay polls: who has the other lanes. */
+async function keptBy(leases: Pick<LeaseStore, "look">, me: string): Promise<string> {
+  const { lanes } = await leases.look();
+  const others = lanes.filter(({ owner }) => owner !== me);
+  const owners = [...new Set(others.map(({ owner }) => owner ?? "nobody"))];
+  return `${others.length} of the ${lanes.length} lanes are kept by ${owners.join(", ")}, and only a relay that has all lanes reads the log`;
 }

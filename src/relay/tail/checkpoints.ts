@@ -16,12 +16,12 @@ const toldAfterMs = 5_000;
 const mostWritten = 5_000;
 
 /** An event that is to be the table's, and who waits for that. */
-export interface Trouble extends Handed {
+export interface HandedOver extends Handed {
   readonly resolve?: () => void;
 }
 
 export interface Checkpoints {
-  enter(trouble: Trouble): void;
+  enter(trouble: HandedOver): void;
   published(envelope: Envelope): void;
   /** Events whose outcomes are not durable in the table: the next relay would send them again, or has not heard of their failure. */
   held(): number;
@@ -37,7 +37,7 @@ interface Hooks {
   /** The server may forget its log up to here. */
   confirm(position: LogPosition): void;
   /** This event is the table's now. */
-  settled(trouble: Trouble): void;
+  settled(trouble: HandedOver): void;
   /** There is room for further events. */
   moved(): void;
   lost(): void;
@@ -46,7 +46,7 @@ interface Hooks {
 export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing: Tailing, hooks: Hooks): Checkpoints {
   const { clock, stopping } = parts;
   /** In the order in which they came: a later event of an aggregate must not be in the table before an earlier one is. */
-  let troubles: Trouble[] = [];
+  let troubles: HandedOver[] = [];
   /** Published, above the floor, and not told in their rows. */
   let untold: { readonly seq: bigint; readonly createdAt: Date; readonly at: number }[] = [];
   let since = 0;

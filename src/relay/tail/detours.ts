@@ -1,9 +1,9 @@
-import type { Aggregate } from "../../contracts/log-tailer.ts";
+import type { AggregateName } from "../../contracts/log-tailer.ts";
 import type { Detoured } from "../../contracts/tail-ledger.ts";
 import { aggregateKey, type Envelope } from "../../core/event.ts";
 
 interface Detour {
-  readonly aggregate: Aggregate;
+  readonly aggregate: AggregateName;
   /** The log shows a transaction before its rows can be seen. */
   xid: string | null;
   /** Its events that the relay has not handed over yet. */
@@ -24,7 +24,7 @@ export interface Detours {
   /** Whether an earlier event of its aggregate is on its way into the table, or was so since that moment. */
   isBehind(event: Envelope, since: number): boolean;
   /** With the transaction of the log that added an event of the table's to it. */
-  add(aggregate: Aggregate, xid?: string): void;
+  add(aggregate: AggregateName, xid?: string): void;
   /** It is on its way into the table. */
   enters(event: Envelope): void;
   /** It is there, at this moment. A claim that began before `since` is not under way. */
@@ -36,14 +36,14 @@ export interface Detours {
 interface Candidates {
   readonly aggregates: readonly Detoured[];
   /** Takes those out of which the table has nothing left, unless something has happened to them since. */
-  over(aggregates: readonly Aggregate[]): void;
+  over(aggregates: readonly AggregateName[]): void;
 }
 
 const atOnce = 1_000;
 
 export function createDetours(): Detours {
   const known = new Map<string, Detour>();
-  const of = (aggregate: Aggregate): Detour => {
+  const of = (aggregate: AggregateName): Detour => {
     const key = aggregateKey(aggregate);
     let detour = known.get(key);
     if (detour === undefined)
@@ -95,4 +95,4 @@ export function createDetours(): Detours {
 }
 
 /** Without the rest of an envelope, which would stay in memory. */
-const nameOf = ({ aggregateType, aggregateId }: Aggregate): Aggregate => ({ aggregateType, aggregateId });
+const nameOf = ({ aggregateType, aggregateId }: AggregateName): AggregateName => ({ aggregateType, aggregateId });

@@ -1,11 +1,12 @@
+import type { LeaseStore } from "../../contracts/lease-store.ts";
 import type { Tail, Tailing } from "../../contracts/tail-ledger.ts";
 import { asError } from "../../core/errors.ts";
-import { LogUnreadable } from "../../core/log-unreadable.ts";
 import { follow, onAbort, orAborted } from "../../core/time.ts";
 import type { FedWindow, Feed } from "../feed.ts";
 import type { FeedParts } from "../parts.ts";
 import { createPollFeed } from "../poll-feed.ts";
 import { approach } from "./approach.ts";
+import { createGuard } from "./guard.ts";
 import { createTailFeed } from "./tail-feed.ts";
 
 /** Between two attempts to read a log that could not be read: the first, doubled up to the last. */
@@ -22,7 +23,7 @@ interface Part {
  * Reads the log whenever this relay owns all lanes and the log can be read, and polls otherwise. It enters the log through polling: events
  * that committed before the place where reading begins are settled first.
  */
-export function createSwitchingFeed(parts: FeedParts, tail: Tail): Feed {
+export function createSwitchingFeed(parts: FeedParts, tail: Tail, leases: Pick<LeaseStore, "look">): Feed {
   const { clock, coordinator, draining } = parts;
   const given: FedWindow[] = [];
   const feeds = new WeakMap<FedWindow, Feed>();
@@ -47,6 +48,8 @@ export function createSwitchingFeed(parts: FeedParts, tail: Tail): Feed {
     parts.observe({ type: "relay.mode", relay: coordinator.holding.relay, mode, why });
   };
 
+  const guard = createGuard(parts, tail.tailer);
+
   const poll = (): Part => {
     const ended = follow(draining);
     const feed = createPollFeed({ ...parts, draining: ended.signal });
@@ -62,40 +65,41 @@ export function createSwitchingFeed(parts: FeedParts, tail: Tail): Feed {
   };
 
   const work = async (): Promise<void> => {
-    let wait = retryMs.first;
+    /** How long the relay polls before it tries the log again. */
+    let pause = 0;
     let resumes = true;
     while (!draining.aborted) {
       const polling = poll();
       let tailing: Tailing | null = null;
       try {
-        const entrance = await approach(parts, tail, resumes, (why) => tell("poll", why));
-        if (entrance !== null) {
-          await polling.end();
-          if (!draining.aborted) tailing = await tail.ledger.enter(coordinator.holding, entrance);
-          if (tailing === null) await clock.sleep(retryMs.first, draining);
-        }
+        if (pause > 0) await clock.sleep(pause, draining);
+        const entrance = await approach(parts, tail, leases, resumes, (why) => tell("poll", why));
+        await polling.end();
+        if (entrance !== null && !draining.aborted) tailing = await tail.ledger.enter(coordinator.holding, entrance);
+        pause = retryMs.first;
       } catch (error) {
         // A place that an orderly end left may be of no use any more: the next attempt makes a new one.
         resumes = false;
         tell("poll", asError(error).message);
-        await clock.sleep(wait, draining);
-        wait = Math.min(wait * 2, retryMs.last);
+        pause = Math.min(Math.max(pause * 2, retryMs.first), retryMs.last);
       }
       await polling.end();
       if (tailing === null) continue;
-      tell("tail", "");
       const feed = createTailFeed(parts, tail, tailing);
+      guard.reads(feed);
+      tell("tail", "");
       await pump(feed);
-      const failure = feed.failure();
-      if (failure === null) wait = retryMs.first;
-      else tell("poll", failure.message);
-      resumes = failure === null || (failure instanceof LogUnreadable && failure.retryable);
+      const { why, lost } = guard.ended(feed.failure());
+      if (why !== null) tell("poll", why);
+      resumes = !lost;
+      pause = lost ? retryMs.first : 0;
     }
   };
 
   return {
     async *windows() {
       onAbort(draining, () => stir());
+      guard.run();
       const working = work().finally(() => {
         over = true;
         stir();

@@ -1,4 +1,4 @@
-import type { LogBatch, LoggedEvent, LoggedTransaction, LogReading } from "../../contracts/log-tailer.ts";
+import type { LogBatch, LoggedEvent, LoggedTransaction, LogReading, OtherRow } from "../../contracts/log-tailer.ts";
 import type { Claim, Outcome } from "../../contracts/outbox-store.ts";
 import type { Tail, Tailing } from "../../contracts/tail-ledger.ts";
 import { asError } from "../../core/errors.ts";
@@ -10,7 +10,7 @@ import { createWake } from "../../core/wake.ts";
 import type { FedWindow, Feed } from "../feed.ts";
 import type { FeedParts } from "../parts.ts";
 import { createPollFeed } from "../poll-feed.ts";
-import { type Checkpoints, createCheckpoints, type Trouble } from "./checkpoints.ts";
+import { type Checkpoints, createCheckpoints, type HandedOver } from "./checkpoints.ts";
 import { createDetours } from "./detours.ts";
 import { createPrefix, type Span } from "./prefix.ts";
 
@@ -20,6 +20,9 @@ const lullMs = 3;
 const detoursMs = 1_000;
 /** An aggregate with a delayed event takes the detour from so long before the event is due. */
 const aheadMs = 3 * detoursMs;
+
+/** The part of the relay's window that events of the table may take. */
+const partByTable = 4;
 
 interface TailClaim extends Claim {
   readonly span: Span;
@@ -47,7 +50,10 @@ export interface TailFeed extends Feed {
  */
 export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, tailing: Tailing): TailFeed {
   const { coordinator, clock, draining, stopping, observe } = parts;
-  const most = parts.batch * parts.batchesInFlight;
+  // What both ways have sent and not made durable is one window: so many copies may one fault cause.
+  const whole = parts.batch * parts.batchesInFlight;
+  const byTable = Math.max(1, Math.floor(whole / partByTable));
+  const most = Math.max(1, whole - byTable);
   const ending = follow(draining);
   const prefix = createPrefix();
   const detours = createDetours();
@@ -58,6 +64,8 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   let ready: TailClaim[] = [];
   let readyBytes = 0;
   let unsettled = 0;
+  /** How many of the log's events have left `ready`. */
+  let taken = 0;
   let reading: LogReading | null = null;
   let failure: Error | null = null;
   let doubtful = true;
@@ -74,6 +82,8 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   const detour = createPollFeed({
     ...parts,
     wake,
+    batch: Math.min(parts.batch, byTable),
+    batchesInFlight: Math.max(1, Math.floor(byTable / parts.batch)),
     draining: ending.signal,
     recall: (windows) => parts.recall(windows.map((window) => partsOf.get(window) ?? window)),
     outbox: {
@@ -107,12 +117,13 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
     lost: () => ending.abort(),
   });
 
-  const enter = (trouble: Trouble): void => {
+  const enter = (trouble: HandedOver): void => {
     detours.enters(trouble.claim.envelope);
     checkpoints.enter(trouble);
   };
-  const held = (): number => unsettled + ready.length + checkpoints.held();
-  const isFull = (): boolean => held() >= most || (readyBytes >= parts.windowBytes && open.size > 0);
+  /** How many more may be given to the relay. */
+  const room = (): number => most - unsettled - checkpoints.held();
+  const isFull = (): boolean => ready.length >= room() || (readyBytes >= parts.windowBytes && open.size > 0);
 
   const claimOf = ({ envelope, failures, unreadable }: LoggedEvent, { xid }: LoggedTransaction, span: Span): TailClaim => {
     const claim = { envelope, lane: 0, epoch, failures, deaths: 0, span, xid };
@@ -123,10 +134,11 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
     if (ending.signal.aborted) return;
     for (const transaction of transactions) {
       const span = prefix.add(transaction.end);
-      for (const aggregate of transaction.others) detours.add(aggregate, transaction.xid);
+      for (const other of transaction.others) if (isNear(other)) detours.add(other, transaction.xid);
       for (const event of transaction.events) {
         if (still?.has(event.envelope.seq) === false) continue;
         span.left += 1;
+        if (event.large === true) detours.add(event.envelope, transaction.xid);
         // Also where its aggregate takes the detour: earlier events of it may still be here.
         ready.push(claimOf(event, transaction, span));
         readyBytes += event.envelope.data.byteLength;
@@ -134,6 +146,11 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
     }
     prefix.passed(end);
     stir();
+  };
+  /** Another look finds those that are due later. */
+  const isNear = ({ dueAt }: OtherRow): boolean => {
+    const now = coordinator.storeNow();
+    return dueAt === null || now === null || dueAt.getTime() <= now + aheadMs;
   };
   const asked = async (transactions: readonly LoggedTransaction[]): Promise<ReadonlySet<bigint> | null> => {
     for (let wait = 50; !ending.signal.aborted; wait = Math.min(wait * 2, 2_000)) {
@@ -152,16 +169,17 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
     reading = await tailer.read(tailing.from, ending.signal);
     for await (const batch of reading) {
       await take(batch);
-      while (isFull() && !ending.signal.aborted) await new Promise<void>((resolve) => waiting.add(resolve));
+      while (isFull() && !ending.signal.aborted) await untilRoom();
       if (ending.signal.aborted) return;
     }
   };
-  /** Whoever waits for something to be settled. */
   const waiting = new Set<() => void>();
+  /** Until something was settled. */
+  const untilRoom = (): Promise<void> => new Promise<void>((resolve) => waiting.add(resolve));
 
   /** The next window of what was read, if it should go now. */
   const cut = (): void => {
-    if (ready.length === 0 || ending.signal.aborted) return;
+    if (ready.length === 0 || room() <= 0 || ending.signal.aborted) return;
     if (open.size > 0 && ready.length < parts.batch && readyBytes < parts.windowBytes) {
       lull ??= alarm(clock, lullMs, () => {
         lull = null;
@@ -174,14 +192,17 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
     lull = null;
     give();
   };
-  const give = (): void => {
-    if (ready.length === 0 || ending.signal.aborted) return;
-    const some = ready.length <= parts.batch ? ready : ready.slice(0, parts.batch);
+  /** False where there was no room, or nothing. */
+  const give = (): boolean => {
+    const width = Math.min(parts.batch, room());
+    if (ready.length === 0 || width <= 0 || ending.signal.aborted) return false;
+    const some = ready.length <= width ? ready : ready.slice(0, width);
     ready = some === ready ? [] : ready.slice(some.length);
     for (const { envelope } of some) readyBytes -= envelope.data.byteLength;
     // Since they were read, some of their aggregates may have taken the detour.
     const claims = detours.size === 0 ? some : some.filter((claim) => !detoured(claim));
-    if (claims.length === 0) return;
+    taken += some.length;
+    if (claims.length === 0) return true;
     const window = { claims, asOf: claimBegan ?? clock.monotonic(), unsettled: claims.length };
     open.set(window, window);
     unsettled += claims.length;
@@ -194,6 +215,7 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
       ...idsFor(observe, claims, ({ envelope }) => envelope.id),
     });
     given.push(window);
+    return true;
   };
   const detoured = (claim: TailClaim): boolean => {
     if (!detours.has(aggregateKey(claim.envelope))) return false;
@@ -208,7 +230,10 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   const giveDetoured = async (window: FedWindow): Promise<void> => {
     while (reading === null && !ending.signal.aborted) await clock.sleep(lullMs, ending.signal);
     await reading?.upToNow();
-    while (ready.length > 0 && !ending.signal.aborted) give();
+    for (const until = taken + ready.length; taken < until && !ending.signal.aborted;) {
+      if (give()) stir();
+      else await untilRoom();
+    }
     const back = ending.signal.aborted ? window.claims : window.claims.filter(({ envelope }) => detours.isBehind(envelope, window.asOf));
     const returned = back.map((claim) => ({ claim, as: "returned" as const }));
     // No later event of theirs is claimed before they are back.
