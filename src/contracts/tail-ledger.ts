@@ -37,13 +37,15 @@ export interface Handed {
 }
 
 export interface Checkpoint {
-  /** Every transaction up to here is settled. Null: as before. */
-  readonly position: LogPosition | null;
+  /** Every transaction up to here is settled. */
+  readonly position: LogPosition;
   /** In the order in which the relay gave them up. */
   readonly handed: readonly Handed[];
   /** Published events above the floor, which the next relay would send again. */
   readonly published: readonly { readonly seq: bigint; readonly createdAt: Date }[];
-  /** Their rows are to say so. A store that deletes published events does so in any case. */
+  /** They are many: the floor is to rise over them, or their rows are to say so. */
+  readonly crowded: boolean;
+  /** Their rows are to say so, above the floor. A store that deletes published events does so in any case. */
   readonly tell: boolean;
   /** The relay ends in order: the next one may read on from this position. */
   readonly leaves: boolean;

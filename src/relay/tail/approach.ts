@@ -7,6 +7,8 @@ import type { FeedParts } from "../parts.ts";
 const askMs = 100;
 /** How often it looks whether it owns all lanes. */
 const lanesMs = 500;
+/** The same while it has just started. */
+const soonMs = 10;
 
 /**
  * Finds a place at which the log may be entered while the relay polls, and resolves once everything before it is settled. Null when the relay
@@ -18,7 +20,8 @@ export async function approach(
   leases: Pick<LeaseStore, "look">,
   /** Reading may begin where the last relay left it in order. */
   resumes: boolean,
-  tell: (why: string) => void,
+  /** The relay polls from now on, and says why. Until then it does nothing: what the log brings needs no polling first. */
+  poll: (why: string | null) => void,
 ): Promise<Entrance | null> {
   const ownsAll = (): boolean => coordinator.holding.lanes.size === LANES;
   const whileOwned = async (work: () => Promise<boolean>): Promise<boolean> => {
@@ -28,15 +31,17 @@ export async function approach(
     }
     return false;
   };
+  const patience = clock.monotonic() + lanesMs;
   while (!draining.aborted) {
     if (!ownsAll()) {
-      if (coordinator.settledIn()) tell(await keptBy(leases, coordinator.holding.relay));
-      await clock.sleep(lanesMs, draining);
+      if (coordinator.settledIn()) poll(await keptBy(leases, coordinator.holding.relay));
+      else if (clock.monotonic() > patience) poll(null);
+      await clock.sleep(clock.monotonic() > patience ? lanesMs : soonMs, draining);
       continue;
     }
     const left = resumes ? await ledger.entrance() : null;
     if (left !== null && (await tailer.look()).state !== "missing") return left;
-    tell("the log is being prepared");
+    poll("the log is being prepared");
     const entrance = await ledger.entrance(await tailer.prepare(draining));
     if (entrance !== null && (await whileOwned(() => ledger.isSettled(entrance)))) return entrance;
   }

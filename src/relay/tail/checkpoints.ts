@@ -31,7 +31,7 @@ export interface Checkpoints {
 }
 
 interface Hooks {
-  readonly prefix: { position(): LogPosition | null };
+  readonly prefix: { position(): LogPosition };
   /** The size of the relay's window. */
   readonly most: number;
   /** The server may forget its log up to here. */
@@ -51,14 +51,14 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
   let untold: { readonly seq: bigint; readonly createdAt: Date; readonly at: number }[] = [];
   let since = 0;
   let lost = false;
-  let kept: LogPosition | null = null;
+  let kept = tailing.from.position;
   let quiet = true;
   let hurry: () => void = () => undefined;
   let retryAt = -Infinity;
 
   const isDue = (): boolean => (troubles.length > 0 && clock.monotonic() >= retryAt) || since >= hooks.most / partOfWindow;
-  const tells = (): boolean =>
-    untold.length > hooks.most / 2 || (untold[0] !== undefined && clock.monotonic() - untold[0].at > toldAfterMs);
+  const isCrowded = (): boolean => untold.length > hooks.most / 2;
+  const tells = (): boolean => untold[0] !== undefined && clock.monotonic() - untold[0].at > toldAfterMs;
 
   const write = async ({ tell, leaves }: { readonly tell: boolean; readonly leaves: boolean }): Promise<boolean> => {
     const position = hooks.prefix.position();
@@ -71,6 +71,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
           position,
           handed: given,
           published,
+          crowded: isCrowded(),
           tell,
           leaves,
         }),
@@ -82,7 +83,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
       hooks.lost();
       return false;
     }
-    if (position !== null) hooks.confirm((kept = position));
+    hooks.confirm((kept = position));
     const told = report.told ? published.length : 0;
     const before = untold.length;
     untold = untold.filter(({ seq }, at) => at >= told && seq > report.floor);
@@ -140,7 +141,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
         const position = hooks.prefix.position();
         if (!quiet || troubles.length > 0) await write({ tell: tells(), leaves: false });
         // Nothing of ours lies between: what is confirmed need not be written.
-        else if (position !== null && position !== kept) hooks.confirm((kept = position));
+        else if (position !== kept) hooks.confirm((kept = position));
       }
     },
     async leave() {

@@ -13,15 +13,15 @@ interface Prefix {
   add(end: LogPosition | null): Span;
   /** Whatever committed before this position has been added. */
   passed(end: LogPosition): void;
-  /** Null while nothing is known. */
-  position(): LogPosition | null;
+  position(): LogPosition;
 }
 
-export function createPrefix(): Prefix {
+/** Everything before `start` is settled. */
+export function createPrefix(start: LogPosition): Prefix {
   let spans: Span[] = [];
   let first = 0;
-  let read: LogPosition | null = null;
-  let settled: LogPosition | null = null;
+  let read = start;
+  let settled = start;
   return {
     add(end) {
       const span = { left: 0, end };

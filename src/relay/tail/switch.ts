@@ -69,12 +69,19 @@ export function createSwitchingFeed(parts: FeedParts, tail: Tail, leases: Pick<L
     let pause = 0;
     let resumes = true;
     while (!draining.aborted) {
-      const polling = poll();
+      const polling = { part: null as Part | null };
+      const pollOn = (why: string | null): void => {
+        polling.part ??= poll();
+        if (why !== null) tell("poll", why);
+      };
       let tailing: Tailing | null = null;
       try {
-        if (pause > 0) await clock.sleep(pause, draining);
-        const entrance = await approach(parts, tail, leases, resumes, (why) => tell("poll", why));
-        await polling.end();
+        if (pause > 0) {
+          pollOn(null);
+          await clock.sleep(pause, draining);
+        }
+        const entrance = await approach(parts, tail, leases, resumes, pollOn);
+        await polling.part?.end();
         if (entrance !== null && !draining.aborted) tailing = await tail.ledger.enter(coordinator.holding, entrance);
         pause = retryMs.first;
       } catch (error) {
@@ -83,7 +90,7 @@ export function createSwitchingFeed(parts: FeedParts, tail: Tail, leases: Pick<L
         tell("poll", asError(error).message);
         pause = Math.min(Math.max(pause * 2, retryMs.first), retryMs.last);
       }
-      await polling.end();
+      await polling.part?.end();
       if (tailing === null) continue;
       const feed = createTailFeed(parts, tail, tailing);
       guard.reads(feed);

@@ -55,7 +55,7 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   const byTable = Math.max(1, Math.floor(whole / partByTable));
   const most = Math.max(1, whole - byTable);
   const ending = follow(draining);
-  const prefix = createPrefix();
+  const prefix = createPrefix(tailing.from.position);
   const detours = createDetours();
   const wake = createWake();
   const open = new Map<FedWindow, OpenWindow>();

@@ -52,12 +52,11 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
   const mine = ({ relay, epoch }: Tailing): string => `owner = ${literal(relay)} AND epoch = ${epoch}`;
 
   /** The last statement of a checkpoint. What it answers is read by one snapshot, after the transaction has its id. */
-  const keep = (tailing: Tailing, { position, leaves }: Checkpoint): string => {
-    const floor = position === null ? 0n : proofs.reached(lsnOf(position));
-    const moved = `greatest(floor, ${floor})`;
-    const left = leaves && position !== null;
+  const keep = (tailing: Tailing, { position, leaves }: Checkpoint, found = 0n): string => {
+    const floor = proofs.reached(lsnOf(position));
+    const moved = `greatest(floor, ${floor}, ${found})`;
     return `UPDATE ${n.tail} SET floor = ${moved}, at = CASE WHEN ${moved} > floor THEN clock_timestamp() ELSE at END,
-      position = ${left ? literal(position) : "NULL"}, owner = ${leaves ? "NULL" : "owner"} WHERE ${mine(tailing)}
+      position = ${leaves ? literal(position) : "NULL"}, owner = ${leaves ? "NULL" : "owner"} WHERE ${mine(tailing)}
       RETURNING floor, pg_current_xact_id(), pg_snapshot_xmin(pg_current_snapshot()), pg_current_wal_insert_lsn()`;
   };
   const lost: CheckpointReport = { kept: false, floor: 0n, told: false, unseen: new Set() };
@@ -68,21 +67,16 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
     return { kept: true, floor: BigInt(floor!), told, unseen: new Set() };
   };
 
-  const whole = async (tailing: Tailing, what: Checkpoint, told: boolean): Promise<CheckpointReport> => {
+  const whole = async (tailing: Tailing, what: Checkpoint): Promise<CheckpointReport> => {
     let below: ReadonlyMap<number, bigint> = new Map();
     const reopen = floors.reopening(tailing.relay);
     try {
-      return await written(tailing, what, told, (lanes) => (below = lanes));
+      return await written(tailing, what, (lanes) => (below = lanes));
     } finally {
       reopen(below); // even if it seems to have failed
     }
   };
-  const written = (
-    tailing: Tailing,
-    what: Checkpoint,
-    told: boolean,
-    reopens: (below: ReadonlyMap<number, bigint>) => void,
-  ): Promise<CheckpointReport> =>
+  const written = (tailing: Tailing, what: Checkpoint, reopens: (below: ReadonlyMap<number, bigint>) => void): Promise<CheckpointReport> =>
     connection.transaction(async (run) => {
       const [numbers] = await run(`SELECT ${drawnOf(n)} AS drawn`);
       const [held] = await run(`SELECT 1 AS held FROM ${n.tail} WHERE ${mine(tailing)} FOR UPDATE`);
@@ -99,9 +93,12 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
         run,
         seen.flatMap(({ outcome }) => outcome ?? []),
       );
-      if (told) await tellPublished(run, what.published);
+      const found = what.published.length === 0 ? 0n : await publishedUpTo(run, what.published);
+      const above = what.published.filter(({ seq }) => seq > found);
+      const told = what.tell || onPublish === "delete" || (what.crowded && found > 0n && above.length > what.published.length / 2);
+      if (told) await tellPublished(run, onPublish === "delete" ? what.published : above);
       for (const statement of mark()) await run(statement);
-      const rows = await run(keep(tailing, what));
+      const rows = await run(keep(tailing, what, found));
       return { ...report(numbers!["drawn"]!, rows[0] && Object.values(rows[0]), told), unseen };
     });
   const idOf = ({ claim, xid }: Handed): Inserted => ({ seq: claim.envelope.seq, xid });
@@ -153,6 +150,22 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
       return { ...outcome, claim: { ...claim, lane: lanes.get(claim.envelope.seq) ?? claim.lane } };
     });
     await settleFailures(run, n, placed);
+  };
+
+  /**
+   * Up to which number all of the log's events are among these, or settled before. While a backlog is read, the end of the log is far behind
+   * the position, and only the table tells which of its events are still to come.
+   */
+  const publishedUpTo = async (run: Run, published: Checkpoint["published"]): Promise<bigint> => {
+    const decided = proofs.decided();
+    if (decided === 0n) return 0n;
+    await run("SET LOCAL enable_seqscan = off");
+    const [row] = await run(
+      `SELECT o.seq FROM ${n.outbox} o WHERE o.seq > (SELECT floor FROM ${n.tail}) AND o.seq <= $2::bigint AND ${logged}
+       AND o.seq NOT IN (SELECT unnest($1::bigint[])) ORDER BY o.seq LIMIT 1`,
+      [list(published.map(({ seq }) => seq)), String(decided)],
+    );
+    return row === undefined ? decided : BigInt(row["seq"]!) - 1n;
   };
 
   const tellPublished = async (run: Run, published: Checkpoint["published"]): Promise<void> => {
@@ -214,15 +227,17 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
       const sure = insertedBy(transactions.filter((each) => !isDoubtful(each))).map(({ seq }) => seq);
       const open = insertedBy(transactions.filter(isDoubtful)).filter(({ seq }) => seq > floor);
       const { run } = connection;
-      const unseen = await unseenOf(run, open);
-      const rows = await run(`SELECT array_agg(seq) AS seqs FROM ${n.outbox} WHERE seq = ANY ($1::bigint[]) AND ${logged}`, [
-        list(open.map(({ seq }) => seq)),
-      ]);
-      return new Set([...sure, ...bigints(rows[0]!["seqs"]), ...unseen]);
+      const rows = await run(
+        `SELECT array_agg(seq) FILTER (WHERE ${logged}) AS still, array_agg(seq) AS seen FROM ${n.outbox} WHERE seq = ANY ($1::bigint[])`,
+        [list(open.map(({ seq }) => seq))],
+      );
+      const [still, seen] = [bigints(rows[0]!["still"]), new Set(bigints(rows[0]!["seen"]))];
+      const missing = open.filter(({ seq }) => !seen.has(seq));
+      return new Set([...sure, ...still, ...(await unseenOf(run, missing))]);
     },
     async checkpoint(tailing, what) {
-      const tell = what.published.length > 0 && (what.tell || onPublish === "delete");
-      if (what.handed.length > 0 || tell) return whole(tailing, what, tell);
+      const tells = what.published.length > 0 && (what.crowded || what.tell || onPublish === "delete");
+      if (what.handed.length > 0 || tells) return whole(tailing, what);
       const marks = mark();
       const answers = await connection.batch(durable, `SELECT ${drawnOf(n)}`, ...marks, keep(tailing, what));
       return report(answers[1]![0]![0]!, answers.at(-1)![0], false);

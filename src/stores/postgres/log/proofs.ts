@@ -13,6 +13,8 @@ interface Proofs {
   saw(sight: Sight): void;
   /** The highest number of which is known: whoever drew it, or a lower one, has ended, and if it committed, did so before this position. */
   reached(position: bigint): bigint;
+  /** The highest number of which is known that whoever drew it, or a lower one, has ended. */
+  decided(): bigint;
   reset(): void;
 }
 
@@ -23,6 +25,7 @@ const kept = 1_000;
  * any more that had been drawn before it; and the log has all their commits before its end as it was then.
  */
 export function createProofs(): Proofs {
+  let decided = 0n;
   let waiting: readonly { readonly drawn: bigint; readonly xid: bigint }[] = [];
   let proven: readonly { readonly drawn: bigint; readonly end: bigint }[] = [];
   return {
@@ -30,6 +33,7 @@ export function createProofs(): Proofs {
       const ended = waiting.filter((each) => each.xid <= oldest).at(-1);
       if (ended !== undefined) {
         waiting = waiting.filter((each) => each.xid > oldest);
+        decided = ended.drawn;
         proven = [...proven, { drawn: ended.drawn, end }];
       }
       if (waiting.at(-1)?.drawn !== drawn) waiting = [...waiting, { drawn, xid }];
@@ -40,7 +44,9 @@ export function createProofs(): Proofs {
       proven = proven.filter(({ end }) => end > position);
       return passed.at(-1)?.drawn ?? 0n;
     },
+    decided: () => decided,
     reset() {
+      decided = 0n;
       waiting = [];
       proven = [];
     },
