@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -31,6 +31,8 @@ export async function treeWith(packages: readonly string[], beside: readonly str
     for (const name of readdirSync(root)) {
       if (![".git", ".cache", "node_modules"].includes(name)) cpSync(join(root, name), join(tree, name), { recursive: true });
     }
+    // What is built here is what a user installs: in the tree, the compiler would refuse it beside the types of other versions.
+    utimesSync(join(tree, "dist/cli/main.js"), new Date(), new Date());
     const modules = join(tree, "node_modules");
     const own = wanted.map(nameOf);
     for (const name of namesIn(join(root, "node_modules")))

@@ -1,12 +1,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readArguments, someOf } from "../support/arguments.ts";
 import { keep, recallAll, type VersionResult } from "../evidence/files.ts";
 import { nameOf, treeWith, type Tree } from "./clients.ts";
+import { countsIn } from "./counts.ts";
 import { filledIn, versionsPart } from "./page.ts";
 import { versionRows, type VersionRow } from "./table.ts";
 
@@ -46,7 +47,7 @@ async function run(row: VersionRow): Promise<VersionResult> {
       },
     );
     await once(child, "close");
-    return result({ version, ...countsIn(report, tree?.folder ?? root) });
+    return result({ version, ...countsIn(existsSync(report) ? readFileSync(report, "utf8") : null, tree?.folder ?? root) });
   } finally {
     tree?.[Symbol.dispose]();
     rmSync(folder, { recursive: true });
@@ -61,27 +62,6 @@ async function versionOf({ start, node }: VersionRow, program: string): Promise<
   }
   await using server = await start!();
   return server.version;
-}
-
-interface Report {
-  readonly testResults: readonly {
-    readonly status: string;
-    readonly name: string;
-    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
-  }[];
-}
-
-function countsIn(path: string, folder: string): Pick<VersionResult, "passed" | "failed" | "skipped" | "failures"> {
-  const { testResults } = JSON.parse(readFileSync(path, "utf8")) as Report;
-  const all = testResults.flatMap(({ assertionResults }) => assertionResults);
-  const of = (status: string): readonly string[] => all.flatMap((test) => (test.status === status ? [test.fullName] : []));
-  // A file that could not be read, or failed outside its tests.
-  const broken = testResults.filter(
-    ({ status, assertionResults }) => status === "failed" && !assertionResults.some((test) => test.status === "failed"),
-  );
-  const failures = [...of("failed"), ...broken.map(({ name }) => relative(folder, name))];
-  // Tests that the row leaves out are "skipped" too; those that a test file skips are "pending" or "todo".
-  return { passed: of("passed").length, failed: failures.length, skipped: of("pending").length, failures };
 }
 
 const tell = ({ name, version, passed, failed, skipped, why, seconds, failures }: VersionResult): void => {

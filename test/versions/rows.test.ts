@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { nameOf } from "./clients.ts";
+import { countsIn } from "./counts.ts";
 import { versionRows } from "./table.ts";
 
 const { peerDependencies: peers } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
@@ -30,4 +31,26 @@ test("the oldest version of a client is in the range that package.json admits", 
 test("no two rows have the same name", () => {
   const names = versionRows.map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
+});
+
+const reported = (status: string, ...tests: readonly string[]): object => ({
+  status,
+  name: "/tree/test/a.test.ts",
+  assertionResults: tests.map((each) => ({ status: each, fullName: `${each} one` })),
+});
+const counted = (...files: readonly object[]): object => countsIn(JSON.stringify({ testResults: files }), "/tree");
+
+test("a row counts its tests, and a file that failed outside them", () => {
+  expect(counted(reported("failed", "passed", "failed", "pending", "skipped"), reported("failed", "passed"))).toEqual({
+    ...{ passed: 2, failed: 2, skipped: 1 },
+    failures: ["failed one", "test/a.test.ts"],
+  });
+});
+
+test.each([
+  ["no file", () => counted(), "no test ran"],
+  ["only tests that are left out", () => counted(reported("passed", "skipped", "pending")), "no test ran"],
+  ["no report", () => countsIn(null, "/tree"), "the tests ended without a report"],
+])("a row that ran no test has failed: %s", (_, result, why) => {
+  expect(result()).toMatchObject({ passed: 0, failed: 1, failures: [why] });
 });
