@@ -1,9 +1,9 @@
 import type { Begins } from "../../contracts/handle.ts";
-import { sqlStateOf } from "../../core/causes.ts";
 import { checkOut, type PooledClient } from "../../core/check-out.ts";
-import { asError, WaybillError } from "../../core/errors.ts";
+import { WaybillError } from "../../core/errors.ts";
 import { lending } from "../../core/lend.ts";
 import { lendTurn } from "../../core/lend-turn.ts";
+import { takesSavepoint } from "../../core/savepoint.ts";
 import { alreadyInside, handle, isMethod, noTransaction } from "./handle.ts";
 import type { Rows } from "./result.ts";
 
@@ -65,23 +65,10 @@ function isPool(db: PgDb): db is Exclude<PgDb, PgTransaction> {
 
 const notOpen = (): Error => noTransaction("the pg client has no open transaction");
 
-/** Before 8.21, a client does not say it. The server then does: it refuses a savepoint outside a transaction, and in one that has failed. */
+/** Before 8.21, a client does not say it. */
 export function isInside(client: PgTransaction): boolean | Promise<boolean> {
   const status = client.getTransactionStatus;
   return status === undefined ? takesSavepoint(client) : ["T", "E"].includes(client.getTransactionStatus!() ?? "");
-}
-
-async function takesSavepoint(client: PgTransaction): Promise<boolean> {
-  try {
-    await client.query("SAVEPOINT waybill_inside");
-  } catch (error) {
-    const code = sqlStateOf(asError(error));
-    if (code === "25P01") return false;
-    if (code === "25P02") return true;
-    throw error;
-  }
-  await client.query("RELEASE SAVEPOINT waybill_inside");
-  return true;
 }
 
 async function run<T>(client: PgTransaction, work: (tx: PgTransaction) => Promise<T>): Promise<T> {

@@ -2,6 +2,7 @@ import type { Transactor } from "../../contracts/outbox-store.ts";
 import { systemDeadlines } from "../../core/deadlines.ts";
 import { show, WaybillError } from "../../core/errors.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
+import { isSilent, takesSavepoint } from "../../core/savepoint.ts";
 import type { ServerPlace } from "../kit/pool.ts";
 import { explain, isSilence, type PgClient, type PgPool, type PgPoolClient, type PgResult } from "./driver.ts";
 import { readable } from "./guard.ts";
@@ -18,6 +19,7 @@ export function createTransactor(place: string, patienceMs: number): Transactor<
       if (isPool(db)) return onClient(db, at, (client) => runTransaction(client, at, work));
       if (typeof (db as Partial<PgClient> | null)?.query !== "function")
         throw new WaybillError("INVALID_OPTION", `outbox.transaction needs a pool or a client of pg, not ${show(db)}`);
+      if (isSilent(db) && (await takesSavepoint(db).catch(explained(place)))) throw alreadyInside();
       return runTransaction(db, at, work);
     },
   };
@@ -49,16 +51,10 @@ export async function transact<T>(
   work: (rows: PgResult["rows"]) => Promise<Ending<T>>,
 ): Promise<T> {
   const status = client.getTransactionStatus?.();
-  if (status === "T" || status === "E")
-    throw new WaybillError(
-      "ALREADY_IN_TRANSACTION",
-      "the PostgreSQL client is inside a transaction already: use outbox.add with it, or another client",
-    );
+  if (status === "T" || status === "E") throw alreadyInside();
   let ending: Ending<T>;
   try {
-    const begun = await readable(() => client.query(begin)).catch((error: unknown) => {
-      throw explain(error, at.place);
-    });
+    const begun = await readable(() => client.query(begin)).catch(explained(at.place));
     ending = await work(lastOf(begun).rows);
   } catch (error) {
     const ended = client.query("ROLLBACK").catch(() => undefined);
@@ -72,6 +68,18 @@ export async function transact<T>(
   });
   return ending.result;
 }
+
+const explained =
+  (place: string) =>
+  (error: unknown): never => {
+    throw explain(error, place);
+  };
+
+const alreadyInside = (): WaybillError =>
+  new WaybillError(
+    "ALREADY_IN_TRANSACTION",
+    "the PostgreSQL client is inside a transaction already: use outbox.add with it, or another client",
+  );
 
 /** PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, and with no error. */
 async function commit(client: PgClient, { place, patienceMs }: ServerPlace, statements: string): Promise<void> {

@@ -4,6 +4,7 @@ import { readSafely, WaybillError } from "../../core/errors.ts";
 import type { Row } from "../../core/event.ts";
 import { unlent } from "../../core/lend.ts";
 import { refuseLibrary } from "../../core/libraries.ts";
+import { isSilent, takesSavepoint } from "../../core/savepoint.ts";
 import { idTaken } from "../kit/writing.ts";
 import type { Connection } from "./connection.ts";
 import { explain, isConflict, type PgClient, sqlState } from "./driver.ts";
@@ -37,6 +38,7 @@ export function createWriter(n: Names, { place, run }: Connection): OutboxWriter
     async append(tx, rows) {
       refuseLibrary(tx);
       refuseWithoutTransaction(tx);
+      if (isSilent(tx) && !(await asked(tx, place))) throw notOpen();
       let found: readonly Readonly<Record<string, unknown>>[];
       try {
         found = (await tx.query(...statementOf(rows))).rows;
@@ -109,13 +111,19 @@ function refuseWithoutTransaction(tx: SqlTransaction): void {
     );
   }
   const status = (tx as unknown as Partial<PgClient>).getTransactionStatus?.();
-  if (status === "I") {
-    throw new WaybillError(
-      "NO_TRANSACTION",
-      "the PostgreSQL client has no open transaction: add events between BEGIN and COMMIT, or use outbox.transaction",
-    );
-  }
+  if (status === "I") throw notOpen();
 }
+
+const asked = (client: Parameters<typeof takesSavepoint>[0], place: string): Promise<boolean> =>
+  takesSavepoint(client).catch((error: unknown) => {
+    throw explain(error, place);
+  });
+
+const notOpen = (): WaybillError =>
+  new WaybillError(
+    "NO_TRANSACTION",
+    "the PostgreSQL client has no open transaction: add events between BEGIN and COMMIT, or use outbox.transaction",
+  );
 
 function taken(error: unknown): WaybillError {
   const { detail } = error as { detail?: unknown };
