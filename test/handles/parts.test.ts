@@ -126,6 +126,28 @@ describe("a transaction that fails after its work", () => {
     await expect(failing(error, "commit")).rejects.toBe(error);
   });
 
+  test("is lost where Kysely, from 0.29 on, says that the server rolled back in place of the commit", async () => {
+    const aborted = Object.assign(new Error("Transaction was rolled back instead of committed"), {
+      [Symbol.for("kysely.AbortedTransactionError")]: true,
+    });
+    const over = (error: unknown) => ({
+      isTransaction: false,
+      transaction: () => ({
+        async execute<T>(work: (tx: { isTransaction: true }) => Promise<T>): Promise<T> {
+          await work({ isTransaction: true });
+          throw error;
+        },
+      }),
+    });
+    const run = (error: unknown): Promise<unknown> =>
+      committed(
+        (work) => handles.fromKysely.begin(over(error) as never, work as never),
+        async () => undefined,
+      );
+    await expect(run(aborted)).rejects.toMatchObject({ code: "TRANSACTION_LOST", cause: aborted });
+    await expect(run(lost)).rejects.toMatchObject({ code: "COMMIT_UNKNOWN", cause: lost });
+  });
+
   test("is a failure of the work, even if the library does not say so", async () => {
     const quiet = committed(
       async (work) => {

@@ -1,4 +1,5 @@
 import type { Begins } from "../../contracts/handle.ts";
+import { readSafely, WaybillError } from "../../core/errors.ts";
 import { lend, lending } from "../../core/lend.ts";
 import type { GivenBy, Method } from "./method.ts";
 import { ended, handle, noTransaction } from "./handle.ts";
@@ -54,6 +55,21 @@ export const fromKysely = handle<KyselyDb, KyselyTransaction, KyselyBegins>({
   lend: (tx) => lend(tx),
   async begin(db, work) {
     await refuseOld(db);
-    return (db as Begin).transaction().execute((tx) => lending(tx, work));
+    try {
+      return await (db as Begin).transaction().execute((tx) => lending(tx, work));
+    } catch (error) {
+      throw isAborted(error) ? lost(error) : error;
+    }
   },
 });
+
+/** From 0.29 on, Kysely says by such an error that the server answered its COMMIT with ROLLBACK. */
+const isAborted = (error: unknown): boolean =>
+  readSafely(() => (error as Readonly<Record<symbol, unknown>>)[Symbol.for("kysely.AbortedTransactionError")] === true, false);
+
+const lost = (cause: unknown): WaybillError =>
+  new WaybillError(
+    "TRANSACTION_LOST",
+    "a statement of the transaction had failed, and the database rolled everything back: await every statement, and let its error pass",
+    { cause },
+  );
