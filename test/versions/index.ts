@@ -42,7 +42,7 @@ async function run(row: VersionRow): Promise<VersionResult> {
       ["node_modules/vitest/vitest.mjs", ...args, ...(row.only === undefined ? [] : ["-t", row.only]), ...row.files],
       {
         cwd: tree?.folder ?? root,
-        env: { ...process.env, WAYBILL_INSTEAD: JSON.stringify(row.instead ?? {}) },
+        env: { ...process.env, WAYBILL_INSTEAD: JSON.stringify(row.instead ?? {}), ...(tree !== null && { WAYBILL_NONE_MISSING: "1" }) },
         stdio: ["ignore", "ignore", "inherit"],
       },
     );

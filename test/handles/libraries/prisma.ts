@@ -12,7 +12,8 @@ const require = createRequire(import.meta.url);
 
 /** As much of a generated client as is used here. */
 interface Client {
-  $transaction<T>(work: (tx: Client) => Promise<T>): Promise<T>;
+  /** Not inside a transaction of the first versions of 7. */
+  $transaction?<T>(work: (tx: Client) => Promise<T>): Promise<T>;
   $executeRawUnsafe(sql: string): Promise<number>;
   $disconnect(): Promise<void>;
 }
@@ -58,13 +59,24 @@ export async function prismaOn(database: Exclude<Database, "MySQL">): Promise<Ad
       return {
         db,
         none: { "the client": db },
-        transaction: (work) => db.$transaction(work),
-        savepoint: (tx: Client, work) => tx.$transaction(work),
+        transaction: (work) => db.$transaction!(work),
+        savepoint,
         run: (tx: Client, sql) => tx.$executeRawUnsafe(sql),
         close: () => db.$disconnect(),
       };
     },
   });
+}
+
+async function savepoint(tx: Client, work: (inner: Client) => Promise<void>): Promise<void> {
+  if (tx.$transaction !== undefined) return tx.$transaction(work);
+  await tx.$executeRawUnsafe("SAVEPOINT inner_one");
+  try {
+    await work(tx);
+  } catch (error) {
+    await tx.$executeRawUnsafe("ROLLBACK TO SAVEPOINT inner_one");
+    throw error;
+  }
 }
 
 /** Makes a client of a schema, as `prisma generate` does. */
