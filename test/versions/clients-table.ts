@@ -27,7 +27,7 @@ const clients: readonly Client[] = [
   { name: "pg", packages: ["pg"], oldest: "8.11.6", files: slow("handles/postgres stores/postgres stores/postgres-order") },
   { name: "postgres", packages: ["postgres"], oldest: "3.0.0", files: slow("handles/postgres"), only: "postgres\\.js" },
   { name: "mysql2", packages: ["mysql2"], oldest: "2.0.0", files: slow("handles/mariadb stores/mysql stores/mysql-order") },
-  { name: "libsql", packages: ["libsql"], oldest: "0.4.1", files: ["test/stores/sqlite.test.ts", "test/stores/sqlite-file.test.ts"] },
+  { name: "libsql", packages: ["libsql"], oldest: "0.4.0", files: ["test/stores/sqlite.test.ts", "test/stores/sqlite-file.test.ts"] },
   { name: "Drizzle", packages: ["drizzle-orm"], oldest: "0.36.0", beside: ["pg", "postgres", "mysql2", "@libsql/client"], files: handles },
   { name: "Knex", packages: ["knex"], oldest: "1.0.1", beside: drivers, files: handles },
   { name: "Kysely", packages: ["kysely"], oldest: "0.28.11", newestOn: 24, beside: drivers, files: handles },
