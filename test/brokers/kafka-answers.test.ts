@@ -125,10 +125,12 @@ describe("kafka: a batch that the broker does not take", () => {
       code(9_999),
       { lost: new Error("cut") },
     ]) {
-      const { publish, sent, opened } = scripted(() => answer);
+      const { publish, sent, opened, looks } = scripted(() => answer);
       expect(await publish("a1", "a2", "b1")).toEqual(["unknown", "unknown", "unknown"]);
       expect(sent).toHaveLength(1);
       expect(opened()).toBe(1);
+      // Its leader may be gone, or frozen: then the partition has another, which only the brokers know.
+      expect(looks).toEqual(["t"]);
     }
   });
 

@@ -23,7 +23,8 @@ const atOnce: Ruling = { result: null };
 
 export function ruleOn({ batch }: Flight, answer: BatchAnswer, shown: string, firstId: string): Ruling {
   if ("undone" in answer) return atOnce;
-  if ("lost" in answer) return { result: unknown(answer.lost) };
+  // Its leader may stand still, and the partition have another by now.
+  if ("lost" in answer) return { result: unknown(answer.lost), forget: true };
   if ("unsent" in answer) return { result: unavailable(answer.unsent), again: true, forget: true };
   const verdict = verdictOf(answer.code);
   if (verdict === "stored") return goOn;
@@ -40,7 +41,7 @@ export function ruleOn({ batch }: Flight, answer: BatchAnswer, shown: string, fi
     case "destination":
       return { result: unavailable(refused), forget: true };
     case "unknown":
-      return { result: unknown(refused), spent: true };
+      return { result: unknown(refused), spent: true, forget: true };
   }
 }
 
