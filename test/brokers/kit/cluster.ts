@@ -59,7 +59,7 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
     const reach = { url: cluster.url(), open: () => given.open(cluster) };
     const stored = (_: string, topic: string) => given.stored(cluster, topic);
     await using scene = await openScene({ ...given.subject, stored } as unknown as Subject, reach);
-    const load = scene.load(1_500);
+    const load = scene.load();
     try {
       await scene.warm(200);
       await work(scene);

@@ -15,8 +15,8 @@ export interface Scene extends AsyncDisposable {
   readonly sink: Broker;
   readonly events: readonly PathEvent[];
   add(aggregate: string, more?: object): Promise<void>;
-  /** Adds until it is ended, which resolves when the last is committed. No further ahead of the effects than so many. */
-  load(ahead?: number): { end(): Promise<void> };
+  /** Adds until it is ended, which resolves when the last is committed. It waits while it is `ahead` events ahead of the effects. */
+  load(): { end(): Promise<void> };
   readonly added: readonly Change[];
   effects(): readonly Change[];
   stored(): Promise<readonly Change[]>;
@@ -36,6 +36,8 @@ export interface Scene extends AsyncDisposable {
   judge(faults: number): Promise<void>;
 }
 
+/** More than is on its way at any time. A backlog without a bound would grow with the time that a server takes to start. */
+const ahead = 1_500;
 const batch = 40;
 const batchesInFlight = 2;
 const orders = Array.from({ length: 15 }, (_, i) => `order-${i}`);
@@ -96,7 +98,7 @@ export async function openScene(
 
   return {
     ...{ topic, bench, sink, events, add, added, effects, stored, status },
-    load(ahead = Infinity) {
+    load() {
       on = true;
       working = (async () => {
         while (on) {
