@@ -29,6 +29,7 @@ function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
   const sent: string[][] = [];
   const looks: string[] = [];
   let opened = 0;
+  let disowned = 0;
   let left = [...script];
   const directory: Directory = {
     find: async (topics) => new Map(topics.map((topic) => [topic, topic === "gone" ? new Error("no topic") : place])),
@@ -43,6 +44,8 @@ function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
           return spent;
         },
         end: () => void (spent = true),
+        heir: null,
+        disown: () => void (disowned += 1),
         send: async (batches) =>
           batches.map((batch) => {
             sent.push(valuesOf(batch));
@@ -67,7 +70,7 @@ function scripted(...script: readonly ((batch: Batch) => BatchAnswer)[]) {
       result.status === "refused" ? `${result.status}: ${result.blame}${result.retryable ? "" : " for good"}` : result.status,
     );
   };
-  return { publish, sent, looks, opened: () => opened };
+  return { publish, sent, looks, opened: () => opened, disowned: () => disowned };
 }
 
 describe("kafka: a batch that the broker does not take", () => {
@@ -92,8 +95,9 @@ describe("kafka: a batch that the broker does not take", () => {
   test.each(["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"] as const)(
     "for its producer (%s) goes again with another",
     async (name) => {
-      const { publish, sent, opened } = scripted(() => code(codes[name]));
+      const { publish, sent, opened, disowned } = scripted(() => code(codes[name]));
       expect(await publish("a1", "a2")).toEqual(["stored", "stored"]);
+      expect(disowned()).toBe(1);
       expect(sent).toEqual([["a1", "a2"], ["a1", "a2"]]); // prettier-ignore
       expect(opened()).toBe(2);
       const stubborn = scripted(...Array.from({ length: 9 }, () => () => code(codes[name])));
@@ -125,12 +129,13 @@ describe("kafka: a batch that the broker does not take", () => {
       code(9_999),
       { lost: new Error("cut") },
     ]) {
-      const { publish, sent, opened, looks } = scripted(() => answer);
+      const { publish, sent, opened, looks, disowned } = scripted(() => answer);
       expect(await publish("a1", "a2", "b1")).toEqual(["unknown", "unknown", "unknown"]);
       expect(sent).toHaveLength(1);
       expect(opened()).toBe(1);
       // Its leader may be gone, or frozen: then the partition has another, which only the brokers know.
       expect(looks).toEqual(["t"]);
+      expect(disowned()).toBe("code" in answer && answer.code === 9_999 ? 1 : 0);
     }
   });
 

@@ -18,17 +18,28 @@ export interface Producer {
   /** An answer for each batch. A partition has one batch at most. In a transaction, all are written or none. */
   send(batches: readonly Batch[], signal: AbortSignal): Promise<readonly BatchAnswer[]>;
   readonly spent: boolean;
+  /** Of the producer that follows this one; null where the brokers have to give it one. */
+  readonly heir: Identity | null;
+  /** The brokers do not take its number or its epoch: it has no heir. */
+  disown(): void;
   end(): void;
 }
 
 const sequences = 2 ** 31;
+const lastEpoch = 2 ** 15 - 1;
 
-export async function openProducer(link: Link, transactional: Transactional | null, opening: AbortSignal): Promise<Producer> {
+export async function openProducer(
+  link: Link,
+  transactional: Transactional | null,
+  opening: AbortSignal,
+  inherited: Identity | null = null,
+): Promise<Producer> {
   const ending = shared(new AbortController());
   const connections = new Map<string, (signal: AbortSignal) => Promise<Connection>>();
   const next = new Map<string, number>();
   const transactionalId = transactional === null ? null : transactional.name;
   let spent = false;
+  let disowned = transactional !== null;
 
   const end = (): void => {
     spent = true;
@@ -50,7 +61,7 @@ export async function openProducer(link: Link, transactional: Transactional | nu
   };
   let who: Identity;
   try {
-    who = await orStopped(link, persist(link, opening, identify), opening);
+    who = inherited ?? (await orStopped(link, persist(link, opening, identify), opening));
   } catch (error) {
     end();
     throw error;
@@ -97,6 +108,14 @@ export async function openProducer(link: Link, transactional: Transactional | nu
     get spent() {
       return spent;
     },
+    /**
+     * With the next epoch, a partition takes its first batch as number 0, and nothing more of this one. Numbers come from the controller: while
+     * that one stands still, the other brokers have none to give for as long as they wait for its answer, which is 30 s.
+     */
+    get heir() {
+      return disowned || who.epoch >= lastEpoch ? null : { id: who.id, epoch: who.epoch + 1 };
+    },
+    disown: () => void (disowned = true),
     end,
     async send(batches, signal) {
       const sent = transactions === null ? produceAll(batches) : transactions.run(who, batches, () => produceAll(batches), signal);

@@ -1,6 +1,7 @@
 import { WaybillError } from "../../../core/errors.ts";
 import { orAborted } from "../../../core/time.ts";
 import type { Link } from "../link.ts";
+import type { Identity } from "../reading/transactions.ts";
 import { openProducer, type Producer } from "./producer.ts";
 
 /** Each publish has a producer to itself, so it cannot disturb the sequence numbers of other publishes. */
@@ -23,6 +24,8 @@ const most = 32;
 export function createProducers({ link, transactions }: ProducersOptions): Producers {
   const idle: { readonly slot: number; readonly producer: Producer }[] = [];
   const used = new Map<Producer, number>();
+  /** No more than there were producers at once: each new one takes one of them first. */
+  const heirs: Identity[] = [];
   const taken = new Set<number>();
   const waiting = new Set<() => void>();
   let closed = false;
@@ -56,7 +59,7 @@ export function createProducers({ link, transactions }: ProducersOptions): Produ
       taken.add(slot);
       try {
         const own = transactions === null ? null : { name: `${transactions.prefix}-${slot}`, timeoutMs: transactions.timeoutMs };
-        const producer = await openProducer(link, own, signal);
+        const producer = await openProducer(link, own, signal, heirs.pop());
         used.set(producer, slot);
         return producer;
       } catch (error) {
@@ -70,6 +73,7 @@ export function createProducers({ link, transactions }: ProducersOptions): Produ
       used.delete(producer);
       if (producer.spent || closed) {
         producer.end();
+        if (producer.heir !== null) heirs.push(producer.heir);
         free(slot);
       } else {
         idle.push({ slot, producer });

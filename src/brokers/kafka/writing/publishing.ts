@@ -10,7 +10,7 @@ import type { Places } from "./lots.ts";
 import { createRemainder, type Remainder } from "./remainder.ts";
 import type { Producer } from "./producer.ts";
 import type { Producers } from "./producers.ts";
-import { createPatience, ruleOn } from "./ruling.ts";
+import { createPatience, ruleOn, type Ruling } from "./ruling.ts";
 import { isTopic, type Directory } from "../topics.ts";
 
 export interface PublishingOptions {
@@ -45,9 +45,9 @@ export async function publishAll(
   /** True when its partition has to be looked up before it is sent again. */
   const conclude = (flight: Flight, answer: BatchAnswer): boolean => {
     const ruling = ruleOn(flight, answer, shown, messages[flight.indexes[0]!]!.envelope.id);
-    const { result, again = false, forget = false, spent = false } = ruling;
+    const { result, again = false, forget = false, spent } = ruling;
     if (forget) directory.forget(flight.batch.topic);
-    if (spent) sender.endProducer();
+    if (spent !== undefined) sender.endProducer(spent);
     if (result === stored) remainder.store(flight.indexes);
     else if (result !== null && !patience.has(flight, ruling)) for (const index of flight.indexes) remainder.stop(index, result);
     return again;
@@ -98,7 +98,7 @@ interface Sender {
   /** An answer for each flight, or why there is no producer to send with. */
   send(flights: readonly Flight[]): Promise<readonly BatchAnswer[] | PublishResult>;
   /** The next flights go with another producer. */
-  endProducer(): void;
+  endProducer(how: NonNullable<Ruling["spent"]>): void;
   release(): void;
 }
 
@@ -122,7 +122,10 @@ function createSender({ link, producers }: PublishingOptions, signal: AbortSigna
         signal,
       );
     },
-    endProducer: () => producer?.end(),
+    endProducer(how) {
+      if (how === "number") producer?.disown();
+      producer?.end();
+    },
     release,
   };
 }

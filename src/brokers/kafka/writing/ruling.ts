@@ -1,7 +1,7 @@
 import type { PublishResult } from "../../../contracts/sink.ts";
 import { stored, tooLarge, unavailable, unfit, unknown } from "../../kit/results.ts";
 import type { BatchAnswer } from "./batch.ts";
-import { KafkaRefusal, verdictOf } from "../codes.ts";
+import { codes, KafkaRefusal, verdictOf } from "../codes.ts";
 import type { Flight } from "./flights.ts";
 
 /** What an answer means for the messages of a flight. */
@@ -14,9 +14,12 @@ export interface Ruling {
   readonly parts?: number;
   /** What is known of the topic may be wrong. */
   readonly forget?: true;
-  /** The producer is not to be used again. */
-  readonly spent?: true;
+  /** The producer is not to be used again: the next one has its number with the next epoch, or a number of its own. */
+  readonly spent?: "epoch" | "number";
 }
+
+/** The leader has written the batch, and waits for its replicas. */
+const isUnsure = (code: number): boolean => code === codes.REQUEST_TIMED_OUT || code === codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND;
 
 const goOn: Ruling = { result: stored };
 const atOnce: Ruling = { result: null };
@@ -35,13 +38,13 @@ export function ruleOn({ batch }: Flight, answer: BatchAnswer, shown: string, fi
     case "event":
       return { result: unfit(refused), parts: 0 };
     case "sequence":
-      return { result: unknown(refused), again: true, forget: true, spent: true };
+      return { result: unknown(refused), again: true, forget: true, spent: "number" };
     case "moved":
       return { result: unavailable(refused), again: true, forget: true };
     case "destination":
       return { result: unavailable(refused), forget: true };
     case "unknown":
-      return { result: unknown(refused), spent: true, forget: true };
+      return { result: unknown(refused), spent: isUnsure(answer.code) ? "epoch" : "number", forget: true };
   }
 }
 
