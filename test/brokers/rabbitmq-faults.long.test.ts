@@ -27,13 +27,13 @@ await describeOn(["rabbitmq"], "rabbitmq: whatever happens to the server, nothin
         await channel.waitForConfirms();
       }
     })().catch(() => undefined);
-    await expect.poll(() => told, { timeout: 20_000 }).toBeGreaterThan(100);
+    await expect.poll(() => told, { timeout: 60_000 }).toBeGreaterThan(100);
     await server().kill9();
     on = false;
     await writing;
     await server().start();
     const there = (): Promise<number> => raw(url(), async (one) => (await one.checkQueue(queue)).messageCount);
-    await expect.poll(there, { timeout: 20_000 }).toBeGreaterThanOrEqual(told);
+    await expect.poll(there, { timeout: 60_000 }).toBeGreaterThanOrEqual(told);
   });
 
   test("a server that is low on memory: it is seen why, waited out, nothing is spent, and subscribers go on reading", async () => {

@@ -116,7 +116,7 @@ async function startOnce(recipe: RabbitmqRecipe): Promise<RabbitmqServer> {
       freeze: () => signal(server.pid, "SIGSTOP"),
       thaw: () => signal(server.pid, "SIGCONT"),
       control: async (...args: readonly string[]) =>
-        (await run(control, ["-q", "-n", name, ...args], { env, cwd: server.folder, timeout: 30_000, ...account })).stdout,
+        (await run(control, ["-q", "-n", name, ...args], { env, cwd: server.folder, timeout: 100_000, ...account })).stdout,
       management: `http://guest:guest@127.0.0.1:${pagePort}`,
     } as RabbitmqServer,
     Object.getOwnPropertyDescriptors(server),

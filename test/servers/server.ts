@@ -43,7 +43,7 @@ export interface Recipe {
 /** What a server's programs find in their environment: nothing of ours that could change them. */
 export const bareEnv = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C" } as const;
 
-const startMs = 60_000;
+const startMs = 150_000;
 const stopMs = 30_000;
 
 /** Starts a server under a supervisor, which outlives us only to end it and to remove its folder. */

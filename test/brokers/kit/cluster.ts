@@ -46,7 +46,7 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
       leader = await given.leader(cluster, topic, asked).catch(() => null);
       return leader !== null && leader !== not;
     };
-    await expect.poll(isLed, { timeout: 30_000 }).toBe(true);
+    await expect.poll(isLed, { timeout: 90_000 }).toBe(true);
     return leader!;
   };
   /** As whoever looks after them would: RabbitMQ 3.10 may end when all its nodes start in the same moment. */
@@ -84,7 +84,7 @@ export function clusterSuite(given: ClusterSubject): { readonly cluster: () => C
     const { topic } = freshType();
     await given.subject.provision(cluster.url(), [topic], ["shop"]);
     await using broker = given.open(cluster);
-    const findings = await broker.examine([topic], AbortSignal.timeout(20_000));
+    const findings = await broker.examine([topic], AbortSignal.timeout(60_000));
     for (const [setting, value] of Object.entries(given.copies))
       expect(findings.find((finding) => finding.setting.startsWith(setting))).toMatchObject({ value, verdict: "good" });
   });

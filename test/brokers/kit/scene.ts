@@ -38,6 +38,8 @@ export interface Scene extends AsyncDisposable {
 
 /** More than is on its way at any time. A backlog without a bound would grow with the time that a server takes to start. */
 const ahead = 1_500;
+/** On a busy machine a server takes half a minute to start. What comes true is seen at once. */
+const patienceMs = 60_000;
 const batch = 40;
 const batchesInFlight = 2;
 const orders = Array.from({ length: 15 }, (_, i) => `order-${i}`);
@@ -108,21 +110,21 @@ export async function openScene(
       })();
       return { end };
     },
-    warm: (count, timeout = 20_000) => expect.poll(() => effects().length, { timeout, interval: 50 }).toBeGreaterThanOrEqual(count),
+    warm: (count, timeout = patienceMs) => expect.poll(() => effects().length, { timeout, interval: 50 }).toBeGreaterThanOrEqual(count),
     async seen(why = /./) {
       const waiting = async (): Promise<string> => {
         const { breakers } = await status();
         return breakers.find(({ destination }) => destination === topic)?.why ?? "";
       };
-      await expect.poll(waiting, { timeout: 20_000, interval: 50 }).toMatch(why);
+      await expect.poll(waiting, { timeout: patienceMs, interval: 50 }).toMatch(why);
       const moment = performance.now();
       for (const { retryCount } of await bench.operator.list({ limit: 10_000 })) expect(retryCount).toBe(0);
       return moment;
     },
-    healed: () => expect.poll(async () => (await status()).breakers, { timeout: 20_000, interval: 50 }).toEqual([]),
+    healed: () => expect.poll(async () => (await status()).breakers, { timeout: patienceMs, interval: 50 }).toEqual([]),
     async done() {
       const left = async (): Promise<number> => added.length - Math.min((await status()).states.PUBLISHED, effects().length);
-      await expect.poll(left, { timeout: 60_000, interval: 100 }).toBe(0);
+      await expect.poll(left, { timeout: 2 * patienceMs, interval: 100 }).toBe(0);
     },
     async judge(faults) {
       const log = await stored();
