@@ -4,7 +4,8 @@ import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
 import { outside } from "../servers/available.ts";
 import type { NatsServer } from "../servers/nats.ts";
-import { describeEachNats, freshTopic, never, outgoing, storedIn, using } from "./nats.ts";
+import { storeAll } from "./kit/store.ts";
+import { describeEachNats, freshTopic, outgoing, storedIn, using } from "./nats.ts";
 
 await describeEachNats("nats", (start) => {
   let server: NatsServer;
@@ -45,7 +46,7 @@ function everySuite(url: () => string): void {
       return {
         topics,
         open: async () => nats({ url: url(), provision: true }),
-        store: async (topic, events) => void (await broker.publish(outgoing(events, topic), never)),
+        store: (topic, events) => storeAll(broker, outgoing(events, topic)),
         close: async () => broker[Symbol.asyncDispose](),
       };
     },

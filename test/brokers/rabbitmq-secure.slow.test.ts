@@ -23,7 +23,7 @@ const definitions = {
     rights("all", "/", ".*", ".*", ".*"),
     rights("all", "shop/1 ü", ".*", ".*", ".*"),
     rights("sender", "/", "^$", "^waybill$", "^$"),
-    rights("reader", "/", "^$", "^$", "^clerk\\."),
+    rights("reader", "/", "^$", "^$", "^(clerk|other)\\."),
     rights("some", "/", "^$", "^waybill$", "^$"),
   ],
   // From RabbitMQ 4 on, rights on an exchange can be imported only with the exchange.

@@ -5,7 +5,8 @@ import { sinkSuite } from "../../src/conformance/sink.ts";
 import { sourceSuite } from "../../src/conformance/source.ts";
 import { outside } from "../servers/available.ts";
 import { startRabbitmq, type RabbitmqServer } from "../servers/rabbitmq.ts";
-import { describeOn, freshTopic, never, outgoing, provision, storedIn } from "./rabbitmq.ts";
+import { storeAll } from "./kit/store.ts";
+import { describeOn, freshTopic, outgoing, provision, storedIn } from "./rabbitmq.ts";
 
 /** Those that the suite receives as. */
 const consumers = ["suite", "both", "single", "left", "right", "prefetch-9", "prefetch-1"];
@@ -70,7 +71,7 @@ function everySuite(place: () => { readonly url: string; readonly management?: s
       return {
         topics,
         open: async () => rabbitmq({ url }),
-        store: async (topic, events) => void (await broker.publish(outgoing(events, topic), never)),
+        store: (topic, events) => storeAll(broker, outgoing(events, topic)),
         close: async () => broker[Symbol.asyncDispose](),
       };
     },

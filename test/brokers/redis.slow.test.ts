@@ -6,7 +6,7 @@ import { redis } from "../../src/brokers/redis/index.ts";
 import { describeWith, outside } from "../servers/available.ts";
 import { startRedis, type RedisServer } from "../servers/redis.ts";
 import { respAt } from "../support/resp.ts";
-import { fresh, publish, storedAt, using } from "./redis.ts";
+import { fresh, store, storedAt, using } from "./redis.ts";
 
 await describeWith("redis", "redis", () => {
   let server: RedisServer;
@@ -55,7 +55,7 @@ function everySuite(fresh: () => Promise<Fresh>): void {
       return {
         topics,
         open: async () => redis({ url, provision: true }),
-        store: async (to, events) => void (await publish(broker, events, to)),
+        store: (to, events) => store(broker, events, to),
         close: async () => {
           await broker[Symbol.asyncDispose]();
           await close();

@@ -5,6 +5,7 @@ import type { StoredMessage } from "../../src/conformance/sink.ts";
 import type { Envelope } from "../../src/core/event.ts";
 import { startRedis, type RedisServer } from "../servers/redis.ts";
 import { respAt, type Resp } from "../support/resp.ts";
+import { storeAll } from "./kit/store.ts";
 import { throughProxy, type Broker, type Subject } from "./kit/subject.ts";
 
 export const never = new AbortController().signal;
@@ -17,16 +18,7 @@ export const outgoing = (events: readonly Envelope[], to: string = topic) =>
   events.map((envelope) => ({ topic: to, source: "/test", envelope }));
 export const publish = (broker: Sink, events: readonly Envelope[], to?: string) => broker.publish(outgoing(events, to), never);
 
-/** Publishes until all are stored: a slow server is given an aggregate's next message only by the next publish. */
-export async function store(broker: Sink, events: readonly Envelope[], to?: string): Promise<void> {
-  let left = events;
-  while (left.length > 0) {
-    const results = await publish(broker, left, to);
-    const odd = results.find(({ status }) => status !== "stored" && status !== "skipped");
-    if (odd !== undefined) throw new Error(`${odd.status}: ${"error" in odd ? odd.error.message : ""}`);
-    left = left.filter((_, i) => results[i]?.status !== "stored");
-  }
-}
+export const store = (broker: Sink, events: readonly Envelope[], to?: string) => storeAll(broker, outgoing(events, to));
 
 let used = 0;
 
