@@ -42,7 +42,7 @@ export interface Checkpoint {
   /** In the order in which the relay gave them up. */
   readonly handed: readonly Handed[];
   /** Published events above the floor, which the next relay would send again. */
-  readonly published: readonly { readonly seq: bigint; readonly createdAt: Date }[];
+  readonly published: readonly { readonly seq: bigint; readonly createdAt: Date; readonly xid: string }[];
   /** They are many: the floor is to rise over them, or their rows are to say so. */
   readonly crowded: boolean;
   /** Their rows are to say so, above the floor. A store that deletes published events does so in any case. */
@@ -58,7 +58,10 @@ export interface CheckpointReport {
   readonly floor: bigint;
   /** The rows of `published` say so now. */
   readonly told: boolean;
-  /** Handed events that were not written, since the row of theirs or of an earlier one cannot be seen yet. They have to be given again. */
+  /**
+   * Handed events that were not written, since the row of theirs or of an earlier one cannot be seen yet, and published ones that were not
+   * told, since theirs cannot. They have to be given again.
+   */
   readonly unseen: ReadonlySet<bigint>;
 }
 

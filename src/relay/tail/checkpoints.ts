@@ -1,5 +1,5 @@
 import type { LogPosition } from "../../contracts/log-tailer.ts";
-import type { CheckpointReport, Handed, TailLedger, Tailing } from "../../contracts/tail-ledger.ts";
+import type { Checkpoint, CheckpointReport, Handed, TailLedger, Tailing } from "../../contracts/tail-ledger.ts";
 import { asError } from "../../core/errors.ts";
 import type { Envelope } from "../../core/event.ts";
 import { stepping } from "../../core/progress.ts";
@@ -12,6 +12,8 @@ const everyMs = 1_000;
 const partOfWindow = 8;
 /** So long after it was published, an event's row says so, where an open transaction keeps the floor behind. */
 const toldAfterMs = 5_000;
+/** How long a relay that leaves waits for rows that cannot be seen yet. A relay that polls sends what was published of them again. */
+const leaveMs = 2_000;
 /** How many events one checkpoint writes. */
 const mostWritten = 5_000;
 
@@ -22,7 +24,7 @@ export interface HandedOver extends Handed {
 
 export interface Checkpoints {
   enter(trouble: HandedOver): void;
-  published(envelope: Envelope): void;
+  published(envelope: Envelope, xid: string): void;
   /** Events whose outcomes are not durable in the table: the next relay would send them again, or has not heard of their failure. */
   held(): number;
   run(ending: AbortSignal): Promise<void>;
@@ -48,7 +50,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
   /** In the order in which they came: a later event of an aggregate must not be in the table before an earlier one is. */
   let troubles: HandedOver[] = [];
   /** Published, above the floor, and not told in their rows. */
-  let untold: { readonly seq: bigint; readonly createdAt: Date; readonly at: number }[] = [];
+  let untold: (Checkpoint["published"][number] & { readonly at: number })[] = [];
   let since = 0;
   let lost = false;
   let kept = tailing.from.position;
@@ -56,7 +58,8 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
   let hurry: () => void = () => undefined;
   let retryAt = -Infinity;
 
-  const isDue = (): boolean => (troubles.length > 0 && clock.monotonic() >= retryAt) || since >= hooks.most / partOfWindow;
+  const isOften = (): boolean => since >= hooks.most / partOfWindow || (since > 0 && isCrowded());
+  const isDue = (): boolean => (troubles.length > 0 && clock.monotonic() >= retryAt) || isOften();
   const isCrowded = (): boolean => untold.length > hooks.most / 2;
   const tells = (): boolean => untold[0] !== undefined && clock.monotonic() - untold[0].at > toldAfterMs;
 
@@ -86,7 +89,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
     hooks.confirm((kept = position));
     const told = report.told ? published.length : 0;
     const before = untold.length;
-    untold = untold.filter(({ seq }, at) => at >= told && seq > report.floor);
+    untold = untold.filter(({ seq }, at) => report.unseen.has(seq) || (at >= told && seq > report.floor));
     const rest = troubles.slice(given.length);
     const unseen = given.filter(({ claim }) => report.unseen.has(claim.envelope.seq));
     troubles = [...unseen, ...rest];
@@ -113,18 +116,20 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
     return null;
   };
 
+  const held = (): number => untold.length + troubles.length;
+
   return {
     enter(trouble) {
       troubles.push(trouble);
       hurry();
     },
-    published({ seq, createdAt }) {
-      untold.push({ seq, createdAt, at: clock.monotonic() });
+    published({ seq, createdAt }, xid) {
+      untold.push({ seq, createdAt, xid, at: clock.monotonic() });
       quiet = false;
       since += 1;
-      if (since >= hooks.most / partOfWindow) hurry();
+      if (isOften()) hurry();
     },
-    held: () => untold.length + troubles.length,
+    held,
     async run(ending) {
       while (!ending.aborted && !lost) {
         if (!isDue()) {
@@ -145,10 +150,13 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
       }
     },
     async leave() {
+      let until = clock.monotonic() + leaveMs;
       while (!lost && !stopping.aborted && parts.coordinator.trustedForMs() > 0) {
-        const last = troubles.length === 0 && untold.length <= mostWritten;
+        const last = held() === 0 || clock.monotonic() > until;
+        const before = held();
         if (!(await write({ tell: true, leaves: last })) || last) break;
-        if (troubles.length > 0) await clock.sleep(20, stopping);
+        if (held() === before) await clock.sleep(20, stopping);
+        else until = clock.monotonic() + leaveMs;
       }
       for (const { resolve } of troubles) resolve?.();
     },

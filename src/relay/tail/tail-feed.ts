@@ -323,7 +323,7 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
         const claim = outcome.claim as TailClaim;
         if (outcome.as === "published") {
           claim.span.left -= 1;
-          checkpoints.published(claim.envelope);
+          checkpoints.published(claim.envelope, claim.xid);
         } else if (outcome.as !== "returned" || outcome.destination !== undefined || !ending.signal.aborted) {
           // An event that comes back while the relay leaves was not sent: it is as if it had not been read.
           done.push(new Promise((resolve) => enter({ claim, outcome: handOver(outcome) ? null : outcome, xid: claim.xid, resolve })));

@@ -12,6 +12,7 @@ import { addedWithin, bigints, list, spanOf } from "../rows.ts";
 import { settleFailures, type Published } from "../settle.ts";
 import { lsnOf } from "./lsn.ts";
 import { createProofs } from "./proofs.ts";
+import { runningOf } from "./running.ts";
 
 interface LedgerParts {
   readonly connection: Connection;
@@ -96,10 +97,10 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
       const found = what.published.length === 0 ? 0n : await publishedUpTo(run, what.published);
       const above = what.published.filter(({ seq }) => seq > found);
       const told = what.tell || onPublish === "delete" || (what.crowded && found > 0n && above.length > what.published.length / 2);
-      if (told) await tellPublished(run, onPublish === "delete" ? what.published : above);
+      const untold = told ? await tellPublished(run, onPublish === "delete" ? what.published : above) : [];
       for (const statement of mark()) await run(statement);
       const rows = await run(keep(tailing, what, found));
-      return { ...report(numbers!["drawn"]!, rows[0] && Object.values(rows[0]), told), unseen };
+      return { ...report(numbers!["drawn"]!, rows[0] && Object.values(rows[0]), told), unseen: new Set([...unseen, ...untold]) };
     });
   const idOf = ({ claim, xid }: Handed): Inserted => ({ seq: claim.envelope.seq, xid });
 
@@ -119,10 +120,7 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
   };
   const missingOf = async (run: Run, given: readonly Inserted[]): Promise<readonly Inserted[]> => {
     if (given.length === 0) return [];
-    const rows = await run(`SELECT array_agg(seq) AS seqs FROM ${n.outbox} WHERE seq = ANY ($1::bigint[])`, [
-      list(given.map(({ seq }) => seq)),
-    ]);
-    const seen = new Set(bigints(rows[0]!["seqs"]));
+    const seen = await seqsOf(run, `SELECT seq FROM ${n.outbox} WHERE seq = ANY ($1::bigint[])`, given);
     return given.filter(({ seq }) => !seen.has(seq));
   };
 
@@ -168,16 +166,31 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
     return row === undefined ? decided : BigInt(row["seq"]!) - 1n;
   };
 
-  const tellPublished = async (run: Run, published: Checkpoint["published"]): Promise<void> => {
-    if (published.length === 0) return;
+  /** Answers those whose rows could not be seen. */
+  const tellPublished = async (run: Run, published: Checkpoint["published"]): Promise<readonly bigint[]> => {
+    if (published.length === 0) return [];
     const [from, to] = spanOf(published.map(({ createdAt }) => createdAt.getTime()));
     const which = `seq = ANY ($1::bigint[]) AND ${logged} AND ${addedWithin(from, to)}`;
-    await run(
+    const told = await seqsOf(
+      run,
       onPublish === "delete"
-        ? `DELETE FROM ${n.outbox} WHERE ${which}`
-        : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp() WHERE ${which}`,
-      [list(published.map(({ seq }) => seq))],
+        ? `DELETE FROM ${n.outbox} WHERE ${which} RETURNING seq`
+        : `UPDATE ${n.outbox} SET status = 'PUBLISHED', published_at = clock_timestamp() WHERE ${which} RETURNING seq`,
+      published,
     );
+    const missing = published.filter(({ seq }) => !told.has(seq));
+    if (missing.length === 0) return [];
+    const running = await runningOf(
+      run,
+      missing.map(({ xid }) => xid),
+    );
+    // Others may have ended since. Of the rest, the row was deleted, or is the table's.
+    const late = await seqsOf(run, `SELECT seq FROM ${n.outbox} WHERE ${which}`, missing);
+    return missing.filter(({ seq, xid }) => running.has(xid) || late.has(seq)).map(({ seq }) => seq);
+  };
+  const seqsOf = async (run: Run, statement: string, which: readonly { readonly seq: bigint }[]): Promise<ReadonlySet<bigint>> => {
+    const [row] = await run(`WITH r AS (${statement}) SELECT array_agg(seq) AS seqs FROM r`, [list(which.map(({ seq }) => seq))]);
+    return new Set(bigints(row!["seqs"]));
   };
 
   return {
@@ -308,23 +321,6 @@ async function isSettled(run: Run, n: Names, { proof }: Entrance): Promise<boole
 async function ownsAll(run: Run, n: Names, { relay, lanes }: Holding): Promise<boolean> {
   const rows = await run(`SELECT lane, epoch FROM ${n.lanes} WHERE owner = $1`, [relay]);
   return rows.length === LANES && rows.every((row) => lanes.get(Number(row["lane"])) === BigInt(row["epoch"]!));
-}
-
-/** Which of these transactions of the log have not ended for other sessions: their rows cannot be seen. */
-async function runningOf(run: Run, xids: readonly string[]): Promise<ReadonlySet<string>> {
-  if (xids.length === 0) return new Set();
-  const [next] = await run("SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xid");
-  const whole = new Map(xids.map((xid) => [String(wholeXid(BigInt(xid), BigInt(next!["xid"]!))), xid]));
-  const rows = await run("SELECT x FROM unnest($1::text[]) AS x WHERE pg_xact_status(x::xid8) = 'in progress'", [[...whole.keys()]]);
-  return new Set(rows.map(({ x }) => whole.get(x!)!));
-}
-
-/** The log has the lower half of a transaction's id. */
-function wholeXid(low: bigint, near: bigint): bigint {
-  const half = 1n << 31n;
-  const xid = ((near >> 32n) << 32n) | low;
-  if (xid - near > half) return xid - 2n * half;
-  return near - xid > half ? xid + 2n * half : xid;
 }
 
 async function detoursOf(run: Run, n: Names, aggregates: readonly AggregateName[], ms: number): Promise<DetourReport> {
