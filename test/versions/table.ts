@@ -1,6 +1,5 @@
 import { nodeOf } from "../../scripts/newest-node.mjs";
 import { clientRows } from "./clients-table.ts";
-import { startKafkaCluster, startNatsCluster, startRabbitmqCluster } from "../servers/clusters.ts";
 import { startKafka } from "../servers/kafka.ts";
 import { startMariadb } from "../servers/mariadb.ts";
 import { startMysql } from "../servers/mysql.ts";
@@ -15,7 +14,7 @@ export interface VersionRow {
   readonly name: string;
   /** What stands in for the machine's own: WAYBILL_INSTEAD. */
   readonly instead?: Readonly<Record<string, string | number>>;
-  /** Starts the server, which tells its version. */
+  /** Starts the server, which tells its version; one is enough for those that run in threes. */
   readonly start?: () => Promise<Pick<Server, "version"> & AsyncDisposable>;
   readonly node?: { readonly line: number; find(): Promise<string> };
   /** Packages with their versions, which stand in for the checkout's; the row is about the first. */
@@ -118,16 +117,21 @@ export const versionRows: readonly VersionRow[] = [
   { name: "Redis 8", instead: { redis: "redis-8" }, start: () => startRedis({ version: "redis-8" }), files: redisFiles },
   { name: "Valkey, newest", instead: { redis: "valkey-newest" }, start: () => startRedis({ version: "valkey-newest" }), files: redisFiles },
   { name: "Kafka 4.1", start: () => startKafka(), files: kafkaFiles },
-  { name: "Kafka 4.1, three brokers", start: startKafkaCluster, files: brokers("kafka-cluster.long") },
-  { name: "NATS 2.9, three servers", start: () => startNatsCluster(), files: natsClusterFiles },
-  { name: "NATS 2.10, three servers", instead: { nats: "2.10" }, start: () => startNatsCluster("2.10"), files: natsClusterFiles },
-  { name: "NATS, newest, three servers", instead: { nats: "newest" }, start: () => startNatsCluster("newest"), files: natsClusterFiles },
-  { name: "RabbitMQ 3.10, three nodes", start: () => startRabbitmqCluster(), files: rabbitmqClusterFiles },
-  { name: "RabbitMQ 4.0, three nodes", instead: { rabbitmq: 4 }, start: () => startRabbitmqCluster(4), files: rabbitmqClusterFiles },
+  { name: "Kafka 4.1, three brokers", start: () => startKafka(), files: brokers("kafka-cluster.long") },
+  { name: "NATS 2.9, three servers", start: () => startNats(), files: natsClusterFiles },
+  { name: "NATS 2.10, three servers", instead: { nats: "2.10" }, start: () => startNats({ version: "2.10" }), files: natsClusterFiles },
+  {
+    name: "NATS, newest, three servers",
+    instead: { nats: "newest" },
+    start: () => startNats({ version: "newest" }),
+    files: natsClusterFiles,
+  },
+  { name: "RabbitMQ 3.10, three nodes", start: () => startRabbitmq(), files: rabbitmqClusterFiles },
+  { name: "RabbitMQ 4.0, three nodes", instead: { rabbitmq: 4 }, start: () => startRabbitmq({ version: 4 }), files: rabbitmqClusterFiles },
   {
     name: "RabbitMQ, newest, three nodes",
     instead: { rabbitmq: "newest" },
-    start: () => startRabbitmqCluster("newest"),
+    start: () => startRabbitmq({ version: "newest" }),
     files: rabbitmqClusterFiles,
   },
   ...[22, 24].map((line) => ({ name: `Node ${line}`, node: { line, find: () => nodeOf(line) }, files: nodeFiles })),
