@@ -38,6 +38,9 @@ export interface ConfigFile extends KeysOf<typeof relaySettings>, KeysOf<typeof 
   /** Wakes relays of other processes with LISTEN and NOTIFY, on PostgreSQL. @default false */
   readonly listen?: boolean;
 
+  /** The server whose log a relay reads, for a PostgreSQL store whose URL leads to a pooler. @default the store's URL */
+  readonly logUrl?: string;
+
   /** @default "poll" */
   readonly mode?: "poll" | "tail" | "auto";
   /** Wait after a poll that found nothing. @default "100ms" */

@@ -186,7 +186,7 @@ function commandsOf(text: string): readonly string[][] {
   const shell = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].flatMap(([, block]) => block!.trim().split("\n"));
   const images = [...text.matchAll(/^CMD (\[.*\])$/gm)].map(([, list]) => (JSON.parse(list!) as string[]).join(" "));
   return [...shell, ...images].flatMap((line) => {
-    const [, command, rest] = /^\S*?\s?\S*waybill ((?:events |dead )?\w+)(.*)$/.exec(line) ?? [];
+    const [, command, rest] = /^\S*?\s?\S*waybill ((?:events |dead |tail )?\w+)(.*)$/.exec(line) ?? [];
     return command === undefined ? [] : [[command, ...(rest!.match(/--[a-z-]+/g) ?? [])]];
   });
 }

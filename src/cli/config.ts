@@ -17,6 +17,7 @@ export const commandSettings = {
   schema: { kind: "text" },
   partitions: { kind: "choice", of: partitionUnits },
   onPublish: { kind: "choice", of: ["keep", "delete"] },
+  logUrl: { kind: "text" },
   http: { kind: "text", flag: "--http HOST:PORT: serve /healthz, /readyz and /metrics, such as 127.0.0.1:9464" },
 } as const satisfies { readonly [K in keyof ConfigFile]: Setting };
 

@@ -2,21 +2,23 @@ import type * as contract from "../contracts/adapter.ts";
 import { WaybillError } from "../core/errors.ts";
 import type { Added, Draft } from "../core/event.ts";
 import { outboxOn } from "../outbox/opened.ts";
-import { adapters as table } from "./adapters.ts";
+import { adapters as table, type Adapters } from "./adapters.ts";
 import { openOwnBroker, openOwnStore, type OwnBroker, type OwnStore } from "./own.ts";
 import { lettersWithoutSecrets, withoutSecrets } from "./told.ts";
-import { brokerUrl, storeUrl } from "./url.ts";
+import { brokerUrl, logUrl as logUrlOf, storeUrl } from "./url.ts";
 import { usage } from "./usage.ts";
 
 /** A store as commands use it; only the adapters know which one it is. */
 export interface CommandStore extends AsyncDisposable {
   readonly store: contract.OpenedStore["store"];
+  /** Why a relay cannot read its log. */
   readonly noTail: string;
   /** Adds events in a transaction on a connection of its own, as a service would. */
   add(drafts: readonly Draft[]): Promise<readonly Added[]>;
 }
 
-interface StoreSettings extends contract.Placing {
+interface StoreSettings extends Omit<contract.Placing, "logUrl"> {
+  readonly logUrl?: string;
   readonly create: boolean;
   readonly check?: boolean;
   /** What a service's transactions begin on, when the store comes from the configuration file. */
@@ -30,11 +32,14 @@ export type CommandBroker = contract.OpenedBroker & AsyncDisposable;
  */
 export async function openStore(
   place: string | OwnStore,
-  { create, check = !create, db, ...placing }: StoreSettings,
+  { create, check = !create, db, ...settings }: StoreSettings,
   adapters = table,
 ): Promise<CommandStore> {
   const url = typeof place === "string" ? storeUrl(place, adapters) : null;
-  const opened = url === null ? await ownStore(place as OwnStore, db, placing) : url.adapter.open(url, create, placing);
+  const opened =
+    url === null
+      ? await ownStore(place as OwnStore, db, settings)
+      : url.adapter.open(url, create, placingOn(url.adapter, settings, adapters));
   const { store } = opened;
   const outbox = outboxOn(opened);
   const end = (): PromiseLike<void> => opened[Symbol.asyncDispose]();
@@ -46,13 +51,29 @@ export async function openStore(
   }
   return {
     store: { ...store, operator: withoutSecrets(store.operator), letters: lettersWithoutSecrets(store.letters) },
-    noTail: url?.adapter.noTail ?? "a store of the configuration file is polled",
+    noTail:
+      url?.adapter.noTail ?? "this store of the configuration file reads no log: give it the address of its server, or use --mode poll",
     add: (drafts) => opened.transaction((tx) => outbox.add(tx, drafts)),
     [Symbol.asyncDispose]: end,
   };
 }
 
-async function ownStore(own: OwnStore, db: unknown, placing: contract.Placing): Promise<contract.OpenedStore> {
+function placingOn(
+  adapter: contract.StoreAdapter,
+  { logUrl, ...placing }: Pick<StoreSettings, keyof contract.Placing>,
+  adapters: Adapters,
+): contract.Placing {
+  if (logUrl === undefined) return placing;
+  if (adapter.logUrl === undefined) {
+    const readable = adapters.stores.flatMap((one) => (one.logUrl === undefined ? [] : one.schemes.map((scheme) => `${scheme}:`)));
+    usage(
+      `--log-url, WAYBILL_LOG_URL and the key logUrl are for ${readable.join(" and ")} alone: leave them out for ${adapter.schemes[0]!}:`,
+    );
+  }
+  return { ...placing, logUrl: logUrlOf(logUrl, adapter, adapters) };
+}
+
+async function ownStore(own: OwnStore, db: unknown, placing: object): Promise<contract.OpenedStore> {
   const [first] = Object.keys(placing);
   if (first !== undefined)
     throw new WaybillError("CONFIG_INVALID", `${first} goes with a store's URL: leave it out, and give it to the store of the file itself`);

@@ -72,12 +72,13 @@ async function made<T>(kind: Kind, own: Own<T>): Promise<T> {
 /** Copied part by part: spreading an instance of a class would leave its methods behind. */
 export async function openOwnStore(own: OwnStore, db: unknown): Promise<OpenedStore> {
   const store = (await made("store", own)) as Store<never, never>;
-  const { name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, housekeeping, wake } = store;
+  const { name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, housekeeping, tail, wake } = store;
   const close = (): PromiseLike<void> => store[Symbol.asyncDispose]();
   return {
     store: {
       ...{ name, schema, writer, transactor, outbox, leases, inbox, letters, consumers, operator, wake },
       ...(housekeeping === undefined ? {} : { housekeeping }),
+      ...(tail === undefined ? {} : { tail }),
       ...(store.examine === undefined ? {} : { examine: (topics, signal) => store.examine!(topics, signal) }),
       [Symbol.asyncDispose]: close,
     },

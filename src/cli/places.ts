@@ -26,7 +26,13 @@ const urlIn: Read<string> = (path, refuse) => {
  * the environment.
  */
 const fileFlag = (what: string): Flag<string | undefined> =>
-  flag.value("PATH", `file with the ${what}'s URL, to keep its password out of the command line (or WAYBILL_${what.toUpperCase()})`, urlIn);
+  flag.value(
+    "PATH",
+    `file with the ${what === "log-url" ? "URL of the log's server" : `${what}'s URL`}, to keep its password out of the command line (or ${variable(what)})`,
+    urlIn,
+  );
+
+const variable = (what: string): string => `WAYBILL_${what.toUpperCase().replace("-", "_")}`;
 
 export const storeFlag = {
   store: flag.text("URL", "the outbox, such as sqlite:./app.db"),
@@ -41,7 +47,12 @@ export const managementFlag = {
   "management-file": fileFlag("management"),
 };
 
-type Place = "store" | "broker" | "management";
+export const logFlag = {
+  "log-url": flag.text("URL", adapters.stores.flatMap(({ logUrl = [] }) => logUrl).join("; ")),
+  "log-url-file": fileFlag("log-url"),
+};
+
+type Place = "store" | "broker" | "management" | "log-url";
 export type Placed<W extends Place> = { readonly [K in W | `${W}-file`]?: string | undefined };
 type Around = Pick<Terminal, "env" | "config">;
 
@@ -54,13 +65,15 @@ export function asked<W extends Place>(what: W, values: Placed<W>): string | und
 
 /** A flag wins over the environment, which wins over the configuration. An empty variable is none. */
 const placeOf = <W extends Place>(what: W, { env }: Around, values: Placed<W>): string | undefined =>
-  asked(what, values) ?? (env[`WAYBILL_${what.toUpperCase()}`] || undefined);
+  asked(what, values) ?? (env[variable(what)] || undefined);
 
 export const storePlace = (around: Around, values: Placed<"store">): string | OwnStore | undefined =>
   placeOf("store", around, values) ?? around.config.store;
 export const brokerPlace = (around: Around, values: Placed<"broker">): string | OwnBroker | undefined =>
   placeOf("broker", around, values) ?? around.config.broker;
 export const managementPlace = (around: Around, values: Placed<"management">): string | undefined => placeOf("management", around, values);
+export const logPlace = (around: Around, values: Placed<"log-url">): string | undefined =>
+  placeOf("log-url", around, values) ?? around.config.logUrl;
 
 /** For a command that starts processes of its own: an object cannot be passed to them. */
 export function urlOnly(what: "store" | "broker", place: string | OwnStore | OwnBroker, name: string): string {

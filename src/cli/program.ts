@@ -9,6 +9,7 @@ import { migrate } from "./commands/migrate.ts";
 import { purge } from "./commands/purge.ts";
 import { relay } from "./commands/relay.ts";
 import { status } from "./commands/status.ts";
+import { tail } from "./commands/tail.ts";
 import { loadConfig, type Config } from "./config.ts";
 import { dev } from "./commands/dev.ts";
 import { failure } from "./failure.ts";
@@ -19,7 +20,7 @@ import type { Terminal } from "./terminal.ts";
 import { verify } from "./commands/verify.ts";
 import { usage } from "./usage.ts";
 
-export const commands: readonly Command[] = [init, dev, migrate, relay, status, ...events, ...dead, purge, doctor, verify];
+export const commands: readonly Command[] = [init, dev, migrate, relay, status, ...tail, ...events, ...dead, purge, doctor, verify];
 
 /** The process around the program. */
 export interface Host extends Pick<Terminal, "env" | "stdin" | "onSignal" | "screen" | "ask" | "cwd"> {

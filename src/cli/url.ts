@@ -9,6 +9,13 @@ import { redact } from "./redact.ts";
 export const storeUrl = (text: string, adapters = table): Named<StoreAdapter> => readUrl(text, "store", adapters.stores, adapters);
 export const brokerUrl = (text: string, adapters = table): Named<BrokerAdapter> => readUrl(text, "broker", adapters.brokers, adapters);
 
+/** Refuses a URL that is not one of the store's own kind. */
+export function logUrl(text: string, { schemes, example }: StoreAdapter, adapters = table): Url {
+  const [, given = "", rest = ""] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
+  const url = { text, shown: redact(text, adapters), role: "log-url" as const, scheme: given.toLowerCase(), rest, example };
+  return schemes.includes(url.scheme) ? url : refuseUrl(url, `does not name the server of the store: write it as ${example}`);
+}
+
 /** For a verify run, whose code knows no adapter. */
 export const accessTo = (adapters = table): Access => ({
   store: (text) => storeUrl(text, adapters),
@@ -16,7 +23,7 @@ export const accessTo = (adapters = table): Access => ({
 });
 
 /** A store's URL given as a broker, or the reverse, gets its own error. */
-function readUrl<A extends Adapter>(text: string, role: Url["role"], ours: readonly A[], adapters: Adapters): Named<A> {
+function readUrl<A extends Adapter>(text: string, role: "store" | "broker", ours: readonly A[], adapters: Adapters): Named<A> {
   const [, given, rest = ""] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
   const scheme = given?.toLowerCase() ?? "";
   const adapter = ours.find(({ schemes }) => schemes.includes(scheme));

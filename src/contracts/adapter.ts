@@ -78,8 +78,10 @@ export interface RunBroker {
 export interface StoreAdapter extends Adapter {
   /** Absent where `waybill init` does not offer it. */
   readonly starter?: StoreStarter;
-  /** The reason why its log cannot be tailed. No store's log can be, in this version. */
-  readonly noTail: string;
+  /** Why a relay cannot read its log. Absent where one can. */
+  readonly noTail?: string;
+  /** What --log-url means, where a relay can read the log. Other stores refuse the flag. */
+  readonly logUrl?: string;
   /** The database has one writer at a time, and does not serve waiting writers in order. */
   readonly oneWriter?: true;
   /** For commands. Without `create`, a file must be there; nothing is connected yet. */
@@ -95,6 +97,8 @@ export interface Placing {
   readonly partitions?: "day" | "week" | "month";
   readonly onPublish?: "keep" | "delete";
   readonly listen?: true;
+  /** The server whose log is read. */
+  readonly logUrl?: Url;
 }
 
 /** How the tables of a run keep events. Where they are, its name says. */

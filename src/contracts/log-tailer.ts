@@ -80,6 +80,8 @@ export type LogStanding =
   | { readonly state: "streaming" };
 
 export type LogLook = LogStanding & {
+  /** The reader has confirmed the log up to here. Null where there is no slot, or none that can be read yet. */
+  readonly confirmed: LogPosition | null;
   /** How far the confirmed position is behind the end of the log. */
   readonly behindBytes: number;
   /** The same in time, where the server reports it. */

@@ -118,8 +118,20 @@ export interface Status {
   readonly window: { readonly events: number; readonly suspects: number };
   readonly dead: readonly DeadGroup[];
   readonly schemaVersion: number;
+  /** Present for stores whose log a relay can read. */
+  readonly tail?: TailStatus;
   /** Present for stores that have something to watch. */
   readonly watch?: Watch;
+}
+
+/** What the tables know of a relay that reads the database's log. */
+export interface TailStatus {
+  /** The relay that reads the log. Null: relays poll. */
+  readonly relay: string | null;
+  /** Of the events that the log brought, those up to this number are published, although their rows still say PENDING. 0: the log was never read. */
+  readonly floor: bigint;
+  /** Where the last relay stopped in order, and the next one may begin to read. */
+  readonly position: string | null;
 }
 
 /** How long the oldest events have been waiting, by what they wait for. Null when there is none. */

@@ -1,10 +1,12 @@
 import type { AggregateName, LogPlace, LogPosition, LogTailer, LoggedTransaction } from "./log-tailer.ts";
 import type { Claim, Holding, Outcome } from "./outbox-store.ts";
+import type { TailSetup } from "./tail-setup.ts";
 
 /** How a relay reads a database's log instead of polling its outbox. */
 export interface Tail {
   readonly tailer: LogTailer;
   readonly ledger: TailLedger;
+  readonly setup: TailSetup;
 }
 
 /** A place in the log at which a relay may begin to read, once everything that committed before it is settled. */

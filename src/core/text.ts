@@ -57,3 +57,10 @@ export const shellWord = (text: string): string => (/^[\w.@:/^+-]+$/.test(text) 
 
 /** As one word of a shell. Writers choose names, and operators copy the commands that messages suggest. */
 export const asWord = (text: string): string => (/^[\w.,:@%+=/…-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`);
+
+/** In the largest unit that fits, with one digit after the point. */
+export function inBytes(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${Number((bytes / 1024 ** step).toFixed(1))} ${units[step]!}`;
+}

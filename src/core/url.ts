@@ -5,7 +5,7 @@ export interface Url {
   readonly text: string;
   /** The URL as it may be shown: without the user and the secret that it connects with. */
   readonly shown: string;
-  readonly role: "store" | "broker";
+  readonly role: "store" | "broker" | "log-url";
   readonly scheme: string;
   readonly rest: string;
   /** How a URL of this kind is written. */

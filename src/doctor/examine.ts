@@ -2,6 +2,7 @@ import type { Adapter } from "../contracts/adapter.ts";
 import type { ConsumerState } from "../contracts/consumers.ts";
 import type { Examination, Finding } from "../contracts/doctor.ts";
 import type { Sink } from "../contracts/sink.ts";
+import type { Store } from "../contracts/store.ts";
 import { systemClock } from "../core/clock.ts";
 import { asError } from "../core/errors.ts";
 import { applyRules, bad, good, unknown } from "../core/finding.ts";
@@ -30,6 +31,12 @@ export const foundOf =
 
 export const examineStore = async (store: Partial<Examination>): Promise<readonly OwnedFinding[]> =>
   ((await store.examine?.([], never)) ?? []).map(foundOf("store"));
+
+/** What reading the database's log depends on. `wanted`: relays are to read it. */
+export async function examineLog({ tail }: Pick<Store<never>, "tail">, wanted: boolean): Promise<readonly OwnedFinding[]> {
+  const found = await tail?.setup.examine(wanted).catch((error: unknown) => [unknown("log", null, asError(error).message)]);
+  return (found ?? []).map(foundOf("store"));
+}
 
 /** The sink knows its largest message once it has been connected. */
 export async function examineBroker(sink: Sink & Partial<Examination>, topics: readonly string[]): Promise<readonly OwnedFinding[]> {

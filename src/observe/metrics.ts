@@ -162,6 +162,9 @@ const statusGauges: readonly Gauge<Status>[] = [
   ),
   gauge("waybill_window_events", "Events claimed and not settled, over all relays.", ({ window }) => window.events),
   gauge("waybill_suspects", "Events of dead windows that wait to be tried alone.", ({ window }) => window.suspects),
+  gauge("waybill_log_read", "1 while a relay reads the database's log, and 0 while relays poll.", ({ tail }) =>
+    tail === undefined ? undefined : tail.relay === null ? 0 : 1,
+  ),
   gauge("waybill_schema_version", "Version of the tables.", ({ schemaVersion }) => schemaVersion),
   gauge("waybill_outbox_bytes", "Size of the outbox with its indexes.", ({ watch }) => watch?.bytes),
   gauge(

@@ -56,7 +56,7 @@ const fields = (changes: Partial<Record<keyof typeof event, string>>): string[] 
 
 describe("the command line", () => {
   test.each([
-    [[], /needs a command: init, dev, migrate, relay, status, events, dead, purge/],
+    [[], /needs a command: init, dev, migrate, relay, status, tail, events, dead, purge/],
     [["stauts"], /no command "stauts": did you mean status\?/],
     [["postgres://ann:s3cret@db"], /no command "postgres:\/\/\*\*\*@db"/],
     [["--store", "sqlite:app.db"], /the command comes before its flags/],

@@ -8,6 +8,7 @@ import { inWords } from "../../src/core/in-words.ts";
 import type { SettingTable } from "../../src/core/settings.ts";
 import { keyOf } from "../../src/cli/settings.ts";
 import { housekeepingSettings, relaySettings } from "../../src/relay/settings.ts";
+import { logRules } from "../../src/stores/postgres/log/rules.ts";
 import { counters, gauges, publishLatency } from "../../src/observe/metrics.ts";
 
 /** The generated tables of the docs: by page, each with its name in the page's marks. */
@@ -47,6 +48,7 @@ export const tables: Readonly<Record<string, Readonly<Record<string, readonly st
   },
   "docs/doctor.md": {
     ...Object.fromEntries([...adapters.stores, ...adapters.brokers].map(({ name, rules }) => [name, rulesTable(rules)])),
+    "PostgreSQL's log": rulesTable(logRules),
     "store and broker together": rulesTable(pathRules),
     "a consumer": rulesTable([...inboxRules, ...consumerRules]),
     "on the way to a server": rulesTable(wayRules),

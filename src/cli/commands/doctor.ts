@@ -1,14 +1,14 @@
 import { asError, WaybillError } from "../../core/errors.ts";
 import { unknown } from "../../core/finding.ts";
 import { count, visible } from "../../core/text.ts";
-import { examineBroker, examineConsumer, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
+import { examineBroker, examineConsumer, examineLog, examineStore, examineWay, foundOf, type OwnedFinding } from "../../doctor/examine.ts";
 import type { Route } from "../../relay/route.ts";
 import { deadTopicNames } from "../../subscriber/dead-letter-topic.ts";
 import { lagOf } from "../consumer.ts";
 import type { CommandBroker, CommandStore } from "../open.ts";
 import { paragraphs, table, type Output } from "../output.ts";
 import { command, flag } from "../parse.ts";
-import { brokerFlag, brokerPlace, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
+import { brokerFlag, brokerPlace, logFlag, managementFlag, managementPlace, storeFlag, storePlace } from "../places.ts";
 import { names } from "../read.ts";
 import { chosenRoute, routeFlag, topicFor } from "../topic.ts";
 import { brokerUrl, storeUrl } from "../url.ts";
@@ -24,6 +24,7 @@ export const doctor = command({
   flags: {
     ...storeFlag,
     ...brokerFlag,
+    ...logFlag,
     topics: flag.value("A,B", "topics to look at on the broker (default: those of the newest events)", names),
     ...routeFlag,
     ...managementFlag,
@@ -51,6 +52,8 @@ export const doctor = command({
     await using broker = withBroker ? await brokerOf(terminal, values, false, managementPlace(terminal, values)) : null;
     await using opened = withStore ? await storeOf(terminal, values, false, false) : null;
     const ofStore = opened === null ? [] : await examineStore(opened.store);
+    const wanted = config.mode === "tail" || config.mode === "auto";
+    const ofLog = opened !== null && isMigrated(ofStore) ? await examineLog(opened.store, wanted) : [];
     const topics = values.topics ?? config.topics ?? (opened === null || !isMigrated(ofStore) ? [] : await recentTopics(opened, route));
     const deadTopics = deadTopic === null ? [] : topics.map((topic) => deadTopic(topic, values.consumer!));
     let lost: Error | null = null;
@@ -76,6 +79,7 @@ export const doctor = command({
     const { adapters, env } = terminal;
     const findings = [
       ...ofStore,
+      ...ofLog,
       ...(typeof storeAt !== "string" ? [] : examineWay("store", storeAt, storeUrl(storeAt, adapters).adapter, env)),
       ...(typeof brokerAt !== "string" ? [] : examineWay("broker", brokerAt, brokerUrl(brokerAt, adapters).adapter, env)),
       ...(broker === null ? [] : await examineBroker(broker.sink, [...new Set([...topics, ...deadTopics])]).catch(unreached)),

@@ -17,7 +17,7 @@ import { chosen, flagsOf } from "../flags.ts";
 import { consumerTopics } from "../read.ts";
 import { stoppedAtOnce } from "../../core/service.ts";
 import { command, flag, type Values } from "../parse.ts";
-import { brokerFlag, storeFlag } from "../places.ts";
+import { brokerFlag, logFlag, storeFlag } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
 import { brokerOf, given, storeOf } from "./shared.ts";
 import { usage } from "../usage.ts";
@@ -26,6 +26,7 @@ const ownFlags = flagsOf(commandSettings);
 const flags = {
   ...storeFlag,
   ...brokerFlag,
+  ...logFlag,
   once: flag.switch("publish what is due, then end; for cron"),
   ...flagsOf(relaySettings),
   ...flagsOf(housekeepingSettings),

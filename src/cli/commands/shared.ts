@@ -1,13 +1,13 @@
 import { userInfo } from "node:os";
 import { openBroker, openStore, type CommandBroker, type CommandStore } from "../open.ts";
 import { flag } from "../parse.ts";
-import { brokerPlace, storePlace, type Placed } from "../places.ts";
+import { brokerPlace, logPlace, storePlace, type Placed } from "../places.ts";
 import type { Terminal } from "../terminal.ts";
 import { usage } from "../usage.ts";
 
 export function storeOf(
   terminal: Terminal,
-  values: Placed<"store"> & { readonly listen?: boolean },
+  values: Placed<"store"> & Partial<Placed<"log-url">> & { readonly listen?: boolean },
   create = false,
   check = !create,
 ): Promise<CommandStore> {
@@ -17,7 +17,9 @@ export function storeOf(
     usage("the store is missing: give --store URL, --store-file PATH or WAYBILL_STORE, or store in the configuration file");
   const { schema, names, partitions, onPublish, db } = config;
   const listen = values.listen === true || config.listen === true ? (true as const) : undefined;
-  return openStore(place, { create, check, ...given({ schema, names, partitions, onPublish, listen, db }) }, adapters);
+  // Other commands read no log.
+  const logUrl = "log-url" in values ? logPlace(terminal, values) : undefined;
+  return openStore(place, { create, check, ...given({ schema, names, partitions, onPublish, listen, logUrl, db }) }, adapters);
 }
 
 export async function brokerOf(terminal: Terminal, values: Placed<"broker">, create = true, management?: string): Promise<CommandBroker> {

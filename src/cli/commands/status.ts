@@ -1,14 +1,14 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
 import type { ConsumerState } from "../../contracts/consumers.ts";
 import type { LetterGroup } from "../../contracts/letters.ts";
-import type { Status } from "../../contracts/operator.ts";
+import type { Status, TailStatus } from "../../contracts/operator.ts";
 import { systemClock } from "../../core/clock.ts";
 import { asError, isWaybillError, WaybillError } from "../../core/errors.ts";
 import type { State } from "../../core/event.ts";
 import { inWords } from "../../core/in-words.ts";
 import type { WatchWarning } from "../../core/path-events.ts";
 import { maxTold } from "../../core/reason.ts";
-import { count, shorten } from "../../core/text.ts";
+import { count, inBytes, shorten } from "../../core/text.ts";
 import { defaultThresholds, tell, warningsOf } from "../../relay/housekeeping/warnings.ts";
 import { countedMarks } from "../../stores/kit/consumers.ts";
 import { behind, isKnown, nobody, retried, type Lag } from "../consumer.ts";
@@ -161,7 +161,8 @@ interface Beside {
 }
 
 export function page(out: Output, status: Status, { verdicts, warnings, letters, unread, named, lag, known }: Beside): string[] {
-  const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, watch } = status;
+  const { states, estimated, oldestUnpublishedMs, oldest, relays, lanes, holds, breakers, window, dead, schemaVersion, tail, watch } =
+    status;
   const listed = <T>(titles: readonly string[], items: readonly T[], row: (item: T) => readonly Cell[]): string[][] =>
     items.length === 0 ? [] : [table(out, titles, items.map(row))];
   const blocked = estimated.includes("BLOCKED") ? `${about(holds.blocked)} blocked events` : count(holds.blocked, "blocked event");
@@ -178,6 +179,7 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
       ["window", `${count(window.events, "event")}, ${count(window.suspects, "suspect")}`],
       ["lanes", `${lanes.owned} owned, ${lanes.free} free of ${lanes.total}`],
       ["holds", `${count(holds.aggregates, "aggregate")}, ${blocked}`],
+      ...(tail === undefined ? [] : [["log", reader(tail)] as const]),
       ["schema version", schemaVersion],
     ]),
     ...listed(["relay", "lease", "lanes", "window", "lease until"], relays, (relay) => [
@@ -216,6 +218,12 @@ export function page(out: Output, status: Status, { verdicts, warnings, letters,
   ]);
 }
 
+/** Who finds events how. */
+export function reader({ relay, floor }: TailStatus): string {
+  const read = floor === 0n ? "" : `; events of the log up to ${floor} are published`;
+  return relay === null ? `no relay reads it: relays poll${read}` : `${relay} reads it${read}`;
+}
+
 function consumerLines(named: ConsumerState): readonly string[] {
   const { consumer, letters, handled } = named;
   if (!isKnown(named)) return [nobody(consumer)];
@@ -239,10 +247,4 @@ function watched(out: Output, { bytes, deadRows, writer, horizon, unseen }: Watc
   ];
   if (unseen !== null) entries.push(["not seen", unseen]);
   return fields(out, entries);
-}
-
-function inBytes(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
-  return `${Number((bytes / 1024 ** step).toFixed(1))} ${units[step]!}`;
 }

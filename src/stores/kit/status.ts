@@ -1,5 +1,5 @@
 import type { Watch } from "../../contracts/housekeeping.ts";
-import type { BreakerStatus, OldestAges, OldestStatus, Status } from "../../contracts/operator.ts";
+import type { BreakerStatus, OldestAges, OldestStatus, Status, TailStatus } from "../../contracts/operator.ts";
 import { states, type State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import { otherTopics } from "../../core/other-topics.ts";
@@ -42,11 +42,13 @@ export interface StatusRows<Row> {
   /** holds, those of them that wait for a topic (`waiting`), claimed, suspects. */
   readonly facts: Row;
   readonly schemaVersion: number;
+  /** Absent where the store reads no log. */
+  readonly tail?: TailStatus;
   readonly watch: Watch;
 }
 
 export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, isSet, dateOrNull }: Cells<Row>): Status {
-  const { states: counts, estimated, nowMs, facts, schemaVersion, watch } = of;
+  const { states: counts, estimated, nowMs, facts, schemaVersion, tail, watch } = of;
   const date = (row: Row, name: string): Date => dateOrNull(row, name) ?? new Date(0);
   const live = new Set(of.relays.filter((row) => isSet(row, "live")).map((row) => text(row, "relay")));
   const owned = of.lanes.filter((row) => live.has(text(row, "owner"))).length;
@@ -99,6 +101,7 @@ export function statusOf<Row>(of: StatusRows<Row>, { text, textOrNull, number, i
       example: text(row, "example"),
     })),
     schemaVersion,
+    ...(tail !== undefined && { tail }),
     watch,
   };
 }

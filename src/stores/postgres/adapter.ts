@@ -16,12 +16,13 @@ export const postgresAdapter: StoreAdapter = {
   server: { port: 5432, ...guardedBySslmode("PGSSLMODE") },
   rules,
   starter,
-  noTail: "this version cannot follow PostgreSQL's log: use --mode poll",
-  open(given, _, placing) {
+  logUrl: "the server itself, for a relay that reads its log while --store leads to a pooler",
+  open(given, _, { logUrl, ...placing }) {
     const url = serverUrl(given);
+    const log = logUrl === undefined ? {} : { logUrl: serverUrl(logUrl) };
     const pool = later(() => openPool({ url, connections: 1, connectTimeoutMs: 10_000 }), end);
     // A locked table must not keep the command waiting forever.
-    return beside(postgres({ url, ...placing }), pool, (tx) => tx.query("SET LOCAL lock_timeout = '10s'"));
+    return beside(postgres({ url, ...log, ...placing }), pool, (tx) => tx.query("SET LOCAL lock_timeout = '10s'"));
   },
   /** A schema of the run's own. */
   openRun(given, run, placing = {}) {

@@ -1,6 +1,7 @@
 import type { Begins, Library, TxOf } from "../../contracts/handle.ts";
 import type { Inbox } from "../../contracts/inbox.ts";
 import type { Store } from "../../contracts/store.ts";
+import type { Tail } from "../../contracts/tail-ledger.ts";
 import { type Clock, systemClock } from "../../core/clock.ts";
 import { WaybillError } from "../../core/errors.ts";
 import { uuidv7 } from "../../core/ids.ts";
@@ -21,6 +22,7 @@ import { createLeaseStore } from "./lease-store.ts";
 import { createLetters } from "./letters.ts";
 import { createListening } from "./listen.ts";
 import { createLedger } from "./log/ledger.ts";
+import { createSetup } from "./log/setup.ts";
 import { createTailer } from "./log/tailer.ts";
 import { namesOf, type PostgresNames } from "./names.ts";
 import { createOperator } from "./operator.ts";
@@ -94,8 +96,15 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
   const listening = options.listen === true ? createListening(connection) : null;
   const writer = createWriter(names, connection);
   const floors = createFloors(clock);
+  if (options.logUrl !== undefined) checkedUrl(options.logUrl, "logUrl");
   const logUrl = options.logUrl ?? options.url;
   const told = <Part extends object>(part: Part): Part => inOurWords(part, settings.place);
+  const tailAt = (url: string): Tail => {
+    const reading = { connection, names, url, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 };
+    const tailer = createTailer({ ...reading, clock: systemClock });
+    const ledger = told(createLedger({ connection, names, clock, floors, onPublish }));
+    return { tailer, ledger, setup: told(createSetup({ ...reading, tailer })) };
+  };
   const own = {
     name: "postgres",
     schema: told(createSchema(connection, names, partitions)),
@@ -108,12 +117,7 @@ export function postgres<Db, Tx, Of extends Db, B extends Begins>(
       ...told({ watch: () => connection.snapshot((run) => readWatch(run, names)) }),
       partitions: told(createPartitions(connection, names, systemClock)),
     },
-    ...(logUrl !== undefined && {
-      tail: {
-        tailer: createTailer({ connection, names, clock: systemClock, url: logUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
-        ledger: told(createLedger({ connection, names, clock, floors, onPublish })),
-      },
-    }),
+    ...(logUrl !== undefined && { tail: tailAt(logUrl) }),
     wake: listening?.wake ?? createWake(),
     ...told(createExamination(connection, names, systemClock)),
     async [Symbol.asyncDispose]() {

@@ -1,4 +1,4 @@
-import type { Status } from "../../contracts/operator.ts";
+import type { Status, TailStatus } from "../../contracts/operator.ts";
 import type { State } from "../../core/event.ts";
 import { LANES } from "../../core/lane.ts";
 import { maxMarkBytes } from "../../core/letter.ts";
@@ -165,7 +165,18 @@ export async function readStatus(run: Run, n: Names): Promise<Status> {
     ),
     facts: facts!,
     schemaVersion: (await tablesOf(run, n)).version,
+    tail: await tailOf(run, n),
     watch: await readWatch(run, n),
   };
   return statusOf(rows, cells);
+}
+
+/** A relay that has lost a lane reads the log no more, although the row still names it. */
+async function tailOf(run: Run, n: Names): Promise<TailStatus> {
+  const [row] = await run(
+    `SELECT t.floor, t.position, (SELECT r.relay FROM ${n.relays} r WHERE r.relay = t.owner AND r.expires_at > clock_timestamp()
+        AND (SELECT count(*) FROM ${n.lanes} l WHERE l.owner = r.relay) = ${LANES}) AS relay
+     FROM ${n.tail} t`,
+  );
+  return { relay: row?.["relay"] ?? null, floor: BigInt(row?.["floor"] ?? 0), position: row?.["position"] ?? null };
 }

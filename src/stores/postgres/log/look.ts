@@ -10,9 +10,10 @@ const laggingMs = 10_000;
 
 export async function lookAt(run: Run, names: LogNames): Promise<LogLook> {
   const { slot } = await readFacts(run, names);
-  if (slot === null) return { state: "missing", behindBytes: 0, behindMs: null, retainedBytes: 0, safeBytes: null };
+  if (slot === null) return { state: "missing", confirmed: null, behindBytes: 0, behindMs: null, retainedBytes: 0, safeBytes: null };
   const behindMs = slot.active_pid === null ? null : await lagOf(run, slot.active_pid);
   const sizes = {
+    confirmed: slot.confirmed_flush_lsn,
     behindBytes: Math.max(0, slot.behind ?? 0),
     behindMs,
     retainedBytes: Math.max(0, slot.retained ?? 0),

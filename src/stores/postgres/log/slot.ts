@@ -7,7 +7,7 @@ import type { LogLink } from "./driver.ts";
 import type { LogNames } from "./names.ts";
 
 /** From this version on, a standby can have a copy of the slot, so that a failover keeps it. */
-const failoverSlots = 170_000;
+export const failoverSlots = 170_000;
 /** How long a process may take that was asked to leave the slot alone. */
 const evictMs = 10_000;
 const betweenMs = 50;

@@ -72,7 +72,8 @@ function lackOf({ inserts, through_root: throughRoot, covers, columns }: NonNull
 /** What the work needs that the server was asked for. */
 export type Needed = "a new slot" | "its slot";
 
-const troubleIn = (facts: LogFacts, names: LogNames, what: Needed): Found =>
+/** What keeps the log from being read, as far as slot, publication and `wal_level` tell. */
+export const troubleIn = (facts: LogFacts, names: LogNames, what: Needed): Found =>
   (what === "its slot" ? slotTrouble(facts, names) : null) ?? givenTrouble(facts, names);
 
 /** Refuses to begin where the log cannot be read, or where a slot would serve nothing. */
