@@ -1,5 +1,6 @@
 import type { ConsumerState } from "../contracts/consumers.ts";
 import type { Watch } from "../contracts/housekeeping.ts";
+import type { LogLook } from "../contracts/log-tailer.ts";
 import type { Status } from "../contracts/operator.ts";
 import type { State } from "../core/event.ts";
 import { ageBounds } from "../core/ages.ts";
@@ -16,13 +17,14 @@ export interface Metrics {
   /**
    * The page: the counters, and gauges for each argument that is given: the outbox (`store.operator.status()`), the consumers of an inbox
    * (`store.consumers.look()`), the consumers of this process (`subscriber.look()`), and how far known consumers are behind, whether or not
-   * they run. Null for a database that does not answer.
+   * they run, and the slot of the database's log (`store.tail.tailer.look()`). Null for a database that does not answer.
    */
   text(
     status?: Status | null,
     consumers?: readonly ConsumerState[] | null,
     looks?: readonly LookedAt[],
     known?: readonly KnownConsumer[],
+    log?: LogLook | null,
   ): string;
 }
 
@@ -180,7 +182,22 @@ const statusGauges: readonly Gauge<Status>[] = [
   ),
 ];
 
-export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges, inboxUp, ...inboxGauges, ...sourceGauges];
+/** Only where there is a slot. */
+const logGauges: readonly Gauge<LogLook>[] = [
+  gauge("waybill_log_retained_bytes", "How much of its log the database keeps for relays.", ({ retainedBytes }) => retainedBytes),
+  gauge(
+    "waybill_log_safe_bytes",
+    "How much more the database may write before it gives the slot up; absent where it never does.",
+    ({ safeBytes }) => safeBytes ?? undefined,
+  ),
+  gauge(
+    "waybill_log_behind_seconds",
+    "How far the relay that reads the log is behind; absent where the server does not tell.",
+    ({ behindMs }) => (behindMs === null ? undefined : behindMs / 1000),
+  ),
+];
+
+export const gauges: readonly Described[] = [buildInfo, storeUp, ...statusGauges, ...logGauges, inboxUp, ...inboxGauges, ...sourceGauges];
 
 export function createMetrics(): Metrics {
   const versions = { version: packageVersion() ?? "unknown", node: process.versions.node };
@@ -209,10 +226,11 @@ export function createMetrics(): Metrics {
         series.set(key, (series.get(key) ?? 0) + more);
       }
     }),
-    text(status, consumers, looks = [], known = []) {
+    text(status, consumers, looks = [], known = [], log = null) {
       return [
         ...lines(buildInfo, [[versions, 1]]),
         ...(status === undefined ? [] : gaugeLines(storeUp, statusGauges, status)),
+        ...(log === null || log.state === "missing" ? [] : logGauges.flatMap((each) => lines(each, each.of(log)))),
         ...(consumers === undefined ? [] : gaugeLines(inboxUp, inboxGauges, consumers)),
         ...sourceGauges.flatMap((each) => {
           const series = each.of({ looks, known });

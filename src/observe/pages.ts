@@ -18,7 +18,7 @@ export interface PagesOptions {
   readonly token?: string | null;
   readonly metrics: Metrics;
   /** The store whose outbox `/metrics` shows, and whose answer `/readyz` waits for. @default none: counters only */
-  readonly store?: Pick<Store<never>, "operator" | "leases">;
+  readonly store?: Pick<Store<never>, "operator" | "leases" | "tail">;
   /** The subscribers' database. `/metrics` shows its letters and retries, and which consumers run. @default none */
   readonly inbox?: Pick<Store<never>, "consumers">;
   /**
@@ -73,6 +73,8 @@ export function pagesOf({
   const status = store === undefined ? null : asked(() => store.operator.status());
   // Readiness asks for the lanes only: it must not depend on how many events there are.
   const lanes = store === undefined ? null : asked(() => store.leases.look());
+  const tailer = store?.tail?.tailer;
+  const log = tailer === undefined ? null : asked(() => tailer.look(), { freshMs: 10_000, staleMs: 60_000 });
   const consumers = inbox === undefined ? null : asked(() => inbox.consumers.look(), { freshMs: 10_000, staleMs: 60_000 });
   const lags =
     broker === undefined
@@ -99,6 +101,7 @@ export function pagesOf({
       services.every((service) => service.isRunning()) &&
       (ready === undefined || (await ready())) &&
       (lanes === null || (await lanes()).lanes.length > 0),
-    metrics: async () => metrics.text(...(await Promise.all([orNull(status), orUnread(), looked(), lags?.().catch(() => [])]))),
+    metrics: async () =>
+      metrics.text(...(await Promise.all([orNull(status), orUnread(), looked(), lags?.().catch(() => []), orNull(log)]))),
   };
 }

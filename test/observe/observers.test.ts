@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
+import type { LogLook } from "../../src/contracts/log-tailer.ts";
 import { systemClock } from "../../src/core/clock.ts";
 import { idsFor, safely, withAges, withIds, type PathEvent } from "../../src/core/path-events.ts";
 import { createOutbox, createRelay, createSubscriber, fatal } from "../../src/index.ts";
@@ -195,6 +196,23 @@ describe("metrics of a service", () => {
     expect(await get("/readyz")).toEqual([200, "ready\n"]);
     atWork = false;
     expect(await get("/readyz")).toEqual([503, "not ready\n"]);
+  });
+
+  test("shows the slot of the database's log where there is one, and what the server does not tell is left out", async () => {
+    const sizes = { confirmed: "0/2", behindBytes: 1, retainedBytes: 4_096, safeBytes: null };
+    let look: LogLook = { state: "unread", ...sizes, behindMs: null };
+    const tail = { tailer: { look: () => Promise.resolve(look) } } as never;
+    const shown = async (): Promise<readonly string[]> => {
+      const pages = await servePages({ address: "127.0.0.1:0", metrics: createMetrics(), store: { ...memory(), tail } });
+      const text = await (await fetch(`${pages.url}/metrics`)).text();
+      await pages[Symbol.asyncDispose]();
+      return text.match(/^waybill_log_.*$/gm) ?? [];
+    };
+    expect(await shown()).toEqual(["waybill_log_retained_bytes 4096"]);
+    look = { state: "lagging", ...sizes, safeBytes: 7, behindMs: 1_500 };
+    expect(await shown()).toEqual(["waybill_log_retained_bytes 4096", "waybill_log_safe_bytes 7", "waybill_log_behind_seconds 1.5"]);
+    look = { state: "missing", ...sizes, behindMs: null };
+    expect(await shown()).toEqual([]);
   });
 
   test("of a subscriber are served with its dead letters, and ready while it runs", async () => {
