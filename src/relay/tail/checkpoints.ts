@@ -27,6 +27,8 @@ export interface Checkpoints {
   published(envelope: Envelope, xid: string): void;
   /** Events whose outcomes are not durable in the table: the next relay would send them again, or has not heard of their failure. */
   held(): number;
+  /** The log's events up to this number are settled. */
+  floor(): bigint;
   run(ending: AbortSignal): Promise<void>;
   /** The last ones. The next relay may read on where they end. */
   leave(): Promise<void>;
@@ -53,6 +55,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
   let untold: (Checkpoint["published"][number] & { readonly at: number })[] = [];
   let since = 0;
   let lost = false;
+  let floor = tailing.floor;
   let kept = tailing.from.position;
   let quiet = true;
   let hurry: () => void = () => undefined;
@@ -87,6 +90,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
       return false;
     }
     hooks.confirm((kept = position));
+    floor = report.floor;
     const told = report.told ? published.length : 0;
     const before = untold.length;
     untold = untold.filter(({ seq }, at) => report.unseen.has(seq) || (at >= told && seq > report.floor));
@@ -130,6 +134,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
       if (isOften()) hurry();
     },
     held,
+    floor: () => floor,
     async run(ending) {
       while (!ending.aborted && !lost) {
         if (!isDue()) {

@@ -136,7 +136,8 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
       const span = prefix.add(transaction.end);
       for (const other of transaction.others) if (isNear(other)) detours.add(other, transaction.xid);
       for (const event of transaction.events) {
-        if (still?.has(event.envelope.seq) === false) continue;
+        // At or below the floor it is settled: a row that moves to another partition is inserted again.
+        if (still?.has(event.envelope.seq) === false || event.envelope.seq <= checkpoints.floor()) continue;
         span.left += 1;
         if (event.large === true) detours.add(event.envelope, transaction.xid);
         // Also where its aggregate takes the detour: earlier events of it may still be here.

@@ -667,7 +667,11 @@ DECLARE
   estimate bigint;
   waiting bigint;
   other boolean;
-  tail bigint := (SELECT t.floor FROM ${n.tail} t);
+  -- The log's events up to the first were published before that moment, up to the second by now.
+  tail bigint := coalesce((SELECT max(m.floor) FROM ${n.tail_marks} m WHERE m.at < before), 0);
+  settled bigint := (SELECT t.floor FROM ${n.tail} t);
+  -- A relay that reads the log has an event in hand until the floor passes it: moving its row would add it again.
+  in_hand constant text := 'SELECT EXISTS (SELECT 1 FROM %s WHERE status = ''PENDING'' AND available_at IS NULL AND next_attempt_at IS NULL AND seq > $1)';
 BEGIN
   IF NOT ${alone(n)} THEN
     RETURN;
@@ -681,6 +685,14 @@ BEGIN
     RETURN;
   END IF;
   EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT 10001) s', partition, stays) INTO moved USING before, tail;
+  IF EXISTS (SELECT 1 FROM ${n.tail} t WHERE t.owner IS NOT NULL) THEN
+    EXECUTE format(in_hand, partition) INTO other USING settled;
+    IF other THEN
+      done := 'busy';
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END IF;
   IF moved > 10000 THEN
     done := 'full';
     RETURN NEXT;
@@ -694,6 +706,12 @@ BEGIN
   BEGIN
     LOCK TABLE ONLY ${n.outbox} IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('ALTER TABLE %s DETACH PARTITION %s', ${literal(n.outbox)}, partition);
+    IF EXISTS (SELECT 1 FROM ${n.tail} t WHERE t.owner IS NOT NULL) THEN
+      EXECUTE format(in_hand, partition) INTO other USING settled;
+      IF other THEN
+        RAISE EXCEPTION USING ERRCODE = 'WB002';
+      END IF;
+    END IF;
     -- Nobody can add, claim or settle any more. Only now is it certain what has to stay; it goes into the default partition.
     EXECUTE format('SELECT count(*) FROM %s WHERE %s', partition, stays) INTO waiting USING before, tail;
     PERFORM set_config('waybill.moving', 'on', true);
@@ -713,7 +731,7 @@ BEGIN
     done := 'dropped';
     events := events - moved;
   EXCEPTION
-    WHEN lock_not_available THEN done := 'busy';
+    WHEN lock_not_available OR SQLSTATE 'WB002' THEN done := 'busy';
     WHEN SQLSTATE 'WB001' THEN done := 'filled';
   END;
   RETURN NEXT;
