@@ -166,6 +166,42 @@ export const mutants: readonly Mutant[] = [
     tests("stores/postgres-order.slow", "ten writers on hot aggregates"),
   ),
   mutant(
+    "tail-without-doubt",
+    "D",
+    "a relay that enters the log looks up none of the events that were published before",
+    tests("tailing/relay.slow", "takes over from it, without a copy", "of postgres18"),
+  ),
+  mutant(
+    "tail-invisible-is-gone",
+    "L",
+    "an event of the log whose row cannot be seen yet is taken for deleted when it fails",
+    tests("tailing/unseen.slow", "one that is refused is not lost"),
+  ),
+  mutant(
+    "tail-past-the-unsettled",
+    "L",
+    "the position in the log passes transactions that are not settled",
+    tests("tailing/unseen.slow", "one that is refused is not lost"),
+  ),
+  mutant(
+    "tail-window-without-end",
+    "D",
+    "a relay that reads the log sends without regard to what is not durable",
+    tests("tailing/window.slow", "is sent of one transaction"),
+  ),
+  mutant(
+    "tail-past-the-unread",
+    "O",
+    "events of the table do not wait for what the log has before them",
+    tests("tailing/delayed.slow", "many of them in one transaction with others"),
+  ),
+  mutant(
+    "tail-hold-forgotten",
+    "O",
+    "events of the log go although their aggregate waits in the table",
+    tests("tailing/relay.slow", "keeps the order of an aggregate whose event fails", "of postgres18"),
+  ),
+  mutant(
     "renewal-without-progress",
     "L",
     "a relay renews its lease by the clock, though a step of its hangs",
