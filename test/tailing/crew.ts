@@ -20,6 +20,7 @@ export interface Said {
 export interface Relay {
   readonly name: string;
   readonly mode: string;
+  readonly pid: number;
   readonly isReady: boolean;
   readonly isFrozen: boolean;
   /** Null while it runs. */
@@ -112,7 +113,7 @@ export async function createCrew(parts: CrewParts): Promise<Crew> {
     });
     const signal = (which: NodeJS.Signals): void => void (state.ending === null && child.kill(which));
     const relay: Relay = {
-      ...{ name, mode, ended },
+      ...{ name, mode, pid, ended },
       errors: () => readFileSync(file, "utf8").trim().slice(-1_000),
       get isReady() {
         return state.isReady;

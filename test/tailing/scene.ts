@@ -49,8 +49,10 @@ export interface SceneOptions extends Partial<Omit<PostgresOptions, "url">> {
   readonly url?: string;
 }
 
-export async function sceneOn(server: Postgres, { url = server.url(), ...options }: SceneOptions = {}): Promise<Scene> {
-  const schema = `tail_${process.pid}_${++made}`;
+export async function sceneOn(
+  server: Postgres,
+  { url = server.url(), schema = `tail_${process.pid}_${++made}`, ...options }: SceneOptions = {},
+): Promise<Scene> {
   const pool = new pg.Pool({ connectionString: url, max: 8 });
   pool.on("error", () => undefined);
   const stores: PostgresStore[] = [];

@@ -1,10 +1,13 @@
 import type { Entrance, Tail } from "../../contracts/tail-ledger.ts";
 import { LANES } from "../../core/lane.ts";
 import type { LeaseStore } from "../../contracts/lease-store.ts";
+import { follow } from "../../core/time.ts";
 import type { FeedParts } from "../parts.ts";
 
 /** How often a relay that polls asks whether it may read the log now. */
 const askMs = 100;
+/** After so long it looks what the log waits for: the first time, doubled up to the last. */
+const lookMs = { first: 1_000, last: 60_000 };
 /** How often it looks whether it owns all lanes. */
 const lanesMs = 500;
 /** The same while it has just started. */
@@ -31,6 +34,16 @@ export async function approach(
     }
     return false;
   };
+  /** Says what the log waits for, more and more rarely: a transaction may stay open for hours. */
+  const tellWait = async (signal: AbortSignal): Promise<void> => {
+    for (let wait = lookMs.first; ; wait = Math.min(wait * 2, lookMs.last)) {
+      await clock.sleep(wait, signal);
+      if (signal.aborted) return;
+      const look = await tailer.look().catch(() => null);
+      if (look?.state === "preparing" && look.waitsFor !== null && !signal.aborted)
+        poll(`the log is being prepared, and waits for ${look.waitsFor}`);
+    }
+  };
   const patience = clock.monotonic() + lanesMs;
   while (!draining.aborted) {
     if (!ownsAll()) {
@@ -42,7 +55,13 @@ export async function approach(
     const left = resumes ? await ledger.entrance() : null;
     if (left !== null && (await tailer.look()).state !== "missing") return left;
     poll("the log is being prepared");
-    const entrance = await ledger.entrance(await tailer.prepare(draining));
+    const waiting = follow(draining);
+    void tellWait(waiting.signal);
+    const place = await tailer.prepare(draining).finally(() => {
+      waiting.abort();
+      waiting.release();
+    });
+    const entrance = await ledger.entrance(place);
     if (entrance !== null && (await whileOwned(() => ledger.isSettled(entrance)))) return entrance;
   }
   return null;

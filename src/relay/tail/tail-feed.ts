@@ -54,6 +54,7 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   const whole = parts.batch * parts.batchesInFlight;
   const byTable = Math.max(1, Math.floor(whole / partByTable));
   const most = Math.max(1, whole - byTable);
+  const worthwhile = Math.max(1, Math.min(Math.ceil(parts.batch / 4), Math.floor(most / 4)));
   const ending = follow(draining);
   const prefix = createPrefix(tailing.from.position);
   const detours = createDetours();
@@ -196,7 +197,8 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   /** False where there was no room, or nothing. */
   const give = (): boolean => {
     const width = Math.min(parts.batch, room());
-    if (ready.length === 0 || width <= 0 || ending.signal.aborted) return false;
+    // A checkpoint makes room for many: flights of a few would cost as much.
+    if (ready.length === 0 || width < Math.min(ready.length, worthwhile) || ending.signal.aborted) return false;
     const some = ready.length <= width ? ready : ready.slice(0, width);
     ready = some === ready ? [] : ready.slice(some.length);
     for (const { envelope } of some) readyBytes -= envelope.data.byteLength;
