@@ -169,7 +169,7 @@ export const mutants: readonly Mutant[] = [
     "tail-without-doubt",
     "D",
     "a relay that enters the log looks up none of the events that were published before",
-    tests("tailing/relay.slow", "takes over from it, without a copy", "of postgres18"),
+    tests("tailing/relay.slow", "takes over from it, without a copy"),
   ),
   mutant(
     "tail-invisible-is-gone",
@@ -193,13 +193,13 @@ export const mutants: readonly Mutant[] = [
     "tail-past-the-unread",
     "O",
     "events of the table do not wait for what the log has before them",
-    tests("tailing/delayed.slow", "many of them in one transaction with others"),
+    tests("tailing/switch.slow", "no event is lost, made up, changed or out of order"),
   ),
   mutant(
     "tail-hold-forgotten",
     "O",
     "events of the log go although their aggregate waits in the table",
-    tests("tailing/relay.slow", "keeps the order of an aggregate whose event fails", "of postgres18"),
+    tests("tailing/switch.slow", "no event is lost, made up, changed or out of order"),
   ),
   mutant(
     "renewal-without-progress",

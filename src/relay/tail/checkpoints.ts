@@ -61,8 +61,8 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
   let hurry: () => void = () => undefined;
   let retryAt = -Infinity;
 
-  const isOften = (): boolean => since >= hooks.most / partOfWindow || (since > 0 && isCrowded());
-  const isDue = (): boolean => (troubles.length > 0 && clock.monotonic() >= retryAt) || isOften();
+  const isOften = (): boolean => since >= hooks.most / partOfWindow;
+  const isDue = (): boolean => isOften() || (clock.monotonic() >= retryAt && (troubles.length > 0 || isCrowded()));
   const isCrowded = (): boolean => untold.length > hooks.most / 2;
   const tells = (): boolean => untold[0] !== undefined && clock.monotonic() - untold[0].at > toldAfterMs;
 
@@ -97,7 +97,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
     const rest = troubles.slice(given.length);
     const unseen = given.filter(({ claim }) => report.unseen.has(claim.envelope.seq));
     troubles = [...unseen, ...rest];
-    if (unseen.length > 0) retryAt = clock.monotonic() + 20;
+    if (unseen.length > 0 || untold.length === before) retryAt = clock.monotonic() + 20;
     for (const trouble of given) {
       if (report.unseen.has(trouble.claim.envelope.seq)) continue;
       hooks.settled(trouble);
@@ -131,7 +131,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
       untold.push({ seq, createdAt, xid, at: clock.monotonic() });
       quiet = false;
       since += 1;
-      if (isOften()) hurry();
+      if (isDue()) hurry();
     },
     held,
     floor: () => floor,
@@ -142,7 +142,7 @@ export function createCheckpoints(parts: FeedParts, ledger: TailLedger, tailing:
           hurry = () => ended.abort();
           const leave = (): void => ended.abort();
           ending.addEventListener("abort", leave, { once: true });
-          const wait = troubles.length > 0 ? Math.max(1, retryAt - clock.monotonic()) : everyMs;
+          const wait = troubles.length > 0 || isCrowded() ? Math.max(1, retryAt - clock.monotonic()) : everyMs;
           await clock.sleep(wait, ended.signal);
           ending.removeEventListener("abort", leave);
           hurry = () => undefined;

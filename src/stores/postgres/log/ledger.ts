@@ -1,15 +1,16 @@
-import type { AggregateName, LoggedTransaction } from "../../../contracts/log-tailer.ts";
+import type { LoggedTransaction } from "../../../contracts/log-tailer.ts";
 import type { Holding, Outcome } from "../../../contracts/outbox-store.ts";
-import type { Checkpoint, CheckpointReport, DetourReport, Entrance, Handed, TailLedger, Tailing } from "../../../contracts/tail-ledger.ts";
+import type { Checkpoint, CheckpointReport, Entrance, Handed, TailLedger, Tailing } from "../../../contracts/tail-ledger.ts";
 import type { Clock } from "../../../core/clock.ts";
 import { aggregateKey } from "../../../core/event.ts";
 import { LANES } from "../../../core/lane.ts";
-import type { Connection, PgRow, Run } from "../connection.ts";
+import type { Connection, Run } from "../connection.ts";
 import type { Floors } from "../floors.ts";
 import { literal, type Names } from "../names.ts";
-import { delayed, logged } from "../pending.ts";
+import { logged } from "../pending.ts";
 import { addedWithin, bigints, list, spanOf } from "../rows.ts";
 import { settleFailures, type Published } from "../settle.ts";
+import { detoursOf, inTable, mostDetours } from "./detours.ts";
 import { lsnOf } from "./lsn.ts";
 import { createProofs } from "./proofs.ts";
 import { runningOf } from "./running.ts";
@@ -28,14 +29,11 @@ interface Inserted {
   readonly xid: string;
 }
 
-/** How often the table keeps a moment at which the floor was told. The view's `published_at` is this exact. */
+/** Between two moments that the table keeps of the floor: the view's `published_at` is this exact. */
 const markMs = 5_000;
 
-/** With more aggregates than these in the table, a relay polls: reading the log would bring it nothing. */
-const mostDetours = 100_000;
-/** How many aggregates with a delayed event that is nearly due are told at once. */
-const dueAtOnce = 5_000;
-
+/** A relay that has just begun knows more after two checkpoints. Beyond that, a transaction stays open. */
+const mostBlind = 4;
 const drawnOf = (n: Names): string => `coalesce(pg_sequence_last_value(${literal(n.seq)}::regclass), 0)`;
 /** A checkpoint that is confirmed must not be lost: the server forgets its log up to there. */
 const durable = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
@@ -43,6 +41,8 @@ const durable = "SELECT set_config('synchronous_commit', 'on', true) WHERE curre
 export function createLedger({ connection, names: n, clock, floors, onPublish }: LedgerParts): TailLedger {
   const proofs = createProofs();
   let markedAt = -Infinity;
+  /** How many times in a row the floor could not rise because too little is known of open transactions. */
+  let blind = 0;
 
   /** Before the row is changed: the floor as it was, and when it was told. */
   const mark = (): readonly string[] => {
@@ -96,7 +96,9 @@ export function createLedger({ connection, names: n, clock, floors, onPublish }:
       );
       const found = what.published.length === 0 ? 0n : await publishedUpTo(run, what.published);
       const above = what.published.filter(({ seq }) => seq > found);
-      const told = what.tell || onPublish === "delete" || (what.crowded && found > 0n && above.length > what.published.length / 2);
+      blind = found > 0n || !what.crowded ? 0 : blind + 1;
+      const told =
+        what.tell || onPublish === "delete" || (what.crowded && blind % mostBlind === 0 && above.length > what.published.length / 2);
       const untold = told ? await tellPublished(run, onPublish === "delete" ? what.published : above) : [];
       for (const statement of mark()) await run(statement);
       const rows = await run(keep(tailing, what, found));
@@ -285,19 +287,6 @@ function behind(handed: readonly Handed[], unseen: ReadonlySet<bigint>): Readonl
   return all;
 }
 
-/** The aggregates of which the table has events, but for those that are delayed. */
-async function inTable(run: Run, n: Names): Promise<readonly AggregateName[]> {
-  const names = "SELECT aggregate_type, aggregate_id FROM";
-  const rows = await run(
-    `${names} ${n.holds} UNION ${names} ${n.outbox} WHERE status = 'BLOCKED' UNION ${names} ${n.outbox} WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
-       AND octet_length(aggregate_type) <= 255 AND octet_length(aggregate_id) <= 255
-     LIMIT ${mostDetours + 1}`,
-  );
-  return rows.map(aggregateOf);
-}
-
-const aggregateOf = (row: PgRow): AggregateName => ({ aggregateType: row["aggregate_type"]!, aggregateId: row["aggregate_id"]! });
-
 const readProof = (proof: string): { readonly drawn: bigint; readonly xid: bigint } => {
   const [drawn, xid] = proof.split(" ").map(BigInt) as [bigint, bigint];
   return { drawn, xid };
@@ -321,26 +310,4 @@ async function isSettled(run: Run, n: Names, { proof }: Entrance): Promise<boole
 async function ownsAll(run: Run, n: Names, { relay, lanes }: Holding): Promise<boolean> {
   const rows = await run(`SELECT lane, epoch FROM ${n.lanes} WHERE owner = $1`, [relay]);
   return rows.length === LANES && rows.every((row) => lanes.get(Number(row["lane"])) === BigInt(row["epoch"]!));
-}
-
-async function detoursOf(run: Run, n: Names, aggregates: readonly AggregateName[], ms: number): Promise<DetourReport> {
-  const same = "o.aggregate_type = a.aggregate_type AND o.aggregate_id = a.aggregate_id";
-  const soon = `${delayed} AND available_at <= (SELECT clock_timestamp() + $1::double precision * interval '1 millisecond')`;
-  const due = await run(
-    `SELECT DISTINCT aggregate_type, aggregate_id FROM (SELECT aggregate_type, aggregate_id FROM ${n.outbox} WHERE ${soon} ORDER BY available_at LIMIT ${dueAtOnce}) o`,
-    [ms],
-  );
-  const over =
-    aggregates.length === 0
-      ? []
-      : await run(
-          `SELECT a.aggregate_type, a.aggregate_id FROM unnest($2::text[], $3::text[]) AS a (aggregate_type, aggregate_id)
-           WHERE NOT EXISTS (SELECT 1 FROM ${n.holds} o WHERE ${same})
-             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE status = 'BLOCKED' AND ${same})
-             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
-               AND octet_length(aggregate_type) <= 255 AND octet_length(aggregate_id) <= 255 AND ${same})
-             AND NOT EXISTS (SELECT 1 FROM ${n.outbox} o WHERE ${soon} AND ${same})`,
-          [ms, aggregates.map(({ aggregateType }) => aggregateType), aggregates.map(({ aggregateId }) => aggregateId)],
-        );
-  return { over: over.map(aggregateOf), due: due.map(aggregateOf) };
 }
