@@ -58,8 +58,8 @@ export interface LogBatch {
 export interface LogReading extends AsyncIterable<LogBatch> {
   /** The server may forget the log up to here. Nothing else ever confirms a position. */
   confirm(position: LogPosition): void;
-  /** Resolves once whatever had committed before this call has been dealt with, or the reading is over. */
-  upToNow(): Promise<void>;
+  /** Resolves once whatever had committed before this call has been dealt with. False: the reading is over before that. */
+  upToNow(): Promise<boolean>;
   /** Bytes of the message that is arriving, or 0: a large event counts before it is there. */
   arriving(): number;
   close(): Promise<void>;

@@ -19,7 +19,7 @@ await describeWith("postgres", "relays change, die, freeze and come back, and th
     expect(all.flatMap(({ findings, story, folder }) => (findings.length === 0 ? [] : [...story, folder]))).toEqual([]);
     expect(held).toBe(true);
     expect(all.reduce((sum, { events }) => sum + events, 0)).toBeGreaterThan(2_000);
-  });
+  }, 300_000);
 
   test.each(["drop", "double", "swap", "phantom", "change"] as const)("a relay that does this once is found out: %s", async (name) => {
     const found = { drop: "lost", double: "copy", swap: "order", phantom: "phantom", change: "changed" } as const;

@@ -179,7 +179,6 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
   /** Until something was settled. */
   const untilRoom = (): Promise<void> => new Promise<void>((resolve) => waiting.add(resolve));
 
-  /** The next window of what was read, if it should go now. */
   const cut = (): void => {
     if (ready.length === 0 || room() <= 0 || ending.signal.aborted) return;
     if (open.size > 0 && ready.length < parts.batch && readyBytes < parts.windowBytes) {
@@ -232,12 +231,13 @@ export function createTailFeed(parts: FeedParts, { tailer, ledger }: Tail, taili
    */
   const giveDetoured = async (window: FedWindow): Promise<void> => {
     while (reading === null && !ending.signal.aborted) await clock.sleep(lullMs, ending.signal);
-    await reading?.upToNow();
+    const isRead = (await reading?.upToNow().catch(() => false)) ?? false;
     for (const until = taken + ready.length; taken < until && !ending.signal.aborted;) {
       if (give()) stir();
       else await untilRoom();
     }
-    const back = ending.signal.aborted ? window.claims : window.claims.filter(({ envelope }) => detours.isBehind(envelope, window.asOf));
+    const back =
+      !isRead || ending.signal.aborted ? window.claims : window.claims.filter(({ envelope }) => detours.isBehind(envelope, window.asOf));
     const returned = back.map((claim) => ({ claim, as: "returned" as const }));
     // No later event of theirs is claimed before they are back.
     if (back.length > 0) await orAborted(detour.settle(window, returned), stopping, () => undefined);

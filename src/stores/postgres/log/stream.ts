@@ -224,10 +224,11 @@ export async function openStream(options: StreamOptions): Promise<LogReading> {
       };
       const entry = { for: end, go };
       waiting.add(entry);
-      const leave = onAbort(ended.signal, go);
+      const leave = onAbort(ended.signal, () => off.abort(reason));
       for (; !passed && state === "streaming"; await clock.sleep(askMs, off.signal)) status(true);
       leave();
       waiting.delete(entry);
+      return passed;
     },
     arriving: frames.arriving,
     close,
