@@ -38,10 +38,19 @@ export function spoiled(sink: Sink, bug: Bug, after: number): Sink {
         case "drop":
         case "swap": {
           const results = rest.length === 0 ? [] : await sink.publish(rest, signal);
-          if (bug === "swap") void sleep(200).then(() => sink.publish([victim], neverStops));
+          if (bug === "swap") void late(sink, victim);
           return results.toSpliced(at, 0, { status: "stored" });
         }
       }
     },
   };
+}
+
+/** Until it is stored: the broker refuses some. */
+async function late(sink: Sink, victim: Outgoing): Promise<void> {
+  for (let tried = 0; tried < 20; tried++) {
+    await sleep(100);
+    const [result] = await sink.publish([victim], neverStops).catch(() => []);
+    if (result?.status === "stored") return;
+  }
 }

@@ -20,7 +20,7 @@ describe("the window of a relay that reads the log", () => {
     await other.query(`SELECT 1 FROM ${scene.schema}.waybill_tail FOR UPDATE`);
     await scene.add("a", numbers(1, 300));
     await scene.add("b", numbers(1, 100));
-    await until(() => scene.arrivals.length >= 15);
+    await until(() => scene.arrivals.length >= 10);
     await sleep(1_500);
     const sent = scene.arrivals.length;
     await other.query("ROLLBACK");
@@ -36,7 +36,7 @@ describe("the window of a relay that reads the log", () => {
     await other.query("BEGIN");
     await other.query(`SELECT 1 FROM ${scene.schema}.waybill_tail FOR UPDATE`);
     await Promise.all(numbers(1, 200).map((id) => scene.add(id, ["x"])));
-    await until(() => scene.arrivals.length >= 15);
+    await until(() => scene.arrivals.length >= 10);
     await sleep(1_500);
     const sent = scene.arrivals.length;
     await other.query("ROLLBACK");
