@@ -190,18 +190,6 @@ export const mutants: readonly Mutant[] = [
     tests("tailing/window.slow", "is sent of one transaction"),
   ),
   mutant(
-    "tail-past-the-unread",
-    "O",
-    "events of the table do not wait for what the log has before them",
-    tests("tailing/switch.slow", "no event is lost, made up, changed or out of order"),
-  ),
-  mutant(
-    "tail-hold-forgotten",
-    "O",
-    "events of the log go although their aggregate waits in the table",
-    tests("tailing/switch.slow", "no event is lost, made up, changed or out of order"),
-  ),
-  mutant(
     "renewal-without-progress",
     "L",
     "a relay renews its lease by the clock, though a step of its hangs",
