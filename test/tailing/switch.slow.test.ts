@@ -14,7 +14,7 @@ await describeWith("postgres", "relays change, die, freeze and come back, and th
     const held = await play({
       ...{ seed: Number(process.env["WAYBILL_SEED"] ?? 1), modes, faults: faultNames, seconds: 13, rate: 800 },
       ...{ version: 15, coordination: "leader" },
-      more: (played) => all.push(played) < 4,
+      more: (played) => all.push(played) < 3,
     });
     expect(all.flatMap(({ findings, story, folder }) => (findings.length === 0 ? [] : [...story, folder]))).toEqual([]);
     expect(held).toBe(true);
